@@ -1,0 +1,81 @@
+"""The small protocol between those who ask and those who answer.
+
+One question holds every metric that is asked about one thing, so that a model can answer them in one call.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from agent_eval.metrics.base import Metric
+from agent_eval.transcripts.models import Conversation, Turn
+
+UnscoredReason = Literal["parse_failure", "judge_error", "budget_exhausted", "truncated"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A value with the judge's reason and a verbatim quote. Which of the values is set is the metric's kind."""
+
+    rationale: str
+    evidence: str | None = None
+    rating_1to5: int | None = None
+    value: float | None = None
+    label: str | None = None
+    further_labels: tuple[str, ...] = ()
+    answered_by: str | None = None  # model, person or rule
+    answered_at: str | None = None
+    prompt_hash: str | None = None
+    cost_usd: float | None = None
+    n_tokens_in: int | None = None
+    n_tokens_out: int | None = None
+    n_tokens_cached: int | None = None
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """The question does not arise here, or this judge cannot decide it."""
+
+    reason: str
+    is_abstention: bool = False  # the judge cannot decide; another might
+
+
+@dataclass(frozen=True)
+class Unscored:
+    """A failure of the judge: never 0, never a failure of the agent, never a pass."""
+
+    reason: UnscoredReason
+    detail: str
+
+
+Verdict = Scored | NotApplicable | Unscored
+
+
+@dataclass(frozen=True)
+class Question:
+    """Metrics asked about one turn, one conversation (`turn_index` None) or a whole session (several conversations).
+
+    `content_hash` covers all that may be seen; `keys` are the question keys by metric name (judge/keys.py).
+    """
+
+    conversations: tuple[Conversation, ...]
+    turns: tuple[tuple[Turn, ...], ...]  # per conversation; for a turn question nothing after that turn
+    turn_index: int | None
+    content_hash: str
+    metrics: tuple[Metric, ...]
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def turn(self) -> Turn:
+        """The turn that is judged; only for turn questions."""
+        if self.turn_index is None:
+            raise ValueError("this question is not about a turn")
+        return self.turns[0][self.turn_index]
+
+
+class Judge(Protocol):
+    """Answers questions. Verdicts are by metric name; a metric that is left out was not answered."""
+
+    name: str
+
+    async def judge(self, question: Question) -> Mapping[str, Verdict]: ...

@@ -1,0 +1,226 @@
+"""The frozen form of one methodology version. What differs between versions is data here, never code."""
+
+import hashlib
+import json
+from fractions import Fraction
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Origin = Literal["published", "ours"]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Percent = Annotated[str, StringConstraints(pattern=r"^(0(\.\d+)?|1(\.0+)?)$")]
+DIMENSIONS = ("U1", "U2", "U3", "U4", "U5", "U6")
+SCENARIOS = ("D1", "D2", "D3", "D4", "D5")
+
+
+class Version(NamedTuple):
+    """A semantic version; 1.10.0 comes after 1.2.0."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read 'MAJOR.MINOR.PATCH'; a ValueError says what is wrong."""
+        parts = text.split(".")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and str(int(p)) == p for p in parts):
+            raise ValueError(f"version {text!r} is not MAJOR.MINOR.PATCH, e.g. 1.3.0")
+        return cls(*map(int, parts))
+
+
+class Frozen(BaseModel):
+    """Closed and unchangeable; an unknown key is an error that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Weights(Frozen):
+    """Shares of the composite, as decimal texts so that they stay exact."""
+
+    universal: Percent
+    domain: Percent
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Self:
+        if (total := Fraction(self.universal) + Fraction(self.domain)) != 1:
+            raise ValueError(f"weights sum to {float(total):g}, expected 1")
+        return self
+
+
+class Anchors(Frozen):
+    """The words for the ratings 5 to 1."""
+
+    five: Text = Field(alias="5")
+    four: Text = Field(alias="4")
+    three: Text = Field(alias="3")
+    two: Text = Field(alias="2")
+    one: Text = Field(alias="1")
+
+    def by_rating(self) -> dict[str, str]:
+        """'5' → words, from best to worst."""
+        return {"5": self.five, "4": self.four, "3": self.three, "2": self.two, "1": self.one}
+
+
+class Dimension(Frozen):
+    """One universal dimension, rated once per session."""
+
+    id: Literal["U1", "U2", "U3", "U4", "U5", "U6"]
+    name: Text
+    question: Text
+    anchors: Anchors
+    anchors_origin: Origin
+    needs_test: str | None = None  # without this test in the session the dimension is missing
+
+
+class Criterion(Frozen):
+    """One of a template's three criteria."""
+
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    name: Text
+    anchors: Anchors
+
+
+class Scenario(Frozen):
+    """One of a template's five scenarios."""
+
+    id: Literal["D1", "D2", "D3", "D4", "D5"]
+    name: Text
+    description: Text
+    readings: dict[str, str] = Field(default_factory=dict)  # criterion id → how to read it in this scenario
+
+
+class Template(Frozen):
+    """A domain: five scenarios, three criteria each."""
+
+    slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+_v\d+$")]
+    category: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+    name: Text
+    origin: Origin
+    content_origin: Origin
+    examples: tuple[str, ...] = ()
+    criteria: Annotated[tuple[Criterion, ...], Field(min_length=3, max_length=3)]
+    scenarios: Annotated[tuple[Scenario, ...], Field(min_length=5, max_length=5)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (ids := tuple(s.id for s in self.scenarios)) != SCENARIOS:
+            raise ValueError(
+                f"template {self.slug}: scenarios are {', '.join(ids)}, expected {', '.join(SCENARIOS)}"
+            )
+        known = {c.id for c in self.criteria}
+        if len(known) != 3:
+            raise ValueError(f"template {self.slug}: two criteria share an id")
+        for scenario in self.scenarios:
+            if unknown := set(scenario.readings) - known:
+                raise ValueError(
+                    f"template {self.slug}, {scenario.id}: readings for unknown criteria {sorted(unknown)}"
+                )
+        return self
+
+
+class RequiredTest(Frozen):
+    """A test that every benchmark session holds. `enforcement` says what its absence does."""
+
+    slug: Literal["standardised_task", "hallucination", "error_injection"]
+    name: Text
+    asked: Text
+    wanted: Text
+    failure: Text
+    enforcement: Literal["warn", "bars_publication"]
+    enforcement_origin: Origin
+
+
+class Penalty(Frozen):
+    """Points off the composite when a disclosed boolean has a value. Undisclosed is not that value."""
+
+    disclosure: Literal["repeatability_tested"]
+    when: bool
+    points: Annotated[int, Field(ge=0, le=100)]
+
+
+class Reference(Frozen):
+    """A publication that the methodology names, as published and unverified."""
+
+    title: Text
+    authors: str | None = None
+    year: int | None = None
+    informs: tuple[str, ...] = ()
+
+
+class Methodology(Frozen):
+    """One version. Everything but `status`, `superseded_by` and `published` is frozen by `content_hash`."""
+
+    version: str
+    published: str  # ISO date
+    status: Literal["current", "superseded", "draft"]
+    superseded_by: str | None = None
+    title: Text
+    source: Text
+    weights: Weights
+    dimensions: Annotated[tuple[Dimension, ...], Field(min_length=6, max_length=6)]
+    templates: Annotated[tuple[Template, ...], Field(min_length=1)]
+    required_tests: tuple[RequiredTest, ...] = ()
+    required_disclosures: tuple[Literal["u3_scope", "repeatability_tested"], ...] = ()
+    penalties: tuple[Penalty, ...] = ()
+    rules: dict[str, str] = Field(default_factory=dict)  # written rules: averaging, repeatability guidance, …
+    changes: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        Version.parse(self.version)
+        if (ids := tuple(d.id for d in self.dimensions)) != DIMENSIONS:
+            raise ValueError(f"dimensions are {', '.join(ids)}, expected {', '.join(DIMENSIONS)}")
+        for name, values in (
+            ("templates", [t.slug for t in self.templates]),
+            ("categories", [t.category for t in self.templates]),
+            ("required_tests", [t.slug for t in self.required_tests]),
+        ):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} repeat: {sorted(v for v in values if values.count(v) > 1)}")
+        return self
+
+    @property
+    def order(self) -> Version:
+        """For sorting: semantic, never by date or as text."""
+        return Version.parse(self.version)
+
+    @property
+    def rubric_hash(self) -> str:
+        """What raters are asked: dimensions and templates. A change asks new questions."""
+        return _hash(self.model_dump(mode="json", by_alias=True, include={"dimensions", "templates"}))
+
+    @property
+    def scoring_hash(self) -> str:
+        """What the scores are made of: weights, tests, disclosures, penalties and which slots exist."""
+        parts = self.model_dump(
+            mode="json", include={"weights", "required_tests", "required_disclosures", "penalties"}
+        )
+        parts["templates"] = [[t.slug, t.category, [c.id for c in t.criteria]] for t in self.templates]
+        parts["needs_test"] = [[d.id, d.needs_test] for d in self.dimensions]
+        return _hash(parts)
+
+    @property
+    def content_hash(self) -> str:
+        """Hash over everything that is frozen once published."""
+        return _hash(
+            self.model_dump(mode="json", by_alias=True, exclude={"status", "superseded_by", "published"})
+        )
+
+    def template_for(self, category: str | None) -> Template | None:
+        """The template of a category; None when this version has none."""
+        return next((t for t in self.templates if t.category == category), None)
+
+    def penalty_points(self, disclosure: str, value: bool | None) -> int | None:
+        """Points for a disclosed value: 0 without a penalty on it, None when a penalised value is undisclosed."""
+        on_it = [p for p in self.penalties if p.disclosure == disclosure]
+        if on_it and value is None:
+            return None
+        return sum(p.points for p in on_it if p.when == value)
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

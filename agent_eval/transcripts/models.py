@@ -1,0 +1,260 @@
+"""The native form of sessions and conversations, and how a conversation falls into turns."""
+
+import datetime
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeInt,
+    StringConstraints,
+    model_validator,
+)
+
+SLOTS = ("D1", "D2", "D3", "D4", "D5")
+REQUIRED_TESTS = ("standardised_task", "hallucination", "error_injection")
+
+Scenario = Literal["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
+"""An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
+_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
+
+
+def is_slug(text: str) -> bool:
+    """Whether the text may name an agent or a session."""
+    return len(text) <= 128 and _SLUG.match(text) is not None
+
+
+class Frozen(BaseModel):
+    """Closed and unchangeable; an unknown key is an error that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(Frozen):
+    """One call of a tool and what came back."""
+
+    name: str
+    arguments: JsonValue = Field(default_factory=dict)  # a string when the call's arguments were not JSON
+    result: str | None = None  # None when no answer was recorded
+    is_error: bool | None = None  # None when unknown
+    requestor: Literal["assistant", "user"] = "assistant"
+
+
+def _arguments(value: object) -> object:
+    """Arguments as an object: a JSON string is parsed, and kept as text when it is not JSON."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value) if value.strip() else {}
+        except (json.JSONDecodeError, RecursionError):
+            return value
+    return {} if value is None else value
+
+
+class MessageToolCall(Frozen):
+    """A tool call as it stands in a message: OpenAI's nested form and the flat form are both read."""
+
+    id: str | None = None
+    name: str
+    arguments: Annotated[JsonValue, BeforeValidator(_arguments)] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flatten(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(value.get("function"), dict):
+            function = value["function"]
+            return {
+                "id": value.get("id"),
+                "name": function.get("name"),
+                "arguments": function.get("arguments"),
+            }
+        return value
+
+
+def _text(value: object) -> object:
+    """Content parts ([{type: text, text: …}, …]) as one text; other parts by their type in brackets."""
+    if isinstance(value, list):
+        return "\n".join(
+            (part.get("text") if isinstance(part.get("text"), str) else f"[{part.get('type', 'part')}]")
+            if isinstance(part, dict)
+            else str(part)
+            for part in value
+        )
+    return value
+
+
+class Message(Frozen):
+    """One message in OpenAI chat form."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[str | None, BeforeValidator(_text)] = None
+    name: str | None = None
+    tool_calls: tuple[MessageToolCall, ...] = ()
+    tool_call_id: str | None = None
+    is_error: bool | None = None
+    timestamp: str | None = None
+    latency_ms: float | None = Field(default=None, ge=0)
+    usage: dict[str, JsonValue] | None = None
+    cost_usd: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_calls(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("tool_calls", ()) is None:
+            return {**value, "tool_calls": ()}
+        return value
+
+
+class Expected(Frozen):
+    """Ground truth for one turn, or for the whole conversation when `turn_index` is None."""
+
+    turn_index: NonNegativeInt | None = None
+    tools: tuple[dict[str, JsonValue], ...] | None = (
+        None  # None: tools are not part of the truth; (): none expected
+    )
+    tool_sequence_matters: bool = False
+    results_should_be_used: bool | None = None
+    answer: str | None = None
+    assertions: tuple[JsonValue, ...] = ()
+
+
+class Outcome(Frozen):
+    """What is known of the result. Unknown is None, never 0."""
+
+    correct: bool | None = None
+    reward: float | None = None
+    source: str | None = None
+
+
+class Intervention(Frozen):
+    """A human stepped in: what U5 counts."""
+
+    turn_index: NonNegativeInt | None = None
+    kind: Literal["confirmation", "correction", "help", "blocked"]  # blocked: the agent cannot go on unguided
+    note: str | None = None
+
+
+class Turn(Frozen):
+    """One user message and the agent's reply, up to the next user message."""
+
+    turn_index: NonNegativeInt
+    user_message: str | None
+    agent_message: str | None  # None without a reply
+    has_reply: bool  # the assistant said or called something after the user message
+    messages: tuple[Message, ...]
+    tool_calls: tuple[ToolCall, ...]
+    latency_ms: float | None
+
+
+class Conversation(Frozen):
+    """One conversation: what the user wanted, what was said, what came of it."""
+
+    conversation_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
+    task_id: str | None = None
+    trial: int | None = None
+    scenario: Scenario | None = None
+    goal: str | None = None
+    profile: str | None = None
+    knowledge: tuple[str, ...] = ()
+    tools: tuple[dict[str, JsonValue], ...] | None = None  # None: unknown; (): there were none
+    messages: tuple[Message, ...] = Field(min_length=1)
+    expected: tuple[Expected, ...] = ()
+    outcome: Outcome = Outcome()
+    interventions: tuple[Intervention, ...] | None = None  # None: not recorded; (): none
+    injected_error: JsonValue = None
+    source: str | None = None  # format, file, record and hash, written by importers
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns. What comes before the first user message belongs to turn 0; no user message: one turn."""
+        return tuple(_turn(i, part) for i, part in enumerate(_split(self.messages)))
+
+
+class Session(Frozen):
+    """One benchmark session: session.yaml."""
+
+    session_id: Slug | None = None  # the folder's name; stated, it must equal it
+    methodology_versions: Literal["any"] | tuple[str, ...]
+    benchmark_id: str | None = None  # default: the session's own id
+    date: datetime.date | None = None
+    evaluator: str | None = None
+    u3_scope: Literal["single_message", "multi_turn"] | None = None
+    repeatability_tested: bool | None = None
+    links: dict[
+        Literal["D1", "D2", "D3", "D4", "D5"],
+        Literal["standardised_task", "hallucination", "error_injection"],
+    ] = Field(default_factory=dict)
+    task_set: str | None = None
+    invalid_reason: str | None = None  # the harness failed: never counts against the agent
+    notes: str | None = None
+
+    @model_validator(mode="after")
+    def _versions(self) -> Self:
+        if not self.methodology_versions:
+            raise ValueError(
+                "methodology_versions is empty; list the versions it was run for, or write 'any'"
+            )
+        return self
+
+
+class Agent(Frozen):
+    """One entry of agents.yaml."""
+
+    agent_id: Slug
+    name: str | None = None
+    category: str | None = None
+    provider: str | None = None
+    endpoint: dict[str, JsonValue] | None = None
+    baseline: Slug | None = None
+
+
+def _split(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+    users = [i for i, m in enumerate(messages) if m.role == "user"]
+    starts = [0, *users[1:], len(messages)]
+    for start, end in itertools.pairwise(starts):
+        yield messages[start:end]
+
+
+def _turn(turn_index: int, messages: tuple[Message, ...]) -> Turn:
+    at = next((i for i, m in enumerate(messages) if m.role == "user"), None)
+    user = messages[at] if at is not None else None
+    reply = [m for m in messages[0 if at is None else at + 1 :] if m.role == "assistant"]
+    texts = [m.content for m in reply if m.content]
+    latencies = [m.latency_ms for m in reply]
+    known = [value for value in latencies if value is not None]
+    return Turn(
+        turn_index=turn_index,
+        user_message=user.content if user else None,
+        agent_message="\n\n".join(texts) if texts else None,
+        has_reply=bool(texts) or any(m.tool_calls for m in reply),
+        messages=messages,
+        tool_calls=tuple(_tool_calls(messages)),
+        latency_ms=sum(known) if known and len(known) == len(latencies) else None,
+    )
+
+
+def _tool_calls(messages: tuple[Message, ...]) -> Iterator[ToolCall]:
+    """Calls in order with their results: by id, else the next unclaimed tool message in order."""
+    results = [m for m in messages if m.role == "tool"]
+    calls = [(m.role, call) for m in messages for call in m.tool_calls]
+    by_id = {m.tool_call_id: m for m in reversed(results) if m.tool_call_id}
+    ids = {call.id for _, call in calls if call.id}
+    unclaimed = [m for m in results if m.tool_call_id not in ids]
+    for role, call in calls:
+        answer = by_id.get(call.id) if call.id else None
+        if answer is None and unclaimed and (call.id is None or not unclaimed[0].tool_call_id):
+            answer = unclaimed.pop(0)
+        yield ToolCall(
+            name=call.name,
+            arguments=call.arguments,
+            result=answer.content if answer else None,
+            is_error=answer.is_error if answer else None,
+            requestor="user" if role == "user" else "assistant",
+        )
