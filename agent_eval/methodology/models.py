@@ -173,11 +173,12 @@ class Methodology(Frozen):
         Version.parse(self.version)
         if (ids := tuple(d.id for d in self.dimensions)) != DIMENSIONS:
             raise ValueError(f"dimensions are {', '.join(ids)}, expected {', '.join(DIMENSIONS)}")
-        for name, values in (
+        groups: tuple[tuple[str, list[str]], ...] = (
             ("templates", [t.slug for t in self.templates]),
             ("categories", [t.category for t in self.templates]),
             ("required_tests", [t.slug for t in self.required_tests]),
-        ):
+        )
+        for name, values in groups:
             if len(set(values)) != len(values):
                 raise ValueError(f"{name} repeat: {sorted(v for v in values if values.count(v) > 1)}")
         return self

@@ -58,6 +58,22 @@ PASS_K = (
 )
 
 STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
+JUDGES = Column("judges", NAMES, "Who gave the effective ratings, sorted", nullable=False)
+MEASURED = (
+    Column(
+        "goal_completion",
+        F,
+        "Share of judged conversations whose goal was reached, 0–1; null when none judged",
+    ),
+    Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
+    Column("cost_usd", F, "What the admitted conversations cost, US dollars; null when any is unknown"),
+    Column(
+        "judge",
+        S,
+        "Who gave the effective ratings, e.g. 'human + recorded'; 'none' without a rating",
+        nullable=False,
+    ),
+)
 MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
 DISCLOSED = (
     Column("repeatability_tested", B, "Disclosure after its check; null when unknown or not evidenced"),
@@ -388,6 +404,7 @@ _DECLARED = (
             ),
             Column("universal_0to100", F, "ΣU / 30 × 100; null unless all six are rated"),
             Column("universal_exact", S, "The same as an exact fraction"),
+            JUDGES,
             Column("n_unscored", I, "Ratings lost to a failure of judge or harness", nullable=False),
             MISSING,
         ),
@@ -410,6 +427,7 @@ _DECLARED = (
             ),
             Column("domain_0to100", F, "Mean of D1–D5; null unless all are complete"),
             Column("domain_exact", S, "The same as an exact fraction"),
+            JUDGES,
             Column("n_unscored", I, "Ratings lost to a failure of judge or harness", nullable=False),
             MISSING,
         ),
@@ -428,6 +446,7 @@ _DECLARED = (
             *COMPOSED,
             Column("raw_composite_exact", S, "The raw composite as an exact fraction"),
             *DISCLOSED,
+            *MEASURED,
             STATUS,
             MISSING,
             Column("warnings", NAMES, "What does not bar publication but should be known", nullable=False),
@@ -462,13 +481,12 @@ _DECLARED = (
             Column("n_sessions", I, "Sessions averaged", nullable=False),
             *DISCLOSED,
             Column(
-                "goal_completion",
+                "pass_at_1",
                 F,
-                "Share of judged conversations whose goal was reached, 0–1; null when none judged",
+                "Mean over tasks of the share of correct trials, 0–1; null when unknown or over several task sets",
             ),
-            Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
-            Column("cost_usd", F, "What the agent's admitted conversations cost; null when any is unknown"),
-            Column("judge", S, "Who gave the ratings, e.g. 'human + recorded'"),
+            Column("n_tasks", I, "Tasks behind pass_at_1"),
+            *MEASURED,
             STATUS,
             MISSING,
         ),

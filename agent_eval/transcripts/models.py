@@ -80,14 +80,14 @@ class MessageToolCall(Frozen):
 
 def _text(value: object) -> object:
     """Content parts ([{type: text, text: …}, …]) as one text; other parts by their type in brackets."""
-    if isinstance(value, list):
-        return "\n".join(
-            (part.get("text") if isinstance(part.get("text"), str) else f"[{part.get('type', 'part')}]")
-            if isinstance(part, dict)
-            else str(part)
-            for part in value
-        )
-    return value
+    return "\n".join(map(_part, value)) if isinstance(value, list) else value
+
+
+def _part(part: object) -> str:
+    if not isinstance(part, dict):
+        return str(part)
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
 
 class Message(Frozen):

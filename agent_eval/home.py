@@ -1,0 +1,69 @@
+"""Where a project lives: the root rule and the paths under it. Nothing is ever written outside `data/` and `.dagster/`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval.errors import AgentEvalError
+
+
+class NoRootError(AgentEvalError):
+    """No project was found around the working directory."""
+
+    def __init__(self, start: Path) -> None:
+        super().__init__(
+            f"No agent_eval project at or above {start}: looked for agent_eval.toml or a data/ folder. "
+            "Change into your project, or set AGENT_EVAL_HOME to its folder."
+        )
+
+
+@dataclass(frozen=True)
+class Home:
+    """A project's folders. `data` may lie elsewhere by setting; everything else follows."""
+
+    root: Path
+    data: Path
+
+    @property
+    def agents_file(self) -> Path:
+        """agents.yaml."""
+        return self.data / "agents.yaml"
+
+    @property
+    def sessions(self) -> Path:
+        """One folder per agent, in it one per session."""
+        return self.data / "sessions"
+
+    @property
+    def ratings(self) -> Path:
+        """Human ratings, *.csv."""
+        return self.data / "ratings"
+
+    @property
+    def verdicts(self) -> Path:
+        """Recorded verdicts, *.jsonl."""
+        return self.data / "verdicts"
+
+    @property
+    def methodologies(self) -> Path:
+        """The user's own methodology versions, *.yaml."""
+        return self.data / "methodologies"
+
+
+def find_root(start: Path | None = None) -> Path:
+    """AGENT_EVAL_HOME, else the nearest folder at or above `start` with agent_eval.toml or data/.
+
+    Raises:
+        NoRootError: If there is none, or AGENT_EVAL_HOME names no folder.
+    """
+    if home := os.environ.get("AGENT_EVAL_HOME"):
+        if not Path(home).is_dir():
+            raise AgentEvalError(
+                f"AGENT_EVAL_HOME is {home!r}, which is not a folder. Create it or unset it."
+            )
+        return Path(home).resolve()
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "agent_eval.toml").is_file() or (folder / "data").is_dir():
+            return folder
+    raise NoRootError(here)
