@@ -1,0 +1,36 @@
+# Everything runs in a virtual environment in .venv; only Python 3.11+ and pip are needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup run test check format ui bench sample
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch .venv/.ready
+
+setup: .venv/.ready
+
+run: setup  ## the main job on the project's data
+	$(BIN)/agent-eval run
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## style, types and tests
+	$(BIN)/python -m pytest -n 2
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ui: setup
+	$(BIN)/agent-eval ui
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+sample: setup  ## rebuild data/ from tests/sample/authored
+	$(BIN)/python -m tests.sample.build

@@ -1,0 +1,64 @@
+"""Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from agent_eval.errors import AgentEvalError
+
+FILE = "agent_eval.toml"
+
+
+class SettingsError(AgentEvalError):
+    """A setting is unknown or has a value that is not allowed."""
+
+
+class Settings(BaseSettings):
+    """What a project may set. Relative paths start at the project's root."""
+
+    model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True)
+
+    data_dir: Path = Path("data")
+    store: Path | None = None  # default: agent_eval.duckdb in the data folder
+    max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def read_settings(root: Path) -> Settings:
+    """The settings of the project at `root`.
+
+    Raises:
+        SettingsError: If the file is not TOML, or a setting is unknown or out of range; the key is named.
+    """
+
+    class _Here(Settings):
+        model_config = SettingsConfigDict(toml_file=root / FILE)
+
+    try:
+        return _Here()
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        allowed = ", ".join(Settings.model_fields)
+        raise SettingsError(
+            f"Setting {key!r} in {FILE} or AGENT_EVAL_{key.upper()}: {first['msg']}. Settings: {allowed}."
+        ) from error
+    except ValueError as error:
+        raise SettingsError(f"{root / FILE}: {error}. Write it as TOML, e.g. data_dir = \"data\".") from error

@@ -1,0 +1,124 @@
+import multiprocessing
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.storage import Store, StoreError
+from agent_eval.tables import TABLES, TableMismatchError, table
+
+STATE = table("run_state")
+
+
+def state(*rows: tuple[str, str, str]) -> pl.DataFrame:
+    return STATE.frame(dict(zip(STATE.schema, row, strict=True)) for row in rows)
+
+
+def pairs(*keys: tuple[str, str]) -> pl.DataFrame:
+    return pl.DataFrame(keys, schema=["agent_id", "methodology_version"], orient="row")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.at(tmp_path / "store.duckdb")
+
+
+def test_a_table_that_was_never_written_reads_as_empty(store: Store) -> None:
+    assert_frame_equal(store.read(STATE), STATE.empty())
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, name: str) -> None:
+    contract = TABLES[name]
+    values = {
+        pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
+    }  # fmt: skip
+    full = {n: values[dtype] for n, dtype in contract.schema.items()}  # type: ignore[index]
+    frame = contract.frame([full])
+    store.upsert(contract, frame, run_id="r")
+    assert_frame_equal(store.read(contract), frame)
+
+
+def test_a_write_replaces_exactly_its_partitions(store: Store) -> None:
+    store.replace(STATE, state(("a", "1", "old"), ("ab", "1", "old")), pairs(("a", "1"), ("ab", "1")), run_id="r1")
+    store.replace(STATE, state(("a", "1", "new")), pairs(("a", "1")), run_id="r2")
+    assert store.read(STATE).rows() == [("a", "1", "new"), ("ab", "1", "old")]
+
+
+def test_a_partition_without_rows_is_emptied(store: Store) -> None:
+    store.replace(STATE, state(("a", "1", "x"), ("b", "1", "x")), pairs(("a", "1"), ("b", "1")), run_id="r1")
+    store.replace(STATE, STATE.empty(), pairs(("b", "1")), run_id="r2")
+    assert store.read(STATE)["agent_id"].to_list() == ["a"]
+
+
+def test_a_frame_of_the_wrong_shape_leaves_the_old_partition_whole(store: Store) -> None:
+    store.replace(STATE, state(("a", "1", "kept")), pairs(("a", "1")), run_id="r1")
+    with pytest.raises(TableMismatchError):
+        store.replace(STATE, pl.DataFrame({"agent_id": ["a"]}), pairs(("a", "1")), run_id="r2")
+    assert store.read(STATE)["fingerprint"].to_list() == ["kept"]
+
+
+def test_a_row_outside_the_written_partitions_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="1 rows lie outside"):
+        store.replace(STATE, state(("b", "1", "x")), pairs(("a", "1")), run_id="r")
+
+
+def test_read_takes_only_the_wanted_keys(store: Store) -> None:
+    store.upsert(STATE, state(("a", "1", "x"), ("a", "2", "y"), ("b", "1", "z")), run_id="r")
+    assert store.read(STATE, pairs(("a", "2"), ("b", "1")))["fingerprint"].to_list() == ["y", "z"]
+    assert store.read(STATE, pl.DataFrame({"agent_id": ["a"]})).height == 2
+
+
+def test_upsert_replaces_equal_keys_and_keeps_the_rest(store: Store) -> None:
+    store.upsert(STATE, state(("a", "1", "x"), ("b", "1", "x")), run_id="r1")
+    store.upsert(STATE, state(("a", "1", "y")), run_id="r2")
+    assert store.read(STATE)["fingerprint"].to_list() == ["y", "x"]
+
+
+def test_values_stay_values(store: Store) -> None:
+    evil = "x'); DROP TABLE run_state; --"
+    store.replace(STATE, state((evil, "1", evil)), pairs((evil, "1")), run_id=evil)
+    assert store.read(STATE, pl.DataFrame({"agent_id": [evil]}))["fingerprint"].to_list() == [evil]
+
+
+def test_a_null_in_a_key_matches_a_null(store: Store) -> None:
+    ratings = table("rubric_ratings")
+    row = {
+        "methodology_version": "1", "agent_id": "a", "target": "U1", "status": "missing", "judge": "none", "is_effective": True,
+    }  # fmt: skip
+    for _ in range(2):
+        store.upsert(ratings, ratings.frame([row]), run_id="r")
+    assert store.read(ratings).height == 1
+
+
+def test_a_column_that_an_older_store_lacks_is_added(store: Store) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
+        con.execute("CREATE TABLE s.run_state (agent_id VARCHAR, methodology_version VARCHAR)")
+    store.upsert(STATE, state(("a", "1", "x")), run_id="r")
+    assert store.read(STATE)["fingerprint"].to_list() == ["x"]
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "store.duckdb"
+    file.write_text("not a database, but quite long enough to be read as a header of one" * 100)
+    with pytest.raises(StoreError, match=r"store\.duckdb"):
+        Store.at(file).read(STATE)
+
+
+def _write_many(file: Path, agent: str) -> None:
+    for i in range(10):
+        Store.at(file).replace(STATE, state((agent, "1", str(i))), pairs((agent, "1")), run_id=agent)
+
+
+def test_three_processes_write_at_once_and_nothing_is_lost(store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_write_many, args=(Path(store.attach), name)) for name in "abc"]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert store.read(STATE).rows() == [("a", "1", "9"), ("b", "1", "9"), ("c", "1", "9")]
