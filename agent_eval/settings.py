@@ -61,4 +61,4 @@ def read_settings(root: Path) -> Settings:
             f"Setting {key!r} in {FILE} or AGENT_EVAL_{key.upper()}: {first['msg']}. Settings: {allowed}."
         ) from error
     except ValueError as error:
-        raise SettingsError(f"{root / FILE}: {error}. Write it as TOML, e.g. data_dir = \"data\".") from error
+        raise SettingsError(f'{root / FILE}: {error}. Write it as TOML, e.g. data_dir = "data".') from error

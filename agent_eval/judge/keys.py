@@ -1,5 +1,7 @@
 """Content addresses of verdicts: equal questions have equal keys, whoever asks and under whichever version."""
 
+from collections.abc import Mapping
+
 from agent_eval.transcripts.hashing import digest
 
 
@@ -10,6 +12,6 @@ def question_key(
     return digest("question", content_hash, turn_index, metric, rubric_hash, profile_version)
 
 
-def cache_key(question: str, model: str, parameters: dict[str, object], repeat: int = 0) -> str:
+def cache_key(question: str, model: str, parameters: Mapping[str, object], repeat: int = 0) -> str:
     """Who was asked: the question's key with model, parameters and number of the repeat."""
-    return digest("verdict", question, model, parameters, repeat)
+    return digest("verdict", question, model, dict(parameters), repeat)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 Origin = Literal["published", "ours"]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Percent = Annotated[str, StringConstraints(pattern=r"^(0(\.\d+)?|1(\.0+)?)$")]
+TestSlug = Literal["standardised_task", "hallucination", "error_injection"]
 DIMENSIONS = ("U1", "U2", "U3", "U4", "U5", "U6")
 SCENARIOS = ("D1", "D2", "D3", "D4", "D5")
 
@@ -71,7 +72,7 @@ class Dimension(Frozen):
     question: Text
     anchors: Anchors
     anchors_origin: Origin
-    needs_test: str | None = None  # without this test in the session the dimension is missing
+    needs_test: TestSlug | None = None  # without this test in the session the dimension is missing
 
 
 class Criterion(Frozen):
@@ -123,7 +124,7 @@ class Template(Frozen):
 class RequiredTest(Frozen):
     """A test that every benchmark session holds. `enforcement` says what its absence does."""
 
-    slug: Literal["standardised_task", "hallucination", "error_injection"]
+    slug: TestSlug
     name: Text
     asked: Text
     wanted: Text
@@ -149,6 +150,13 @@ class Reference(Frozen):
     informs: tuple[str, ...] = ()
 
 
+class Rule(Frozen):
+    """A rule in words, and whose it is."""
+
+    text: Text
+    origin: Origin
+
+
 class Methodology(Frozen):
     """One version. Everything but `status`, `superseded_by` and `published` is frozen by `content_hash`."""
 
@@ -164,7 +172,7 @@ class Methodology(Frozen):
     required_tests: tuple[RequiredTest, ...] = ()
     required_disclosures: tuple[Literal["u3_scope", "repeatability_tested"], ...] = ()
     penalties: tuple[Penalty, ...] = ()
-    rules: dict[str, str] = Field(default_factory=dict)  # written rules: averaging, repeatability guidance, …
+    rules: dict[str, Rule] = Field(default_factory=dict)  # written rules: averaging, repeatability guidance, …
     changes: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
 

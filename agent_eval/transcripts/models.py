@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
@@ -17,6 +16,8 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+
+from agent_eval.transcripts.jsontext import loads
 
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
 REQUIRED_TESTS = ("standardised_task", "hallucination", "error_injection")
@@ -49,11 +50,14 @@ class ToolCall(Frozen):
 
 
 def _arguments(value: object) -> object:
-    """Arguments as an object: a JSON string is parsed, and kept as text when it is not JSON."""
-    if isinstance(value, str):
+    """Arguments as an object: a JSON string is parsed, and kept as text when it is not JSON.
+
+    JSON within JSON is parsed to the end, so that reading what was written changes nothing.
+    """
+    while isinstance(value, str):
         try:
-            return json.loads(value) if value.strip() else {}
-        except (json.JSONDecodeError, RecursionError):
+            value = loads(value) if value.strip() else {}
+        except ValueError:
             return value
     return {} if value is None else value
 
@@ -158,7 +162,7 @@ class Conversation(Frozen):
 
     conversation_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     task_id: str | None = None
-    trial: int | None = None
+    trial: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     scenario: Scenario | None = None
     goal: str | None = None
     profile: str | None = None

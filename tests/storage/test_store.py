@@ -42,7 +42,9 @@ def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, n
 
 
 def test_a_write_replaces_exactly_its_partitions(store: Store) -> None:
-    store.replace(STATE, state(("a", "1", "old"), ("ab", "1", "old")), pairs(("a", "1"), ("ab", "1")), run_id="r1")
+    store.replace(
+        STATE, state(("a", "1", "old"), ("ab", "1", "old")), pairs(("a", "1"), ("ab", "1")), run_id="r1"
+    )
     store.replace(STATE, state(("a", "1", "new")), pairs(("a", "1")), run_id="r2")
     assert store.read(STATE).rows() == [("a", "1", "new"), ("ab", "1", "old")]
 

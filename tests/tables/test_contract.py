@@ -28,7 +28,10 @@ def test_conform_orders_columns_and_types_an_all_null_column() -> None:
         (pl.DataFrame({"name": ["a"]}), "column 'weight_g' is missing"),
         (pl.DataFrame({"name": ["a"], "weight_g": [1.0], "x": [1]}), "column 'x' is not declared"),
         (pl.DataFrame({"name": ["a"], "weight_g": [1]}), "column 'weight_g' is Int64, expected Float64"),
-        (pl.DataFrame({"name": [None], "weight_g": [1.0]}, schema=TABLE.schema), "column 'name' holds 1 nulls"),
+        (
+            pl.DataFrame({"name": [None], "weight_g": [1.0]}, schema=TABLE.schema),
+            "column 'name' holds 1 nulls",
+        ),
         (pl.DataFrame({"name": ["a", "a"], "weight_g": [1.0, 2.0]}), "2 rows share a key (name)"),
     ],
 )

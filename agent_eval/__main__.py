@@ -1,0 +1,5 @@
+"""`python -m agent_eval` is `agent-eval`."""
+
+from agent_eval.cli import main
+
+main()

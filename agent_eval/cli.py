@@ -1,0 +1,261 @@
+"""`agent-eval`: parses, calls `commands`, turns errors into one line and an exit code.
+
+Nothing heavy is imported before a command runs, so that help stays quick.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent_eval.errors import AgentEvalError
+
+if TYPE_CHECKING:
+    from agent_eval.project import Project
+
+app = typer.Typer(
+    name="agent-eval",
+    help="Agent transcripts in, leaderboards that can be defended out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+methodology_app = typer.Typer(
+    help="The methodology versions: list, show, diff, validate.", no_args_is_help=True
+)
+app.add_typer(methodology_app, name="methodology")
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON array of rows on stdout.")]
+Version = Annotated[
+    str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
+]
+Agents = Annotated[list[str] | None, typer.Option("--agent", help="Only this agent; may be repeated.")]
+
+
+def _project() -> "Project":
+    from agent_eval.project import Project
+
+    return Project.open()
+
+
+def _version(project: "Project", version: str | None) -> str:
+    return version or project.registry.current.version
+
+
+@app.command()
+def run(
+    agent: Agents = None,
+    methodology: Annotated[
+        list[str] | None,
+        typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take in what is new, materialise every stale asset through Dagster, print board and gates.
+
+    Exit code: 0 materialised, whatever the gates say; 1 a record was refused or some judgments are unscored;
+    2 nothing that a judge was asked got scored, or it could not run.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.printing import print_run
+    from agent_eval.commands.run import run as run_project
+
+    project = _project()
+    out, err = consoles()
+    with err.status("Reading what has changed …") as status:
+        report = run_project(
+            project, agent or (), methodology or (), say=lambda line: status.update(f"Done: {line}")
+        )
+    shown = methodology[-1] if methodology else project.registry.current.version
+    print_run(project, out, err, report, version=shown, as_json=as_json)
+    raise typer.Exit(report.exit_code)
+
+
+@app.command("import")
+def import_(
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="openai, tau-bench or tau2.")],
+    path: Annotated[Path, typer.Argument(help="The file; .gz is read as well.")],
+    agent: Annotated[str, typer.Option("--agent", help="The agent's id: a-z 0-9 . _ -")],
+    category: Annotated[str | None, typer.Option(help="Methodology category, e.g. customer_service.")] = None,
+    session: Annotated[str | None, typer.Option(help="Session id. Default: the file's name.")] = None,
+    methodology: Annotated[
+        list[str] | None,
+        typer.Option("--methodology", help="Version the session was run for. Default: any, without slots."),
+    ] = None,
+    task_set: Annotated[
+        str | None, typer.Option(help="Name of the set of tasks. Default: the format's name.")
+    ] = None,
+) -> None:
+    """Bring a transcript source into data/sessions. Importing twice changes nothing.
+
+    Exit code: 0 all imported; 1 some records refused; 2 none imported.
+    """
+    from agent_eval.commands.imports import import_transcripts
+    from agent_eval.commands.output import consoles
+
+    code = import_transcripts(
+        _project(),
+        *consoles(),
+        format_name=format_name,
+        path=path,
+        agent_id=agent,
+        category=category,
+        session_id=session,
+        versions=tuple(methodology or ()),
+        task_set=task_set,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def leaderboard(
+    methodology: Version = None,
+    template: Annotated[str | None, typer.Option(help="Only this domain template.")] = None,
+    output_format: Annotated[str, typer.Option("--format", help="table, json, csv or md.")] = "table",
+    as_json: AsJson = False,
+) -> None:
+    """The board of one methodology version."""
+    from agent_eval.commands.board import FORMATS
+    from agent_eval.commands.board import leaderboard as show
+    from agent_eval.commands.output import consoles
+
+    if output_format not in FORMATS:
+        raise AgentEvalError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
+    project = _project()
+    chosen = "json" if as_json else output_format
+    show(
+        project,
+        consoles()[0],
+        version=_version(project, methodology),
+        template=template,
+        output_format=chosen,
+    )
+
+
+@app.command()
+def explain(
+    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    methodology: Version = None,
+    score: Annotated[str, typer.Option(help="composite, U, D, U1..U6 or D1..D5.")] = "composite",
+    as_json: AsJson = False,
+) -> None:
+    """From a number to the turns, the judge's words and the rubric."""
+    from agent_eval.commands.explain import explain as show
+    from agent_eval.commands.output import consoles
+
+    project = _project()
+    show(
+        project,
+        consoles()[0],
+        agent_id=agent,
+        version=_version(project, methodology),
+        score=score,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def reliability(
+    agent: Agents = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("-k", help="Attempts; may be repeated. Default: every k that the data allow."),
+    ] = None,
+    methodology: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """pass@k and pass^k over trials of tasks, unbiased."""
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.reliability import reliability as show
+
+    project = _project()
+    show(
+        project,
+        consoles()[0],
+        version=_version(project, methodology),
+        agents=agent or (),
+        ks=k or (),
+        as_json=as_json,
+    )
+
+
+@app.command()
+def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
+    """Red or green for CI. Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0."""
+    from agent_eval.commands.gate import gate as show
+    from agent_eval.commands.output import consoles
+
+    project = _project()
+    code = show(
+        project, consoles()[0], version=_version(project, methodology), agents=agent or (), as_json=as_json
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
+def ui(
+    port: Annotated[int, typer.Option(help="Port of the Dagster UI.")] = 3000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """The Dagster UI on this project, with DAGSTER_HOME ready."""
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.ui import ui as serve
+
+    raise typer.Exit(serve(_project(), consoles()[1], host=host, port=port))
+
+
+@methodology_app.command("list")
+def methodology_list(as_json: AsJson = False) -> None:
+    """Every version: date, status, hash, what it requires."""
+    from agent_eval.commands.methodology import show_list
+    from agent_eval.commands.output import consoles
+
+    show_list(_project().registry, consoles()[0], as_json=as_json)
+
+
+@methodology_app.command("show")
+def methodology_show(version: str, as_json: AsJson = False) -> None:
+    """One version whole: weights, anchors, templates, tests, rules."""
+    from agent_eval.commands.methodology import show
+    from agent_eval.commands.output import consoles
+
+    show(_project().registry, version, consoles()[0], as_json=as_json)
+
+
+@methodology_app.command("diff")
+def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
+    """What changed between two versions."""
+    from agent_eval.commands.methodology import show_diff
+    from agent_eval.commands.output import consoles
+
+    show_diff(_project().registry, before, after, consoles()[0], as_json=as_json)
+
+
+@methodology_app.command("validate")
+def methodology_validate(
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Record the hashes of your own new versions.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check every version file, its frozen hash and its worked example. Exit code: 1 when something is wrong."""
+    from agent_eval.commands.methodology import validate
+    from agent_eval.commands.output import consoles
+    from agent_eval.methodology import freeze as freeze_own
+
+    project = _project()
+    out, err = consoles()
+    if freeze:
+        for version in freeze_own(project.home.methodologies):
+            err.print(f"Frozen: {version}", markup=False)
+    raise typer.Exit(validate(project.registry, out, as_json=as_json))
+
+
+def main() -> None:
+    """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
+    try:
+        app()
+    except AgentEvalError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        raise SystemExit(2) from error

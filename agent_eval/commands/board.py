@@ -1,0 +1,92 @@
+"""`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology import Methodology
+from agent_eval.project import Project
+from agent_eval.report.board import badges, interval, readable, shown
+from agent_eval.report.markdown import markdown_table
+from agent_eval.tables import table
+
+FORMATS = ("table", "json", "csv", "md")
+_STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
+
+
+class UnknownTemplateError(AgentEvalError):
+    """A template was named that the board does not have."""
+
+    def __init__(self, template: str, known: list[str]) -> None:
+        super().__init__(
+            f"Template {template!r} is not in this methodology version. Templates: {', '.join(known)}."
+        )
+
+
+def board_of(project: Project, version: str, template: str | None = None) -> pl.DataFrame:
+    """The stored board of one version, in reading order; empty before the first run.
+
+    Raises:
+        UnknownTemplateError: If the version has no such template.
+    """
+    methodology = project.registry.get(version)
+    board = project.store.read(table("leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+    if template is not None:
+        slugs = [t.slug for t in methodology.templates]
+        if template not in slugs:
+            raise UnknownTemplateError(template, slugs)
+        board = board.filter(pl.col("template") == template)
+    return board.sort("template", "rank", "status", "agent_id", nulls_last=True)
+
+
+def leaderboard(
+    project: Project,
+    console: Console,
+    *,
+    version: str,
+    template: str | None = None,
+    output_format: str = "table",
+) -> None:
+    """Print the board; `json` is one array of the table's rows."""
+    board = board_of(project, version, template)
+    if output_format == "json":
+        print_json(board)
+    elif output_format == "csv":
+        flat = board.with_columns(pl.col("missing").list.join("; "))
+        print(flat.write_csv(), end="")  # noqa: T201
+    elif output_format == "md":
+        print(markdown_table(readable(board)))  # noqa: T201
+    else:
+        print_board(console, board, project.registry.get(version))
+
+
+def print_board(console: Console, board: pl.DataFrame, methodology: Methodology) -> None:
+    """The board for people: one table per template, then what bars the unranked rows."""
+    if board.is_empty():
+        console.print("No rows yet. Import transcripts and run `agent-eval run`.")
+    for (template,), rows in board.group_by("template", maintain_order=True):
+        title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}"
+        console.print(_table(title, rows))
+    notes = [row for row in board.iter_rows(named=True) if row["missing"]]
+    for row in notes:
+        console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
+        console.print(Text("; ".join(row["missing"])))
+
+
+def _table(title: str, rows: pl.DataFrame) -> Table:
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in ("rank", "agent", "composite", "U", "D", "penalty", "interval", "status", "badges", "judge"):
+        grid.add_column(
+            name, justify="right" if name in {"rank", "composite", "U", "D", "penalty"} else "left"
+        )
+    texts = readable(rows)
+    for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
+        status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
+        grid.add_row(
+            text["rank"], Text(text["agent"]), Text(shown(row["composite_exact"]), style="bold"), text["U"], text["D"],
+            text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
+        )  # fmt: skip
+    return grid

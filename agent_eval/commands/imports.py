@@ -1,0 +1,86 @@
+"""`agent-eval import`: a transcript source into data/sessions, in the native form."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.project import Project
+from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.sessions import add_agent
+
+SHOWN = 20
+
+
+class OtherCategoryError(AgentEvalError):
+    """The agent is declared with another category."""
+
+    def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
+        super().__init__(
+            f"Agent {agent!r} stands in agents.yaml with category {declared!r}, not {wanted!r}. "
+            "Edit the entry there, or leave --category out."
+        )
+
+
+class UnknownCategoryError(AgentEvalError):
+    """No methodology version has a template for the category."""
+
+    def __init__(self, category: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"Category {category!r} has no template in any methodology version. Categories: {', '.join(known)}."
+        )
+
+
+def import_transcripts(
+    project: Project,
+    out: Console,
+    err: Console,
+    *,
+    format_name: str,
+    path: Path,
+    agent_id: str,
+    category: str | None,
+    session_id: str | None,
+    versions: tuple[str, ...],
+    task_set: str | None,
+) -> int:
+    """Import one file; returns 0, 1 when some records were refused, 2 when none was imported."""
+    for version in versions:
+        project.registry.get(version)
+    _check_category(project, agent_id, category)
+    report = import_file(
+        format_name,
+        path,
+        sessions_folder=project.home.sessions,
+        agent_id=agent_id,
+        session_id=session_id,
+        methodology_versions=versions or None,
+        task_set=task_set,
+    )
+    for refusal in report.refusals[:SHOWN]:
+        err.print(f"{refusal.file}:{refusal.line}: {refusal.reason}", markup=False)
+    if (more := len(report.refusals) - SHOWN) > 0:
+        err.print(f"… and {more} more; all are in the table import_errors after the next run.")
+    if not report.n_imported:
+        err.print("Nothing was imported.")
+        return 2
+    add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
+    state = "imported" if report.is_changed else "already there, unchanged"
+    out.print(
+        f"{report.n_imported} conversations {state}: {agent_id}/{report.session_id}. Next: agent-eval run",
+        markup=False,
+    )
+    return 1 if report.refusals else 0
+
+
+def _check_category(project: Project, agent_id: str, category: str | None) -> None:
+    if category is None:
+        return
+    known = sorted({t.category for m in project.registry.all() for t in m.templates})
+    if category not in known:
+        raise UnknownCategoryError(category, known)
+    declared = project.declared[0].get(agent_id)
+    if declared is not None and declared.category != category:
+        raise OtherCategoryError(agent_id, declared.category, category)

@@ -1,0 +1,39 @@
+"""What `agent-eval run` says at its end: what was refused, the board, the gates."""
+
+from rich.console import Console
+
+from agent_eval.commands.board import board_of, print_board
+from agent_eval.commands.gate import gate_rows
+from agent_eval.commands.output import print_json
+from agent_eval.commands.run import RunReport
+from agent_eval.project import Project
+
+SHOWN = 20
+
+
+def print_run(
+    project: Project, out: Console, err: Console, report: RunReport, *, version: str, as_json: bool
+) -> None:
+    """Refusals, warnings and counts on stderr; board and gates on stdout (`as_json`: the board's rows)."""
+    for warning in report.warnings:
+        err.print(f"Note: {warning}", markup=False)
+    for refusal in report.refusals[:SHOWN]:
+        err.print(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}", markup=False)
+    if (more := len(report.refusals) - SHOWN) > 0:
+        err.print(f"… and {more} more; see the table import_errors.")
+    made = (
+        f"{report.stale.height} agent × version pairs brought up to date"
+        if report.stale.height
+        else "Nothing was stale"
+    )
+    err.print(f"{made}.", markup=False)
+    board = board_of(project, version)
+    if as_json:
+        print_json(board)
+        return
+    print_board(out, board, project.registry.get(version))
+    counts = gate_rows(project, version).group_by("result").len().sort("result")
+    summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
+    out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
+    if not board.is_empty() and board["low"].null_count() == board.height:
+        out.print("One run per agent: no interval is shown where none can be measured.", style="dim")

@@ -1,0 +1,31 @@
+"""`agent-eval ui`: the Dagster UI on this project."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from rich.console import Console
+
+from agent_eval.commands.run import known_agents
+from agent_eval.defs.launch import Launch
+from agent_eval.project import Project
+from agent_eval.sources import read_sources
+
+
+def ui(project: Project, err: Console, *, host: str, port: int) -> int:
+    """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off."""
+    agents, versions = known_agents(project), list(project.registry.versions)
+    Launch.at(project).observe(read_sources(project, agents, versions), agents=agents, versions=versions)
+    root = project.home.root
+    workspace = root / "workspace.yaml"
+    source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]
+    command = [sys.executable, "-m", "dagster", "dev", *source, "-h", host, "-p", str(port)]
+    environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_DISABLE_TELEMETRY": "yes"}
+    err.print(f"Dagster UI on http://{host}:{port} (Ctrl-C to stop)", markup=False)
+    child = subprocess.Popen(command, env=environment, cwd=root)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        child.send_signal(signal.SIGINT)
+        return child.wait()

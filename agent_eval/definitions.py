@@ -1,0 +1,17 @@
+"""The door that workspace.yaml loads: the whole graph, and what it runs with.
+
+Start reading here, then `defs/assets/`, then the room that each asset calls.
+"""
+
+import dagster as dg
+
+from agent_eval.defs.assets import boards, errors, ingest, judging, scores
+from agent_eval.defs.io_manager import TableIO
+from agent_eval.defs.resources import ProjectResource
+from agent_eval.defs.sources import SOURCES
+
+defs = dg.Definitions(
+    assets=[*SOURCES, *ingest.ASSETS, *judging.ASSETS, *errors.ASSETS, *scores.ASSETS, *boards.ASSETS],
+    resources={"io_manager": TableIO(), "project": ProjectResource()},
+    executor=dg.in_process_executor,
+)

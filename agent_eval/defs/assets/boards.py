@@ -1,0 +1,39 @@
+"""Boards: one leaderboard per methodology version."""
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.defs.assets.common import ins, stored
+from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
+from agent_eval.report.board import board_metadata
+from agent_eval.scores import leaderboard as boards
+from agent_eval.scores import reliability as trials
+
+
+@stored(
+    "leaderboard",
+    "boards",
+    VERSIONS,
+    ins=ins(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
+)
+def leaderboard(
+    context: dg.AssetExecutionContext,
+    composite_scores: pl.DataFrame,
+    reliability: pl.DataFrame,
+    agents: pl.DataFrame,
+) -> pl.DataFrame:
+    """Ranks within each template, on exact composites; unpublished rows below with their reasons."""
+    board = boards.leaderboard(composite_scores, agents, reliability)
+    context.add_output_metadata(
+        {name: dg.MetadataValue.md(text) for name, text in board_metadata(board).items()}
+    )
+    return board
+
+
+@stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION))
+def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
+    """Agents ranked by pass^k within each task set."""
+    return trials.reliability_leaderboard(reliability)
+
+
+ASSETS = [leaderboard, reliability_leaderboard]

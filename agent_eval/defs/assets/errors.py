@@ -1,0 +1,44 @@
+"""Errors: failure labels to clusters whose ids last, and how they compare with a baseline."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.clusters import clusters, trends
+from agent_eval.clusters.failures import failures
+from agent_eval.clusters.registry import register
+from agent_eval.defs.assets.common import ONE_RUN, ins, out, stored
+from agent_eval.defs.partitions import EVERY_AGENT, PAIRS, TO_AGENT, TO_VERSION, VERSIONS
+from agent_eval.project import Project
+from agent_eval.tables import table
+
+
+@dg.multi_asset(
+    name="clustered_failures",
+    outs={name: out(name, "errors") for name in ("failures", "error_clusters")},
+    ins=ins(tool_calls=TO_AGENT),
+    partitions_def=PAIRS,
+    backfill_policy=ONE_RUN,
+)
+def clustered_failures(
+    context: dg.AssetExecutionContext,
+    turn_judgments: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Failure labels of judged turns, each in a cluster of the registry."""
+    found = failures(turn_judgments, tool_calls)
+    known = project.store.read(table("error_registry"))
+    registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
+    project.store.upsert(table("error_registry"), registry, run_id=context.run_id)
+    return assigned, clusters.error_clusters(assigned, turn_judgments, registry)
+
+
+@stored("error_trends", "errors", VERSIONS, ins=ins(error_clusters=TO_VERSION, agents=EVERY_AGENT))
+def error_trends(error_clusters: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
+    """Each agent's clusters beside those of the baseline that agents.yaml names."""
+    return trends.error_trends(error_clusters, agents)
+
+
+ASSETS = [clustered_failures, error_trends]

@@ -1,0 +1,45 @@
+"""Ingest: session folders to tables, and which conversation counts under which version."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.defs.assets.common import ONE_RUN, ins, out, stored
+from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
+from agent_eval.project import Project
+from agent_eval.transcripts.admission import admit_all
+
+TAKEN = ("agents", "sessions", "conversations", "turns", "tool_calls", "import_errors")
+
+
+@dg.multi_asset(
+    outs={name: out(name, "ingest") for name in TAKEN},
+    deps=["agent_sessions"],
+    partitions_def=AGENTS,
+    backfill_policy=ONE_RUN,
+)
+def take_in(
+    context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
+) -> Iterator[dg.Output[pl.DataFrame]]:
+    """Read the agents' session folders; refused records become rows of import_errors."""
+    frames = project.take_in(list(context.partition_keys))
+    for refused in frames["import_errors"].iter_rows(named=True):
+        context.log.warning("%(agent_id)s: %(file)s:%(line)s: %(reason)s", refused)
+    for name in TAKEN:
+        yield dg.Output(frames[name], name)
+
+
+@stored("transcripts", "ingest", PAIRS, ins=ins(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT))
+def transcripts(
+    context: dg.AssetExecutionContext,
+    conversations: pl.DataFrame,
+    sessions: pl.DataFrame,
+    agents: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> pl.DataFrame:
+    """Which conversations count for an agent under a version, and as what."""
+    return admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
+
+
+ASSETS = [take_in, transcripts]

@@ -1,0 +1,80 @@
+"""Scores: ratings to universal, domain and composite scores; outcomes to reliability."""
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.defs.assets.common import ins, on, stored
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
+from agent_eval.project import Project
+from agent_eval.scores import composite, domain, tools, universal
+from agent_eval.scores import reliability as trials
+
+SCORED_BY = [on("scoring_spec", TO_VERSION)]
+
+
+@stored("tool_correctness", "scores", PAIRS, ins=ins(conversations=TO_AGENT, tool_calls=TO_AGENT))
+def tool_correctness(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+) -> pl.DataFrame:
+    """Selection, parameters, sequence and utilisation where tools were expected."""
+    return tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
+
+
+@stored("universal_scores", "scores", PAIRS, deps=SCORED_BY)
+def universal_scores(
+    context: dg.AssetExecutionContext, rubric_ratings: pl.DataFrame, project: dg.ResourceParam[Project]
+) -> pl.DataFrame:
+    """U1–U6 and their sum / 30 × 100."""
+    return universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
+
+
+@stored("domain_scores", "scores", PAIRS, deps=SCORED_BY)
+def domain_scores(
+    context: dg.AssetExecutionContext,
+    rubric_ratings: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> pl.DataFrame:
+    """D1–D5, each the sum of three criteria / 15 × 100, and their mean."""
+    return domain.domain_scores(rubric_ratings, transcripts, project.methodologies(versions_of(context)))
+
+
+@stored(
+    "composite_scores",
+    "scores",
+    PAIRS,
+    ins=ins(sessions=TO_AGENT, conversations=TO_AGENT),
+    deps=SCORED_BY,
+)
+def composite_scores(
+    context: dg.AssetExecutionContext,
+    universal_scores: pl.DataFrame,
+    domain_scores: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> pl.DataFrame:
+    """The composite with its penalty, disclosures, required tests and status."""
+    return composite.composite_scores(
+        universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
+        project.methodologies(versions_of(context)),
+    )  # fmt: skip
+
+
+@stored("reliability", "scores", PAIRS, ins=ins(conversations=TO_AGENT))
+def reliability(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_correctness: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+) -> pl.DataFrame:
+    """pass@k and pass^k over trials of tasks."""
+    return trials.reliability(transcripts, conversations, tool_correctness, conversation_judgments)
+
+
+ASSETS = [tool_correctness, universal_scores, domain_scores, composite_scores, reliability]

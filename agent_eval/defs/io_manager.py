@@ -1,0 +1,28 @@
+"""Between Dagster and the store: a partition key becomes an exact key of rows, and nothing else."""
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.defs.partitions import key_frame
+from agent_eval.project import Project
+from agent_eval.report.markdown import markdown_table
+from agent_eval.tables import table
+
+
+class TableIO(dg.ConfigurableIOManager):
+    """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions."""
+
+    root: str | None = None
+
+    def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
+        target = table(context.asset_key.path[-1])
+        partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
+        Project.open(self.root).store.replace(target, obj, partitions, run_id=context.run_id)
+        count = "dagster/row_count" if partitions.height == 1 else "rows_written_by_this_run"
+        context.add_output_metadata(
+            {count: obj.height, "preview": dg.MetadataValue.md(markdown_table(obj.head(10)))}
+        )
+
+    def load_input(self, context: dg.InputContext) -> pl.DataFrame:
+        partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
+        return Project.open(self.root).store.read(table(context.asset_key.path[-1]), partitions)

@@ -1,0 +1,112 @@
+"""Runs started from the command line: the same assets, on the same instance, as the UI's."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.definitions import defs
+from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
+from agent_eval.errors import AgentEvalError
+from agent_eval.project import Project
+from agent_eval.sources import Sources
+
+_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
+_RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+
+
+class RunFailedError(AgentEvalError):
+    """A Dagster run did not succeed."""
+
+    def __init__(self, run_id: str, stage: str) -> None:
+        super().__init__(
+            f"Stage {stage} failed; what was finished is kept. Open run {run_id} in `agent-eval ui` for its log, "
+            "mend the cause and run again: only what is missing is done."
+        )
+
+
+def dagster_home(root: Path) -> Path:
+    """DAGSTER_HOME, else `.dagster` in the project; created and initialised once, under a lock."""
+    home = Path(os.environ.get("DAGSTER_HOME") or root / ".dagster")
+    home.mkdir(parents=True, exist_ok=True)
+    os.environ["DAGSTER_HOME"] = str(home)
+    with (home / ".initialising").open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not (settings := home / "dagster.yaml").exists():
+            own = root / "dagster.yaml"
+            shutil.copyfile(own, settings) if own.is_file() else settings.write_text(_SETTINGS)
+        with dg.DagsterInstance.get() as instance:
+            instance.get_dynamic_partitions("agent")  # touches every database once
+    return home
+
+
+@dataclass
+class Launch:
+    """Materialises stale pairs in ranges: agents first, then agent × version, then the boards."""
+
+    instance: dg.DagsterInstance
+    last_run_id: str = ""
+    _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
+
+    @classmethod
+    def at(cls, project: Project) -> "Launch":
+        """On the project's instance."""
+        dagster_home(project.home.root)
+        return cls(instance=dg.DagsterInstance.get(), _stages=by_shape())
+
+    def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
+        """Tell Dagster the data versions of the sources that this run reads."""
+        self.instance.add_dynamic_partitions("agent", sorted(agents))
+        for name, hashes in sources.by_name().items():
+            for partition in sorted(hashes.keys() & {*agents, *versions}):
+                tags = {"dagster/data_version": hashes[partition]}
+                self.instance.report_runless_asset_event(
+                    dg.AssetObservation(name, partition=partition, tags=tags)
+                )
+
+    def materialise(self, stale: pl.DataFrame) -> Iterator[str]:
+        """Run every stage for the stale pairs; yields a line per finished run."""
+        pairs = [EvalPartition(a, v) for a, v in stale.select("agent_id", "methodology_version").iter_rows()]
+        agents = list(self.instance.get_dynamic_partitions("agent"))
+        versions = list(VERSIONS.get_partition_keys())
+        for first, last in stretches({p.agent_id for p in pairs}, agents):
+            yield self._run("agent", first, last)
+        for top, bottom in rectangles(pairs, agents, versions):
+            yield self._run("agent x version", top.key, bottom.key)
+        for first, last in stretches({p.methodology_version for p in pairs}, versions):
+            yield self._run("version", first, last)
+
+    def forget(self, agents: Sequence[str]) -> None:
+        """Drop the partitions of agents that are gone."""
+        for agent in agents:
+            self.instance.delete_dynamic_partition("agent", agent)
+
+    def _run(self, stage: str, first: str, last: str) -> str:
+        result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=self.instance,
+            asset_selection=self._stages[stage],
+            tags=dict(zip(_RANGE, (first, last), strict=True)),
+            run_config=_QUIET,
+            raise_on_error=False,
+        )
+        self.last_run_id = result.run_id
+        if not result.success:
+            raise RunFailedError(result.run_id, f"{stage} {first} … {last}")
+        return f"{stage}: {first} … {last}" if first != last else f"{stage}: {first}"
+
+
+def by_shape() -> dict[str, list[dg.AssetKey]]:
+    """Stage → the assets that it makes: agent, agent x version, version."""
+    graph = defs.resolve_asset_graph()
+    shapes: dict[str, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": []}
+    for key in graph.materializable_asset_keys:
+        shape = graph.get(key).partitions_def
+        name = "agent x version" if shape == PAIRS else "version" if shape == VERSIONS else "agent"
+        shapes[name].append(key)
+    return shapes

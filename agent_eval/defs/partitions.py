@@ -1,0 +1,87 @@
+"""The three partition shapes: agent (dynamic), version (static, from the methodology files), and agent × version."""
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, Self
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.home import Home, NoRootError, find_root
+from agent_eval.methodology import version_names
+
+
+def _version_names() -> tuple[str, ...]:
+    try:
+        root = find_root()
+    except NoRootError:
+        return version_names(None)
+    return version_names(Home(root=root, data=root / "data").methodologies)
+
+
+AGENTS = dg.DynamicPartitionsDefinition(name="agent")
+VERSIONS = dg.StaticPartitionsDefinition(list(_version_names()))
+PAIRS = dg.MultiPartitionsDefinition({"agent": AGENTS, "version": VERSIONS})
+
+TO_AGENT = dg.MultiToSingleDimensionPartitionMapping("agent")
+TO_VERSION = dg.MultiToSingleDimensionPartitionMapping("version")
+EVERY_AGENT = dg.AllPartitionMapping()
+
+_COLUMN = {"agent": "agent_id", "version": "methodology_version"}
+
+
+class EvalPartition(NamedTuple):
+    """One agent under one methodology version."""
+
+    agent_id: str
+    methodology_version: str
+
+    @property
+    def key(self) -> str:
+        """The partition key, dimensions sorted by name."""
+        return f"{self.agent_id}|{self.methodology_version}"
+
+    @classmethod
+    def all(cls, context: dg.AssetExecutionContext) -> list[Self]:
+        """Every partition of this run: one, or a range."""
+        return [cls(**row) for row in key_frame(PAIRS, context.partition_keys).iter_rows(named=True)]
+
+
+def versions_of(context: dg.AssetExecutionContext) -> set[str]:
+    """The methodology versions among this run's agent × version partitions."""
+    return {pair.methodology_version for pair in EvalPartition.all(context)}
+
+
+def key_frame(partitions: dg.PartitionsDefinition | None, keys: Iterable[str]) -> pl.DataFrame:
+    """Partition keys as a frame with the columns that stored tables carry: agent_id, methodology_version."""
+    if isinstance(partitions, dg.MultiPartitionsDefinition):
+        parsed = [partitions.get_partition_key_from_str(k).keys_by_dimension for k in keys]
+        return pl.DataFrame(
+            {column: [k[d] for k in parsed] for d, column in _COLUMN.items()},
+            schema=_strings(_COLUMN.values()),
+        )
+    column = _COLUMN["agent" if isinstance(partitions, dg.DynamicPartitionsDefinition) else "version"]
+    return pl.DataFrame({column: list(keys)}, schema=_strings([column]))
+
+
+def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
+    return dict.fromkeys(columns, pl.String)
+
+
+def stretches(wanted: Collection[str], order: Sequence[str]) -> list[tuple[str, str]]:
+    """First and last of each unbroken stretch of wanted keys: a range run needs neighbours."""
+    groups = [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
+    return [(group[0], group[-1]) for group in groups]
+
+
+def rectangles(
+    pairs: Iterable[EvalPartition], agents: Sequence[str], versions: Sequence[str]
+) -> Iterator[tuple[EvalPartition, EvalPartition]]:
+    """Cover the pairs, and nothing else, by rectangles (first, last): neighbouring agents with the same versions share one."""
+    wanted: dict[str, set[str]] = {}
+    for pair in pairs:
+        wanted.setdefault(pair.agent_id, set()).add(pair.methodology_version)
+    for shared, group in itertools.groupby(agents, key=lambda agent: wanted.get(agent, set())):
+        block = list(group)
+        for first, last in stretches(shared, versions):
+            yield EvalPartition(block[0], first), EvalPartition(block[-1], last)

@@ -1,0 +1,50 @@
+"""Evidence: whether a judge's quote really occurs in the transcript. Whitespace is not part of a quote."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from agent_eval.transcripts.models import Message, Turn
+
+
+def call_text(name: str, arguments: object) -> str:
+    """A tool call as it is quoted: `name(arguments as JSON)`."""
+    return f"{name}({json.dumps(arguments, ensure_ascii=False)})"
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The texts of one conversation, turn by turn, ready for looking up quotes."""
+
+    turns: Sequence[Turn]
+
+    def holds(self, quote: str, last_turn: int | None = None) -> bool:
+        """Whether one message or call up to and with a turn (default: all) has the quote word for word.
+
+        An empty quote is in no text.
+        """
+        wanted = _plain(quote)
+        seen = self._texts if last_turn is None else self._texts[: last_turn + 1]
+        return bool(wanted) and any(wanted in text for texts in reversed(seen) for text in texts)
+
+    def holds_in(self, turn_index: int, quote: str) -> bool:
+        """Whether that turn itself has the quote."""
+        wanted = _plain(quote)
+        return bool(wanted) and any(wanted in text for text in self._texts[turn_index])
+
+    @cached_property
+    def _texts(self) -> list[list[str]]:
+        return [[_plain(text) for text in _texts(turn.messages)] for turn in self.turns]
+
+
+def _texts(messages: Iterable[Message]) -> Iterator[str]:
+    for message in messages:
+        if message.content:
+            yield message.content
+        for call in message.tool_calls:
+            yield call_text(call.name, call.arguments)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

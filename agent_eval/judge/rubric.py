@@ -1,0 +1,376 @@
+"""Rubric ratings: U1–U6 for each session, three criteria for each scenario conversation, or a row that says why not.
+
+The grid is complete: whatever a version expects of an agent has a row, and exactly one row of each part counts.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from agent_eval.judge.engine import (
+    HUMAN,
+    Answers,
+    Lookup,
+    Row,
+    effective_answer,
+    is_abstention,
+    judge_pass,
+    run,
+)
+from agent_eval.judge.evidence import Transcript
+from agent_eval.judge.keys import question_key
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.ratings import TURN_TARGETS, latest_ratings
+from agent_eval.judge.recorded import RecordedJudge
+from agent_eval.judge.rules import AUTONOMY, RulesJudge
+from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
+from agent_eval.tables import table
+from agent_eval.transcripts.frames import conversations_from
+from agent_eval.transcripts.hashing import session_hash
+from agent_eval.transcripts.models import Conversation, Turn
+
+NOBODY = "none"
+NO_RATING = "no rating: needs a judge model or a human"
+
+_TABLE = table("rubric_ratings")
+_PAIR = ["methodology_version", "agent_id"]
+_SESSION = [*_PAIR, "session_id"]
+_CONVERSATION = ["agent_id", "conversation_id"]
+
+
+def rubric_ratings(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    sessions: pl.DataFrame,
+    human_ratings: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+    lookup: Lookup,
+) -> pl.DataFrame:
+    """Table rubric_ratings for every pair (version and agent) in `transcripts`.
+
+    Sessions declared for the version count, with their admitted conversations: U1–U6 once a session, the three
+    criteria once for each conversation of a slot. A slot without conversation, a dimension whose required test is
+    absent, a pair without a session and an agent without a template have rows that say so. People count before
+    rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective.
+
+    Args:
+        transcripts: Table transcripts.
+        conversations: Table conversations of its agents.
+        turns: Table turns of its agents.
+        sessions: Table sessions of its agents.
+        human_ratings: Table human_ratings of its agents.
+        methodologies: By version; every version of `transcripts`.
+        lookup: Finds stored verdicts by question key.
+    """
+    held = _held(transcripts, conversations, turns, sessions)
+    parts = [part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)]
+    _answer(parts, lookup)
+    people = _people(human_ratings, [version for version, _ in _pairs(transcripts)])
+    return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
+
+
+def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
+    """A sentence for each human rating that points to nothing, with file and line; only a warning.
+
+    Pointing to nothing: an unknown agent, session or conversation, a conversation of another session, a turn that
+    it does not have, or a D target in whose slot it does not stand.
+    """
+    by_agent: dict[str, dict[str, Row]] = defaultdict(dict)
+    for row in conversations.select(*_CONVERSATION, "session_id", "scenario", "n_turns").iter_rows(
+        named=True
+    ):
+        by_agent[row["agent_id"]][row["conversation_id"]] = row
+    found = (
+        (row, _orphan(row, by_agent.get(row["agent_id"]))) for row in human_ratings.iter_rows(named=True)
+    )
+    return tuple(
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        for row, problem in found
+        if problem
+    )
+
+
+def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
+    if held is None:
+        return f"agent {rating['agent_id']} has no conversations"
+    session, name = rating["session_id"], rating["conversation_id"]
+    if session is not None and all(row["session_id"] != session for row in held.values()):
+        return f"agent {rating['agent_id']} has no session {session}"
+    if name is None:
+        return None
+    conversation = held.get(str(name))
+    if conversation is None:
+        return f"agent {rating['agent_id']} has no conversation {name}"
+    if session not in (None, conversation["session_id"]):
+        return f"conversation {name} belongs to session {conversation['session_id']}, not {session}"
+    turn_index, n_turns = rating["turn_index"], conversation["n_turns"]
+    if isinstance(turn_index, int) and isinstance(n_turns, int) and turn_index >= n_turns:
+        return f"conversation {name} has {n_turns} turns, counted from 0"
+    if rating["target"] not in TURN_TARGETS and conversation["scenario"] != rating["target"]:
+        return f"conversation {name} is not in slot {rating['target']}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Held:
+    """One conversation that counts."""
+
+    conversation: Conversation
+    turns: tuple[Turn, ...]
+    content_hash: str
+    slot: str | None
+    tests: frozenset[str]
+    transcript: Transcript
+
+
+@dataclass(frozen=True)
+class _Material:
+    """What the pairs have: conversations by pair and session, templates, and why a pair has no session."""
+
+    by_session: Mapping[tuple[str, str], Mapping[str, Sequence[_Held]]]
+    templates: Mapping[tuple[str, str], str]
+    reasons: Mapping[tuple[str, str], str]
+
+
+@dataclass
+class _Part:
+    """One thing to be rated, with its question or the reason why it cannot be."""
+
+    methodology_version: str
+    agent_id: str
+    session_id: str | None
+    conversation_id: str | None
+    target: str
+    criterion: str | None
+    metric: Metric | None = None  # None: cannot be rated
+    question: Question | None = None
+    quotable: Sequence[Transcript] = ()
+    status: str = "missing"
+    reason: str = NO_RATING
+    answers: list[tuple[str, Verdict]] = field(default_factory=list[tuple[str, Verdict]])
+
+    @property
+    def where(self) -> Row:
+        names = ("methodology_version", "agent_id", "session_id", "conversation_id", "target", "criterion")
+        return {name: getattr(self, name) for name in names}
+
+
+def _pairs(transcripts: pl.DataFrame) -> list[tuple[str, str]]:
+    return [(v, a) for v, a in transcripts.select(_PAIR).unique().sort(_PAIR).iter_rows()]
+
+
+def _held(
+    transcripts: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame, sessions: pl.DataFrame
+) -> _Material:
+    declared = (
+        sessions.explode("methodology_versions")
+        .rename({"methodology_versions": "methodology_version"})
+        .select(_SESSION)
+    )
+    counted = transcripts.filter("is_admitted").join(declared, on=_SESSION, how="semi")
+    wanted = conversations.join(counted, on=_CONVERSATION, how="semi")
+    hashes = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
+    built = {
+        (agent, c.conversation_id): (c, c.turns(), Transcript(c.turns()))
+        for agent, c in conversations_from(wanted, turns.join(wanted, on=_CONVERSATION, how="semi"))
+    }
+    by_session: dict[tuple[str, str], dict[str, list[_Held]]] = defaultdict(lambda: defaultdict(list))
+    for row in counted.sort(*_SESSION, "conversation_id").iter_rows(named=True):
+        key = (row["agent_id"], row["conversation_id"])
+        conversation, of_turns, transcript = built[key]
+        by_session[row["methodology_version"], row["agent_id"]][row["session_id"]].append(
+            _Held(conversation, of_turns, hashes[key], row["slot"], frozenset(row["tests"]), transcript)
+        )
+    named = transcripts.filter(pl.col("template").is_not_null()).select(*_PAIR, "template").unique()
+    why = (
+        transcripts.filter(~pl.col("is_admitted"), pl.col("reason").is_not_null())
+        .group_by(_PAIR)
+        .agg(pl.col("reason").unique().sort().str.join("; "))
+    )
+    return _Material(
+        by_session,
+        {(v, a): template for v, a, template in named.iter_rows()},
+        {(v, a): reason for v, a, reason in why.iter_rows()},
+    )
+
+
+def _parts(
+    pair: tuple[str, str], methodologies: Mapping[str, Methodology], held: _Material
+) -> Iterator[_Part]:
+    version, agent_id = pair
+    methodology = methodologies[version]
+    template = next((t for t in methodology.templates if t.slug == held.templates.get(pair)), None)
+    sessions = held.by_session.get(pair, {})
+    if not sessions:
+        reason = held.reasons.get(pair, f"no session declared for {version}")
+        for dimension in methodology.dimensions:
+            yield _Part(version, agent_id, None, None, dimension.id, None, reason=reason)
+        yield from _without_conversation(
+            _Part(version, agent_id, None, None, "", None, reason=reason), template
+        )
+    for session_id, conversations in sessions.items():
+        yield from _universal_parts(pair, session_id, conversations, methodology)
+        yield from _domain_parts(pair, session_id, conversations, template)
+
+
+def _universal_parts(
+    pair: tuple[str, str], session_id: str, held: Sequence[_Held], methodology: Methodology
+) -> Iterator[_Part]:
+    content_hash = session_hash(h.content_hash for h in held)
+    metrics = universal_metrics(methodology)
+    tests = frozenset[str]().union(*(h.tests for h in held))
+    for dimension in methodology.dimensions:
+        part = _Part(*pair, session_id, None, dimension.id, None)
+        if dimension.needs_test is not None and dimension.needs_test not in tests:
+            part.reason = _lacks_test(dimension)
+        else:
+            _ask(part, metrics[dimension.id], held, content_hash)
+        yield part
+
+
+def _lacks_test(dimension: Dimension) -> str:
+    if dimension.needs_test == "error_injection":
+        return "no injected error in the session"
+    return f"no {dimension.needs_test} test in the session"
+
+
+def _domain_parts(
+    pair: tuple[str, str], session_id: str, held: Sequence[_Held], template: Template | None
+) -> Iterator[_Part]:
+    metrics = criterion_metrics(template) if template else {}
+    for slot in SCENARIOS:
+        in_slot = [h for h in held if h.slot == slot] if template else []
+        if not in_slot or template is None:
+            empty = _Part(
+                *pair, session_id, None, slot, None, reason=f"no {slot} conversation in session {session_id}"
+            )
+            yield from _without_conversation(empty, template, [slot])
+            continue
+        for one in in_slot:
+            for criterion in template.criteria:
+                part = _Part(*pair, session_id, one.conversation.conversation_id, slot, criterion.id)
+                _ask(part, metrics[f"{slot}.{criterion.id}"], [one], one.content_hash)
+                yield part
+
+
+def _without_conversation(
+    like: _Part, template: Template | None, slots: Collection[str] = SCENARIOS
+) -> Iterator[_Part]:
+    """The rows of slots that cannot be rated: per criterion, or one per slot where no template names any."""
+    for slot in slots:
+        for criterion in [c.id for c in template.criteria] if template else [None]:
+            part = _Part(like.methodology_version, like.agent_id, like.session_id, None, slot, criterion)
+            part.reason = like.reason
+            if template is None:
+                part.status = "not_applicable"
+                part.reason = f"no template for the agent's category in {like.methodology_version}"
+            yield part
+
+
+def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) -> None:
+    key = question_key(content_hash, None, metric.name, metric.rubric_hash, PROFILE_VERSION)
+    part.metric = metric
+    part.quotable = [h.transcript for h in held]
+    part.question = Question(
+        conversations=tuple(h.conversation for h in held),
+        turns=tuple(h.turns for h in held),
+        turn_index=None,
+        content_hash=content_hash,
+        metrics=(metric,),
+        keys={metric.name: key},
+    )
+
+
+def _answer(parts: Sequence[_Part], lookup: Lookup) -> None:
+    """Ask rules and stored verdicts; the versions of one question are one question."""
+    asked = [(part, part.question) for part in parts if part.question is not None]
+    keys = {key for _, question in asked for key in question.keys.values()}
+    distinct = {tuple(question.keys.values()): question for _, question in asked}
+    judges = (RulesJudge(), RecordedJudge(lookup(keys)))
+    found = run(judge_pass([[question] for question in distinct.values()], judges))
+    answers: dict[tuple[str, ...], Answers] = {
+        key: of_thread[0] for key, of_thread in zip(distinct, found, strict=True)
+    }
+    for part, question in asked:
+        part.answers = answers[tuple(question.keys.values())][question.metrics[0].name]
+
+
+def _people(human_ratings: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:
+    """Human ratings by the part that they rate: of each rater the last, the last of all at the end."""
+    rubric = human_ratings.filter(pl.col("turn_index").is_null())
+    people: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    for row in latest_ratings(rubric, set(versions), by=("rater",)).iter_rows(named=True):
+        place = row["conversation_id"] or row["session_id"]
+        key = (row["methodology_version"], row["agent_id"], place, row["target"], row["criterion"])
+        people[key] = [*(r for r in people[key] if r["rater"] != row["rater"]), row]
+    return people
+
+
+def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> Iterator[Row]:
+    """The rows of one part; exactly one is effective."""
+    place = part.conversation_id or part.session_id
+    key = (part.methodology_version, part.agent_id, place, part.target, part.criterion)
+    raters = [r for r in people.get(key, ()) if r["session_id"] in (None, part.session_id)]
+    is_rated = bool(raters) and part.metric is not None
+    asked = {
+        "question_key": None if part.question is None else part.question.keys[part.question.metrics[0].name]
+    }
+    for i, rating in enumerate(raters):
+        is_last = is_rated and i == len(raters) - 1
+        yield part.where | asked | _human_row(part, rating) | {"is_effective": is_last}
+    best = effective_answer(part.answers)
+    for i, (judge, verdict) in enumerate(part.answers):
+        if not is_abstention(verdict):
+            is_effective = i == best and not is_rated
+            yield part.where | asked | _verdict_row(part, judge, verdict) | {"is_effective": is_effective}
+    if best is None and not is_rated:
+        nobody = {"status": part.status, "reason": _why_nobody(part), "judge": NOBODY, "is_effective": True}
+        yield part.where | asked | nobody
+
+
+def _why_nobody(part: _Part) -> str:
+    """Why a part has no rating; U5 says why it could not be counted."""
+    if part.metric is not None and part.target == AUTONOMY:
+        uncounted = [v.reason for _, v in part.answers if isinstance(v, NotApplicable)]
+        return f"{part.reason} ({uncounted[0]})" if uncounted else part.reason
+    return part.reason
+
+
+def _human_row(part: _Part, rating: Row) -> Row:
+    said = {n: rating[n] for n in ("rating_1to5", "rationale", "evidence", "rater", "rated_at")}
+    verified = {"evidence_verified": _is_verified(part, rating["evidence"])}
+    return said | verified | {"status": "scored", "judge": HUMAN}
+
+
+def _verdict_row(part: _Part, judge: str, verdict: Verdict) -> Row:
+    if isinstance(verdict, Scored):
+        return {
+            "rating_1to5": verdict.rating_1to5,
+            "status": "scored",
+            "rationale": verdict.rationale,
+            "evidence": verdict.evidence or None,
+            "evidence_verified": _is_verified(part, verdict.evidence),
+            "judge": judge,
+            "rater": verdict.answered_by or judge,
+            "rated_at": verdict.answered_at,
+            "prompt_hash": verdict.prompt_hash,
+        }
+    status = "unscored" if isinstance(verdict, Unscored) else "not_applicable"
+    rationale = verdict.detail if isinstance(verdict, Unscored) else None
+    return {
+        "status": status,
+        "reason": verdict.reason,
+        "rationale": rationale,
+        "judge": judge,
+        "rater": judge,
+    }
+
+
+def _is_verified(part: _Part, quote: object) -> bool | None:
+    return any(t.holds(quote) for t in part.quotable) if isinstance(quote, str) and quote else None

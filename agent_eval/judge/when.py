@@ -1,0 +1,21 @@
+"""Points in time as they are compared: ISO 8601 texts, in UTC."""
+
+import datetime
+
+
+def instant(text: str) -> datetime.datetime:
+    """An ISO 8601 date or time as a point in UTC; without an offset it is read as UTC.
+
+    Raises:
+        ValueError: If the text is no ISO 8601 date or time.
+    """
+    when = datetime.datetime.fromisoformat(text)
+    try:
+        return when.replace(tzinfo=datetime.UTC) if when.tzinfo is None else when.astimezone(datetime.UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is outside the calendar in UTC") from error
+
+
+def utc_text(text: str) -> str:
+    """The same point in time in one form, so that texts sort as times do; ValueError as for `instant`."""
+    return instant(text).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"

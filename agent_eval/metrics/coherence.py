@@ -1,0 +1,21 @@
+"""Coherence: whether a reply fits what was said before, and itself. Turn, rating 1–5."""
+
+from agent_eval.metrics.base import Metric
+
+COHERENCE = Metric(
+    name="coherence",
+    grain="turn",
+    kind="rating",
+    question="Is this reply consistent with the conversation so far and within itself?",
+    anchors={
+        "5": "Fully consistent with everything said and done before; the thread is kept.",
+        "4": "Minor lapses that mislead nobody.",
+        "3": "Some inconsistency or a contradiction.",
+        "2": "Several contradictions; confusing to follow.",
+        "1": "Incoherent: no recognisable thread.",
+    },
+    notes=(
+        "About consistency, not truth: a false but consistent reply is coherent. An open correction of an earlier "
+        "mistake is no contradiction."
+    ),
+)

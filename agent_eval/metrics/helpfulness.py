@@ -1,0 +1,21 @@
+"""Helpfulness: how far one reply brings the user towards the goal. Turn, rating 1–5."""
+
+from agent_eval.metrics.base import Metric
+
+HELPFULNESS = Metric(
+    name="helpfulness",
+    grain="turn",
+    kind="rating",
+    question="How much does this reply advance what the user wants?",
+    anchors={
+        "5": "Advances the goal directly: specific, actionable, nothing the user still has to dig out.",
+        "4": "Helpful, but could be more specific or more complete.",
+        "3": "Somewhat helpful; key details are missing.",
+        "2": "Minimal help: vague or off the track.",
+        "1": "No help at all, or it sets the user back.",
+    },
+    notes=(
+        "Judge the reply against what could be known and done at this turn. A needed question to the user, or an "
+        "honest refusal of what is out of reach with a way on, is help. Politeness alone is not."
+    ),
+)

@@ -1,0 +1,15 @@
+"""Tool result utilisation: whether the tools' results reach the answer. Turn, value 0 or 1; only with tool calls."""
+
+from agent_eval.metrics.base import Metric
+
+TOOL_RESULT_UTILISATION = Metric(
+    name="tool_result_utilisation",
+    grain="turn",
+    kind="value",
+    question="Do the results of this turn's tool calls reach the answer?",
+    anchors={
+        "1": "What the answer needs from the results is in it, and agrees with them.",
+        "0": "A result that the answer needed is ignored or contradicted, or there is no answer.",
+    },
+    notes="0 or 1, nothing in between. A result that was needed only to choose the next call counts as used.",
+)

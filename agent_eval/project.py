@@ -1,0 +1,121 @@
+"""One project: its folders, settings, methodology versions and store, opened together.
+
+The command line and the Dagster resources both start here, so that they see the same thing.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from agent_eval.home import Home, find_root
+from agent_eval.judge.ratings import read_ratings
+from agent_eval.judge.recorded import read_verdicts
+from agent_eval.methodology import Methodology, Registry
+from agent_eval.settings import Settings, read_settings
+from agent_eval.storage import Store
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_agents, read_sessions
+
+
+@dataclass(frozen=True)
+class Project:
+    """The project at one root."""
+
+    home: Home
+    settings: Settings
+
+    @classmethod
+    def open(cls, start: Path | str | None = None) -> "Project":
+        """The project around `start` (default: the working directory), by the root rule."""
+        root = find_root(Path(start) if start else None)
+        settings = read_settings(root)
+        return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
+
+    @cached_property
+    def store(self) -> Store:
+        """The DuckDB file of the settings, relative to the root."""
+        named = self.settings.store
+        return Store.at(self.home.root / named if named else self.home.data / "agent_eval.duckdb")
+
+    @cached_property
+    def registry(self) -> Registry:
+        """Every methodology version: the packaged ones and the project's own."""
+        return Registry.read(self.home.methodologies)
+
+    @cached_property
+    def declared(self) -> tuple[dict[str, Agent], list[Refusal]]:
+        """agents.yaml: entries by id, and what was refused."""
+        return read_agents(self.home.agents_file)
+
+    @cached_property
+    def with_sessions(self) -> tuple[list[str], list[Refusal]]:
+        """Agents that have a session folder, and folders whose names are no agent ids."""
+        return agent_ids(self.home.sessions)
+
+    @cached_property
+    def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
+        """All of data/ratings: table human_ratings, and what was refused."""
+        return read_ratings(self.home.ratings)
+
+    @cached_property
+    def verdicts(self) -> tuple[pl.DataFrame, list[Refusal]]:
+        """All of data/verdicts: table judge_cache, and what was refused."""
+        return read_verdicts(self.home.verdicts)
+
+    def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
+        """The named versions, in semantic order."""
+        return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
+
+    def ratings_of(self, agents: Sequence[str]) -> pl.DataFrame:
+        """The human ratings of some agents."""
+        return self.human_ratings[0].filter(pl.col("agent_id").is_in(list(agents)))
+
+    def cached_verdicts(self, question_keys: Collection[str]) -> pl.DataFrame:
+        """Stored verdicts that answer any of the questions: table judge_cache."""
+        wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
+        return self.store.read(table("judge_cache"), wanted)
+
+    def take_in(self, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
+        """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows."""
+        taken = {agent: read_sessions(agent, self.home.sessions / agent) for agent in agents}
+        names = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
+        frames = {
+            name: pl.concat([table(name).empty(), *(_part(t, name) for t in taken.values())])
+            for name in names
+        }
+        present = [
+            agent for agent, t in taken.items() if not t.sessions.is_empty() or not t.import_errors.is_empty()
+        ]
+        return frames | {"agents": self._agent_rows(present)}
+
+    def keep_recorded(self, agents: Sequence[str], *, run_id: str) -> None:
+        """Store what the files hold: verdicts that the cache lacks, and the human ratings of some agents."""
+        cache, ratings = table("judge_cache"), table("human_ratings")
+        recorded = self.verdicts[0]
+        known = self.store.read(cache, recorded.select("cache_key"))
+        self.store.upsert(cache, recorded.join(known, on="cache_key", how="anti"), run_id=run_id)
+        owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
+        self.store.replace(ratings, self.ratings_of(agents), owners, run_id=run_id)
+
+    def _agent_rows(self, agents: Sequence[str]) -> pl.DataFrame:
+        current = self.registry.current
+        entries = [self.declared[0].get(agent) or Agent(agent_id=agent) for agent in agents]
+        templates = [current.template_for(entry.category) for entry in entries]
+        return table("agents").frame(
+            {
+                **entry.model_dump(include={"agent_id", "category", "provider", "baseline"}),
+                "name": entry.name or entry.agent_id,
+                "template": template.slug if template else None,
+            }
+            for entry, template in zip(entries, templates, strict=True)
+        )
+
+
+def _part(taken: TakenIn, name: str) -> pl.DataFrame:
+    frame: pl.DataFrame = getattr(taken, name)
+    return frame

@@ -1,0 +1,131 @@
+"""The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
+
+import base64
+from collections.abc import Iterable
+from html import escape
+
+import polars as pl
+
+from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.exact import from_text, rounded
+
+STATUS_COLOURS = {
+    "published": "#2e7d32",
+    "provisional": "#b26a00",
+    "incomplete": "#757575",
+    "invalid": "#b3261e",
+}
+
+
+def shown(exact: str | None) -> str:
+    """An exact score with one decimal, half up; '–' when there is none."""
+    return "–" if exact is None else rounded(from_text(exact))
+
+
+def badges(row: dict[str, object]) -> list[str]:
+    """Disclosures as short words; an unknown is named as such."""
+    tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
+    hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
+    scope = row["u3_scope"]
+    return [
+        tested[_flag(row["repeatability_tested"])],
+        f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
+        hallucination[_flag(row["hallucination_passed"])],
+    ]
+
+
+def interval(row: dict[str, object]) -> str:
+    """The 95 % interval, or why there is none."""
+    low, high = row["low"], row["high"]
+    if isinstance(low, float) and isinstance(high, float):
+        return f"{low:.1f}–{high:.1f}"
+    return f"n = {row['n_sessions']}, no interval"
+
+
+def readable(board: pl.DataFrame) -> pl.DataFrame:
+    """The board's columns for reading, in its order: texts only."""
+    return pl.DataFrame(
+        [
+            {
+                "rank": str(row["rank"]) if row["rank"] else "–",
+                "agent": row["name"] or row["agent_id"],
+                "template": row["template"] or "–",
+                "composite": shown(row["composite_exact"]),
+                "U": _one_decimal(row["universal_0to100"]),
+                "D": _one_decimal(row["domain_0to100"]),
+                "penalty": _points(row["repeatability_penalty"]),
+                "interval": interval(row),
+                "status": row["status"],
+                "badges": " · ".join(badges(row)),
+                "judge": row["judge"],
+                "missing": "; ".join(row["missing"]),
+            }
+            for row in board.iter_rows(named=True)
+        ],
+        schema=dict.fromkeys(
+            (
+                "rank",
+                "agent",
+                "template",
+                "composite",
+                "U",
+                "D",
+                "penalty",
+                "interval",
+                "status",
+                "badges",
+                "judge",
+                "missing",
+            ),
+            pl.String,
+        ),
+    )
+
+
+def board_metadata(board: pl.DataFrame) -> dict[str, str]:
+    """Markdown for the asset page: the board of each version and a plot of its composites."""
+    found: dict[str, str] = {}
+    for (version,), rows in board.group_by("methodology_version", maintain_order=True):
+        found[f"board_{version}"] = markdown_table(readable(rows))
+        found[f"plot_{version}"] = _image(
+            _bars(rows.iter_rows(named=True)), f"Composite scores under {version}"
+        )
+    return found
+
+
+def _bars(rows: Iterable[dict[str, object]]) -> str:
+    """Horizontal bars of composites, 0–100; rows without a composite keep their place and say why."""
+    lines: list[str] = []
+    for i, row in enumerate(rows):
+        y, score, status = 26 * i + 8, row["composite_score"], str(row["status"])
+        name = escape(str(row["name"] or row["agent_id"]))
+        lines.append(f'<text x="190" y="{y + 13}" text-anchor="end">{name}</text>')
+        if isinstance(score, float):
+            colour = STATUS_COLOURS.get(status, "#757575")
+            lines.append(
+                f'<rect x="200" y="{y}" width="{score * 4:.1f}" height="18" rx="2" fill="{colour}"/>'
+            )
+            lines.append(
+                f'<text x="{206 + score * 4:.1f}" y="{y + 13}">{shown(str(row["composite_exact"]))} {status}</text>'
+            )
+        else:
+            lines.append(f'<text x="206" y="{y + 13}" fill="#757575">{status}</text>')
+    height = 26 * len(lines) // 2 + 12
+    style = 'font-family="system-ui, sans-serif" font-size="12" fill="#333"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{height}" {style}>{"".join(lines)}</svg>'
+
+
+def _image(svg: str, alt: str) -> str:
+    return f"![{alt}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _one_decimal(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _points(value: float | None) -> str:
+    return "?" if value is None else f"−{value:g}" if value else "0"

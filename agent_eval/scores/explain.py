@@ -1,0 +1,377 @@
+"""From a number down to the sentence behind it: formula, ratings, anchors, the judge's words, the turns.
+
+A plain tree of texts; how it is printed belongs to the command.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
+from agent_eval.scores.domain import domain_0to100, scenario_0to100, template_named
+from agent_eval.scores.exact import from_text, in_words, mean, rounded
+from agent_eval.scores.ratings import Pair, Part, Rated, effective, rated
+
+SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
+Row = Mapping[str, object]
+
+
+class UnknownScoreError(AgentEvalError):
+    """A score was named that is not part of a composite."""
+
+    def __init__(self, score: str) -> None:
+        super().__init__(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
+
+
+class NothingToExplainError(AgentEvalError):
+    """There is no row for the agent under that version."""
+
+    def __init__(self, pair: Pair, known: Iterable[str]) -> None:
+        super().__init__(
+            f"Agent {pair.agent_id!r} has no scores under methodology {pair.methodology_version}. "
+            f"Agents with scores there: {', '.join(sorted(known)) or 'none'}. Run `agent-eval run` after importing."
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """One step of an explanation: what it is, what is known of it, what it is made of."""
+
+    title: str
+    detail: tuple[str, ...] = ()
+    children: tuple["Node", ...] = ()
+
+
+def explain(
+    agent_id: str,
+    version: str,
+    score: str,
+    *,
+    composite_scores: pl.DataFrame,
+    universal_scores: pl.DataFrame,
+    domain_scores: pl.DataFrame,
+    rubric_ratings: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    turns: pl.DataFrame,
+    methodology: Methodology,
+) -> Node:
+    """The tree below `score`: 'composite', 'U', 'D', one of U1..U6 or D1..D5.
+
+    Composite → U and D → dimension, or scenario and criterion → each rating with its rationale, evidence,
+    rater, question and the anchor of that rating → the conversations it was given on → their turns with the
+    judge's words. A part without a rating is there with its reason. Frames may hold more than the one pair.
+
+    Raises:
+        UnknownScoreError: If `score` is none of these.
+        NothingToExplainError: If the agent has no composite row under the version.
+    """
+    if score not in SCORES:
+        raise UnknownScoreError(score)
+    pair = Pair(version, agent_id)
+    composite = _row_of(composite_scores, pair)
+    if composite is None:
+        known = composite_scores.filter(pl.col("methodology_version") == version)["agent_id"].unique()
+        raise NothingToExplainError(pair, known)
+    slug = composite["template"]
+    page = _Page(
+        pair,
+        methodology,
+        template_named(str(slug), methodology) if slug else None,
+        ratings=_of(rubric_ratings, pair),
+        transcripts=_of(transcripts, pair).filter("is_admitted"),
+        turn_judgments=_of(turn_judgments, pair),
+        conversation_judgments=_of(conversation_judgments, pair),
+        turns=turns.filter(pl.col("agent_id") == agent_id),
+    )
+    universal, domain = _row_of(universal_scores, pair) or {}, _row_of(domain_scores, pair) or {}
+    if score == "composite":
+        return _composite(page, composite, universal, domain)
+    if score == "U":
+        return _universal(page, universal)
+    if score == "D":
+        return _domain(page, domain)
+    return page.dimension(score) if score in DIMENSIONS else page.scenario(score)
+
+
+def to_rows(node: Node) -> list[dict[str, object]]:
+    """The tree as rows, top down: depth (0 for the root), path of titles, title, detail (one line each)."""
+    return list(_flat(node, ()))
+
+
+def _flat(node: Node, above: tuple[str, ...]) -> Iterator[dict[str, object]]:
+    path = (*above, node.title)
+    yield {
+        "depth": len(above),
+        "path": " > ".join(path),
+        "title": node.title,
+        "detail": "\n".join(node.detail),
+    }
+    for child in node.children:
+        yield from _flat(child, path)
+
+
+def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
+    lines = [_weighted_sum(page.methodology, universal, domain), *_penalty(row)]
+    lines += [f"missing: {text}" for text in _texts(row["missing"])]
+    lines += [f"note: {text}" for text in _texts(row["warnings"])]
+    lines += [
+        f"{name}: {_known(row[name])}"
+        for name in ("u3_scope", "repeatability_tested", "hallucination_passed", "judge")
+    ]
+    score = _exact(row["composite_exact"])
+    title = f"{page.pair.agent_id} under {page.pair.methodology_version}: composite {_shown(score)}, {row['status']}"
+    return Node(title, tuple(lines), (_universal(page, universal), _domain(page, domain)))
+
+
+def _weighted_sum(methodology: Methodology, universal: Row, domain: Row) -> str:
+    """'0.40 × 80 + 0.60 × 80 = 80', with '?' for what is missing."""
+    weights = methodology.weights
+    u, d = _exact(universal.get("universal_exact")), _exact(domain.get("domain_exact"))
+    left = f"{weights.universal} × {_fraction(u)} + {weights.domain} × {_fraction(d)}"
+    if u is None or d is None:
+        return f"{left}: cannot be computed"
+    return f"{left} = {_result(Fraction(weights.universal) * u + Fraction(weights.domain) * d)}"
+
+
+def _penalty(row: Row) -> Iterator[str]:
+    raw, score = _exact(row["raw_composite_exact"]), _exact(row["composite_exact"])
+    points = row["repeatability_penalty"]
+    if raw is None:
+        return
+    if score is None:
+        yield "penalty: unknown, since repeatability_tested is not disclosed"
+    elif points:
+        floor = ", floored at 0" if score == 0 else ""
+        yield f"penalty: {_fraction(raw)} − {points:g} = {_result(score)}{floor}"
+    else:
+        yield "penalty: none"
+
+
+def _universal(page: "_Page", row: Row) -> Node:
+    means = page.universal.means
+    total = f"({' + '.join(_fraction(value) for value in means.values())}) / 30 × 100"
+    return Node(
+        f"U universal: {_shown(_exact(row.get('universal_exact')))}",
+        (_equation(total, _exact(row.get("universal_exact"))),),
+        tuple(page.dimension(target) for target in DIMENSIONS),
+    )
+
+
+def _domain(page: "_Page", row: Row) -> Node:
+    scores = [scenario_0to100(page.criteria_of(scenario)) for scenario in SCENARIOS]
+    total = f"({' + '.join(_fraction(value) for value in scores)}) / 5"
+    return Node(
+        f"D domain: {_shown(domain_0to100(scores))}",
+        (f"template: {row.get('template') or 'none'}", _equation(total, domain_0to100(scores))),
+        tuple(page.scenario(scenario) for scenario in SCENARIOS),
+    )
+
+
+@dataclass(frozen=True)
+class _Page:
+    """All rows of one pair, and how they hang together."""
+
+    pair: Pair
+    methodology: Methodology
+    template: Template | None
+    ratings: pl.DataFrame
+    transcripts: pl.DataFrame
+    turn_judgments: pl.DataFrame
+    conversation_judgments: pl.DataFrame
+    turns: pl.DataFrame
+
+    @property
+    def universal(self) -> Rated:
+        """Exact means of U1–U6."""
+        return rated(self.ratings, {self.pair: [Part(target, None) for target in DIMENSIONS]})[self.pair]
+
+    def criteria_of(self, scenario: str) -> list[Fraction | None]:
+        """Exact means of a scenario's criteria; one null where the agent has no template."""
+        parts = [Part(scenario, c.id) for c in self.template.criteria] if self.template else []
+        parts = parts or [Part(scenario, None)]
+        return list(rated(self.ratings, {self.pair: parts})[self.pair].means.values())
+
+    def dimension(self, target: str) -> Node:
+        """One of U1–U6, down to the turns of the sessions it was rated on."""
+        dimension = next(d for d in self.methodology.dimensions if d.id == target)
+        part = self._part(f"{target} {dimension.name}", Part(target, None), dimension.anchors, dimension)
+        return Node(part.title, (dimension.question, *part.detail), part.children)
+
+    def scenario(self, target: str) -> Node:
+        """One of D1–D5: its three criteria, down to the turns of the slot's conversations."""
+        if self.template is None:
+            part = self._part(target, Part(target, None), None, None)
+            return Node(f"{target}: missing", part.detail, part.children)
+        scenario = next(s for s in self.template.scenarios if s.id == target)
+        values = self.criteria_of(target)
+        formula = f"({' + '.join(_fraction(value) for value in values)}) / 15 × 100"
+        children = []
+        for criterion in self.template.criteria:
+            part = self._part(f"{target}.{criterion.id}", Part(target, criterion.id), criterion.anchors, None)
+            reading = scenario.readings.get(criterion.id)
+            detail = (*([f"read here as: {reading}"] if reading else []), *part.detail)
+            children.append(Node(part.title, detail, part.children))
+        return Node(
+            f"{target} {scenario.name}: {_shown(scenario_0to100(values))}",
+            (scenario.description, _equation(formula, scenario_0to100(values))),
+            tuple(children),
+        )
+
+    def _part(self, name: str, part: Part, anchors: Anchors | None, dimension: Dimension | None) -> Node:
+        rows = self.ratings.filter(
+            pl.col("target") == part.target, pl.col("criterion").eq_missing(pl.lit(part.criterion, pl.String))
+        )
+        counting = effective(rows).sort("session_id", "conversation_id").to_dicts()
+        value = rated(rows, {self.pair: [part]})[self.pair].means[part]
+        children = tuple(self._rating(row, anchors, dimension) for row in counting)
+        others = rows.filter(~pl.col("is_effective"), pl.col("status") == "scored").sort("judge", "rater")
+        detail = [f"not counted: {r['rating_1to5']} by {_by(r)}" for r in others.to_dicts()]
+        if len(counting) > 1:
+            detail.insert(0, _mean_in_words(counting, value))
+        if not counting:
+            detail.append("missing: no rating")
+        return Node(f"{name}: {'missing' if value is None else in_words(value)}", tuple(detail), children)
+
+    def _rating(self, row: Row, anchors: Anchors | None, dimension: Dimension | None) -> Node:
+        where = ", ".join(
+            f"{name} {row[key]}"
+            for name, key in (("session", "session_id"), ("conversation", "conversation_id"))
+            if row[key] is not None
+        )
+        if row["status"] != "scored":
+            title = f"{row['status']}{f' in {where}' if where else ''}: {row['reason'] or 'no reason given'}"
+            return Node(title, children=self._conversations(row, dimension))
+        rating = str(row["rating_1to5"])
+        lines = [_line("rationale", row["rationale"]), _quote(row)]
+        lines += [f"anchor {rating}: {anchors.by_rating()[rating]}"] if anchors else []
+        lines += [
+            _line(name.replace("_", " "), row[name]) for name in ("rated_at", "question_key", "prompt_hash")
+        ]
+        return Node(
+            f"rating {rating} by {_by(row)}, {where}",
+            tuple(line for line in lines if line),
+            self._conversations(row, dimension),
+        )
+
+    def _conversations(self, row: Row, dimension: Dimension | None) -> tuple[Node, ...]:
+        """What the rating was given on: its conversation, or those of the session that hold the needed test."""
+        rows = self.transcripts.filter(pl.col("session_id") == row["session_id"])
+        if row["conversation_id"] is not None:
+            rows = rows.filter(pl.col("conversation_id") == row["conversation_id"])
+        elif row["criterion"] is not None:
+            return ()  # the slot holds no conversation
+        if dimension and dimension.needs_test:
+            rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
+        return tuple(self._conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
+
+    def _conversation(self, row: Row) -> Node:
+        same = pl.col("conversation_id") == row["conversation_id"]
+        judged = self.conversation_judgments.filter(same, "is_effective").sort("metric").to_dicts()
+        turns = self.turns.filter(same).sort("turn_index").to_dicts()
+        words = self.turn_judgments.filter(same, "is_effective").sort("turn_index", "metric").to_dicts()
+        slot = f", {row['slot']}" if row["slot"] else ""
+        return Node(
+            f"conversation {row['conversation_id']}{slot}",
+            tuple(_judgment(r) for r in judged),
+            tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]]) for t in turns),
+        )
+
+
+def _turn(turn: Row, judgments: Iterable[Row]) -> Node:
+    said = (f"user: {turn['user_message'] or '(none)'}", f"agent: {turn['agent_message'] or '(no text)'}")
+    calls = (f"tool calls: {turn['n_tool_calls']}",) if turn["n_tool_calls"] else ()
+    return Node(f"turn {turn['turn_index']}", (*said, *calls, *(_judgment(j) for j in judgments)))
+
+
+def _judgment(row: Row) -> str:
+    """'helpfulness 5 (recorded): rationale “quote”'; without a value, the status and why."""
+    metric, judge = row["metric"], row["judge"]
+    if row["status"] != "scored":
+        return f"{metric} {row['status']} ({judge}): {row['unscored_reason'] or 'no reason given'}"
+    value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
+    shown = f"{value:g}" if isinstance(value, float) else value
+    further = f" + {', '.join(_texts(row['further_labels']))}" if row["further_labels"] else ""
+    quote = f" “{row['evidence']}”" if row["evidence"] else ""
+    return f"{metric} {shown}{further} ({judge}): {row['rationale'] or 'no rationale given'}{quote}"
+
+
+def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:
+    """'session a: 4; session b: 5' with the mean of session means where all are rated."""
+    by_session: dict[object, list[object]] = {}
+    for row in rows:
+        rating = row["rating_1to5"] if row["status"] == "scored" else None
+        by_session.setdefault(row["session_id"], []).append(rating)
+    texts = [f"session {s}: {_session_mean(ratings)}" for s, ratings in by_session.items()]
+    result = f"mean {in_words(value)}" if value is not None else "no mean: a rating is missing"
+    return f"{'; '.join(texts)}; {result}"
+
+
+def _session_mean(ratings: list[object]) -> str:
+    if len(ratings) == 1:
+        return "?" if ratings[0] is None else str(ratings[0])
+    known = [Fraction(r) for r in ratings if isinstance(r, int)]
+    terms = " + ".join("?" if r is None else str(r) for r in ratings)
+    result = f" = {in_words(mean(known))}" if len(known) == len(ratings) else ""
+    return f"({terms}) / {len(ratings)}{result}"
+
+
+def _of(frame: pl.DataFrame, pair: Pair) -> pl.DataFrame:
+    return frame.filter(
+        pl.col("methodology_version") == pair.methodology_version, pl.col("agent_id") == pair.agent_id
+    )
+
+
+def _row_of(frame: pl.DataFrame, pair: Pair) -> Row | None:
+    rows = _of(frame, pair)
+    return None if rows.is_empty() else rows.row(0, named=True)
+
+
+def _exact(text: object) -> Fraction | None:
+    return from_text(text) if isinstance(text, str) else None
+
+
+def _fraction(value: Fraction | None) -> str:
+    return "?" if value is None else in_words(value)
+
+
+def _shown(value: Fraction | None) -> str:
+    return "missing" if value is None else rounded(value)
+
+
+def _result(value: Fraction) -> str:
+    """The exact value, and one decimal where the exact one is no integer."""
+    return in_words(value) if value.denominator == 1 else f"{in_words(value)} ≈ {rounded(value)}"
+
+
+def _equation(left: str, value: Fraction | None) -> str:
+    return f"{left}: cannot be computed" if value is None else f"{left} = {_result(value)}"
+
+
+def _by(row: Row) -> str:
+    rater = row["rater"]
+    return str(row["judge"]) if rater in {None, row["judge"]} else f"{row['judge']} ({rater})"
+
+
+def _quote(row: Row) -> str:
+    if row["evidence"] is None:
+        return ""
+    unfound = " (not found in the transcript)" if row["evidence_verified"] is False else ""
+    return f"evidence: “{row['evidence']}”{unfound}"
+
+
+def _line(name: str, value: object) -> str:
+    return "" if value is None else f"{name}: {value}"
+
+
+def _known(value: object) -> str:
+    return "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(text) for text in cast("list[object]", value or [])]

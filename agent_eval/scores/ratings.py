@@ -1,0 +1,201 @@
+"""What the ratings of a pair (agent and version) say: exact means, and every part without a rating named.
+
+Shared by the universal and the domain scores. What a part is belongs to the methodology; who wins among
+several raters was decided upstream: only rows with `is_effective` count here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.models import Methodology
+
+PAIR = ("methodology_version", "agent_id")
+PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
+LOST = ("unscored", "invalid")  # lost to judge or harness, not to the agent
+
+
+class DuplicateRatingError(AgentEvalError):
+    """One part has two ratings that both count."""
+
+    def __init__(self, part: Mapping[str, object]) -> None:
+        named = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
+        super().__init__(
+            f"Rated twice: {named}. One rating of a part may be effective (human > rule > model or recorded); "
+            "set is_effective to false on the others."
+        )
+
+
+class VersionNotGivenError(AgentEvalError):
+    """Rows name a methodology version that was not handed over with them."""
+
+    def __init__(self, version: str, given: Iterable[str]) -> None:
+        super().__init__(
+            f"Rows name methodology {version!r}, which was not given. Given: {', '.join(sorted(given)) or 'none'}. "
+            "Pass its methodology too, or leave its rows out."
+        )
+
+
+class Pair(NamedTuple):
+    """What a score belongs to."""
+
+    methodology_version: str
+    agent_id: str
+
+
+class Part(NamedTuple):
+    """A universal dimension (no criterion), or a criterion of a scenario."""
+
+    target: str
+    criterion: str | None
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The ratings of one pair: a mean per part, null unless every session rated it."""
+
+    n_sessions: int
+    means: Mapping[Part, Fraction | None]
+    judges: tuple[str, ...]
+    n_unscored: int
+    missing: tuple[str, ...]
+
+
+def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Methodology:
+    """The methodology of a version; VersionNotGivenError if it is not among them."""
+    if version not in methodologies:
+        raise VersionNotGivenError(version, methodologies)
+    return methodologies[version]
+
+
+def pairs_of(frame: pl.DataFrame) -> list[Pair]:
+    """The distinct pairs of a frame, sorted."""
+    return [Pair(*row) for row in frame.select(PAIR).unique().sort(PAIR).rows()]
+
+
+def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
+    """The rows that count, one per part. A 'scored' row off the scale 1–5 becomes 'invalid', with a reason.
+
+    Raises:
+        DuplicateRatingError: If two effective rows rate one part.
+    """
+    rows = rubric_ratings.filter(pl.col("is_effective"))
+    twice = rows.filter(rows.select(PART).is_duplicated()).sort(PART)
+    if not twice.is_empty():
+        raise DuplicateRatingError(twice.row(0, named=True))
+    on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
+    broken = (pl.col("status") == "scored") & ~on_scale
+    shown = pl.col("rating_1to5").cast(pl.String).fill_null("null")
+    return rows.with_columns(
+        status=pl.when(broken).then(pl.lit("invalid")).otherwise("status"),
+        reason=pl.when(broken)
+        .then(pl.format("rating {} is off the scale, allowed are integers 1–5", shown))
+        .otherwise("reason"),
+    )
+
+
+def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> dict[Pair, Rated]:
+    """For each pair the exact mean of each expected part, in that order.
+
+    Conversations of one slot are averaged into their session first, then sessions. A part without a rating
+    in any session is null and named; it is never left out of a mean. Rows of other parts are not looked at.
+    """
+    rows = _on_grid(rubric_ratings, expected)
+    is_scored = pl.col("status") == "scored"
+    sums = rows.group_by(*PAIR, *Part._fields, "session_id").agg(
+        total=pl.col("rating_1to5").sum(), n=pl.len(), n_scored=is_scored.sum()
+    )
+    per_pair = rows.group_by(PAIR).agg(
+        pl.col("session_id").drop_nulls().n_unique(),
+        pl.col("judge").filter(is_scored).unique().sort(),
+        pl.col("status").is_in(LOST).sum(),
+    )
+    facts = {Pair(version, agent): known for version, agent, *known in per_pair.iter_rows()}
+    means, missing = _means(sums), _missing(rows, sums, expected)
+    found = {}
+    for pair, parts in expected.items():
+        n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
+        found[pair] = Rated(
+            n_sessions=n_sessions,
+            means={part: means.get((pair, part)) for part in parts},
+            judges=tuple(judges),
+            n_unscored=n_unscored,
+            missing=tuple(missing[pair]),
+        )
+    return found
+
+
+def _on_grid(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
+    """The effective rows of the expected parts; a part that a session does not have gets a 'missing' row."""
+    parts = pl.DataFrame(
+        [(*pair, *part, i) for pair, of_pair in expected.items() for i, part in enumerate(of_pair)],
+        schema=dict.fromkeys((*PAIR, *Part._fields), pl.String) | {"order": pl.Int64},
+        orient="row",
+    )
+    # rows without a session stand for "no session at all": they say nothing once there is one
+    sessions = rubric_ratings.filter("is_effective").select(*PAIR, "session_id").unique()
+    has_session = pl.col("session_id").is_not_null()
+    sessions = sessions.filter(has_session | ~has_session.any().over(PAIR))
+    targets = parts["target"].unique()
+    rows = effective(rubric_ratings.filter(pl.col("target").is_in(targets.implode())))
+    key = [*PAIR, "session_id", *Part._fields]
+    rows = rows.select(*key, "conversation_id", "rating_1to5", "status", "reason", "judge")
+    return (
+        parts.join(sessions, on=PAIR, how="left")
+        .join(rows, on=key, how="left", nulls_equal=True)
+        .with_columns(
+            pl.col("status").fill_null("missing"),
+            reason=pl.when(pl.col("status").is_null()).then(pl.lit("no rating")).otherwise("reason"),
+        )
+    )
+
+
+def _means(sums: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
+    """Exact means from integer sums and counts: sessions with equally many ratings are added up first."""
+    key = (*PAIR, *Part._fields)
+    equal = sums.group_by(*key, "n").agg(
+        pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
+    )
+    collected: dict[tuple[Pair, Part], list[tuple[Fraction, int, bool]]] = defaultdict(list)
+    for version, agent, target, criterion, n, total, n_sessions, is_complete in equal.iter_rows():
+        key_of = Pair(version, agent), Part(target, criterion)
+        collected[key_of].append((Fraction(total, n), n_sessions, is_complete))
+    return {
+        part: sum((total for total, _, _ in values), Fraction()) / sum(n for _, n, _ in values)
+        if all(is_complete for _, _, is_complete in values)
+        else None
+        for part, values in collected.items()
+    }
+
+
+def _missing(
+    rows: pl.DataFrame, sums: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]
+) -> defaultdict[Pair, list[str]]:
+    """'U4: reason', 'D2.accuracy (session b): reason'; a slot that lacks all its criteria is named once."""
+    key = [*PAIR, *Part._fields, "session_id"]
+    n_sessions = sums.group_by(PAIR).agg(n_sessions=pl.col("session_id").n_unique())
+    unrated = (
+        rows.filter(pl.col("status") != "scored")
+        .join(sums.select(*key, "n"), on=key, nulls_equal=True)
+        .join(n_sessions, on=PAIR)
+        .sort(*PAIR, "order", "session_id", "conversation_id")
+    )
+    lacking: dict[tuple[Pair, str, str, str], list[str]] = defaultdict(list)
+    for row in unrated.iter_rows(named=True):
+        pair = Pair(row["methodology_version"], row["agent_id"])
+        places = [f"session {row['session_id']}"] if row["n_sessions"] > 1 else []
+        if row["n"] > 1:
+            places.append(f"conversation {row['conversation_id']}")
+        where = f" ({', '.join(places)})" if places else ""
+        lacking[pair, row["target"], where, row["reason"] or row["status"]].append(row["criterion"])
+    texts: defaultdict[Pair, list[str]] = defaultdict(list)
+    for (pair, target, where, reason), criteria in lacking.items():
+        is_whole = len(criteria) == sum(part.target == target for part in expected[pair])
+        names = [target] if is_whole else [f"{target}.{criterion}" for criterion in criteria]
+        texts[pair] += [f"{name}{where}: {reason}" for name in names]
+    return texts

@@ -1,0 +1,145 @@
+"""Which conversation counts under a methodology version, and as what. What it is worth belongs in `scores`.
+
+A session counts when it was run for the version (declared) or for any (undeclared). Of an agent's declared
+runs (sessions that share a benchmark_id) the latest valid one counts, never the best; undeclared sessions
+always count and take no slot. Harness failures never count against the agent.
+"""
+
+import json
+from collections.abc import Mapping
+
+import polars as pl
+
+from agent_eval.methodology.models import Methodology
+from agent_eval.tables import table
+
+ANY = "any"
+_NO_ERROR = ("false", '""', "[]", "{}", "null")  # an injected_error that says: nothing was injected
+_RUN = ["agent_id", "benchmark_id"]
+_SESSION = ["agent_id", "session_id"]
+
+
+def admit_all(
+    conversations: pl.DataFrame,
+    sessions: pl.DataFrame,
+    agents: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+) -> pl.DataFrame:
+    """Table transcripts for several versions: `admit` for each."""
+    parts = (admit(conversations, sessions, agents, m) for m in methodologies.values())
+    return pl.concat([table("transcripts").empty(), *parts])
+
+
+def admit(
+    conversations: pl.DataFrame, sessions: pl.DataFrame, agents: pl.DataFrame, methodology: Methodology
+) -> pl.DataFrame:
+    """Table transcripts for one version: one row per conversation, of any number of agents.
+
+    Args:
+        conversations: Table conversations.
+        sessions: Table sessions, with every session of those conversations.
+        agents: Table agents; an agent without a row has no template.
+        methodology: The version.
+
+    Source: methodology decisions 3, 5 and 9.
+    """
+    judged = _reasons(_superseded(_declared(sessions, methodology.version)), methodology.version)
+    columns = [*_SESSION, "benchmark_id", "is_declared", "reason", "superseded_by"]
+    rows = (
+        conversations.join(judged.select(columns), on=_SESSION, how="left")
+        .join(_linked(sessions), on=[*_SESSION, "scenario"], how="left")
+        .join(_templates(agents, methodology), on="agent_id", how="left")
+        .with_columns(
+            pl.lit(methodology.version).alias("methodology_version"),
+            pl.col("benchmark_id").fill_null(pl.col("session_id")),
+            _reason_of_orphans(),
+            pl.when("is_declared").then("scenario").alias("slot"),
+            _tests([test.slug for test in methodology.required_tests]),
+        )
+        .with_columns(pl.col("reason").is_null().alias("is_admitted"))
+        .sort("agent_id", "conversation_id")
+    )
+    return table("transcripts").conform(rows.select(list(table("transcripts").schema)))
+
+
+def _declared(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
+    versions = pl.col("methodology_versions")
+    is_any = versions.list.contains(ANY)
+    return sessions.with_columns(
+        is_any.alias("is_any"),
+        (~is_any & versions.list.contains(version)).alias("is_declared"),
+    )
+
+
+def _superseded(sessions: pl.DataFrame) -> pl.DataFrame:
+    """With `superseded_by`: the agent's latest run of valid declared sessions, null for that run itself."""
+    counts = pl.col("is_declared") & pl.col("invalid_reason").is_null()
+    runs = sessions.filter(counts).group_by(_RUN).agg(pl.col("session_date").max())
+    latest = (
+        runs.sort("session_date", "benchmark_id", nulls_last=False)
+        .group_by("agent_id", maintain_order=True)
+        .agg(pl.col("benchmark_id").last().alias("latest"))
+    )
+    is_older = counts & (pl.col("benchmark_id") != pl.col("latest"))
+    return sessions.join(latest, on="agent_id", how="left").with_columns(
+        pl.when(is_older).then("latest").alias("superseded_by")
+    )
+
+
+def _reasons(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
+    run_for = pl.col("methodology_versions").list.join(", ")
+    return sessions.with_columns(
+        pl.when(~pl.col("is_declared") & ~pl.col("is_any"))
+        .then(pl.format("its session was run for {}, not for {}", run_for, pl.lit(version)))
+        .when(pl.col("invalid_reason").is_not_null())
+        .then(pl.format("harness failure: {}", "invalid_reason"))
+        .when(pl.col("superseded_by").is_not_null())
+        .then(pl.format("superseded by {}", "superseded_by"))
+        .alias("reason")
+    )
+
+
+def _reason_of_orphans() -> pl.Expr:
+    is_orphan = pl.col("is_declared").is_null()
+    return (
+        pl.when(is_orphan)
+        .then(pl.lit("its session is not in table sessions"))
+        .otherwise("reason")
+        .alias("reason")
+    )
+
+
+def _linked(sessions: pl.DataFrame) -> pl.DataFrame:
+    """The explicit links: one row per session and scenario, with the required test that it serves as well."""
+    stated = sessions.select(*_SESSION, "links").filter(pl.col("links").is_not_null())
+    rows = [
+        (agent, session, slot, test)
+        for agent, session, links in stated.iter_rows()
+        for slot, test in json.loads(links).items()
+    ]
+    return pl.DataFrame(
+        rows, schema=dict.fromkeys((*_SESSION, "scenario", "linked"), pl.String), orient="row"
+    )
+
+
+def _templates(agents: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
+    slugs = {t.category: t.slug for t in methodology.templates}
+    category = pl.col("category")
+    slug = category.replace_strict(slugs, default=None, return_dtype=pl.String)
+    return agents.select("agent_id", slug.alias("template"))
+
+
+def _tests(slugs: list[str]) -> pl.Expr:
+    """The required tests that a conversation of a declared session serves, in the version's order."""
+    is_injected = pl.col("injected_error").is_not_null() & ~pl.col("injected_error").is_in(_NO_ERROR)
+    served = [
+        pl.when(
+            (pl.col("scenario") == slug)
+            | (pl.col("linked") == slug)
+            | (is_injected if slug == "error_injection" else pl.lit(value=False))
+        ).then(pl.lit(slug))
+        for slug in slugs
+    ]
+    none = pl.lit([], dtype=pl.List(pl.String))
+    tests = pl.concat_list(served).list.drop_nulls() if served else none
+    return pl.when("is_declared").then(tests).otherwise(none).alias("tests")

@@ -1,0 +1,160 @@
+"""agents.yaml: reading the agents' entries, and adding one without disturbing the file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.writing import locked, write_atomically
+from agent_eval.transcripts.yamltext import YamlError, compose, construct, is_null, line_of, read_text
+
+
+class AgentsFileError(AgentEvalError):
+    """agents.yaml cannot take another entry as it stands."""
+
+    def __init__(self, path: Path, agent_id: str, reason: str) -> None:
+        super().__init__(
+            f"Agent {agent_id!r} was not added to {path.name}: {reason}. Nothing was changed. Mend the file, "
+            f"or add the entry by hand: a list item `- agent_id: {agent_id}`."
+        )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One item of the list: the agent, or why it was refused."""
+
+    line: int
+    agent: Agent | None
+    reason: str
+    claimed_id: object  # what stands under agent_id, right or wrong
+
+
+def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
+    """The agents of agents.yaml by id, in its order, and the entries that were refused.
+
+    The file is a list of entries, or a mapping with the one key `agents` that holds that list.
+    A missing or empty file has no agents; a bad entry does not keep the others out.
+    """
+    if not path.exists() and not path.is_symlink():
+        return {}, []
+    try:
+        return _sorted_out(path, list(_entries(read_text(path))))
+    except YamlError as error:
+        return {}, [Refusal(path.name, error.line, shorten(error.reason))]
+
+
+def add_agent(path: Path, agent: Agent) -> bool:
+    """Append an entry, keeping the rest of the file as it is; False and no change when the id is there.
+
+    Raises:
+        AgentsFileError: If the file cannot be read, holds a bad entry of that id, or would not read back.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.parent):
+        try:
+            text = read_text(path) if path.exists() else ""
+            if _has(text, agent.agent_id):
+                return False
+            _write(path, text, agent)
+        except YamlError as error:
+            raise AgentsFileError(path, agent.agent_id, error.reason) from error
+    return True
+
+
+def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], list[Refusal]]:
+    agents: dict[str, Agent] = {}
+    refusals: list[Refusal] = []
+    for entry in entries:
+        reason = entry.reason
+        if entry.agent and entry.agent.agent_id in agents:
+            reason = f"agent_id {entry.agent.agent_id!r} is declared twice; the first entry counts"
+        elif entry.agent:
+            agents[entry.agent.agent_id] = entry.agent
+        if reason:
+            refusals.append(Refusal(path.name, entry.line, shorten(reason)))
+    return agents, refusals
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    node = _list_node(compose(text))
+    for item in node.value if node else ():
+        yield _entry(item)
+
+
+def _list_node(root: yaml.Node | None) -> yaml.SequenceNode | None:
+    """The list of entries; None when the file has none yet."""
+    if isinstance(root, yaml.MappingNode) and [k.value for k, _ in root.value] == ["agents"]:
+        root = root.value[0][1]
+        if is_null(root):
+            raise YamlError("agents: is empty; write a list of entries, or []", line_of(root))
+    if root is None or isinstance(root, yaml.SequenceNode):
+        return root
+    raise YamlError(
+        "expected a list of entries (- agent_id: …), or the one key agents with that list", line_of(root)
+    )
+
+
+def _entry(node: yaml.Node) -> _Entry:
+    try:
+        value = construct(node)
+    except YamlError as error:
+        return _Entry(error.line, None, error.reason, None)
+    if not isinstance(value, dict):
+        return _Entry(line_of(node), None, "an entry must be a mapping with the key agent_id", None)
+    try:
+        return _Entry(line_of(node), Agent.model_validate(value), "", value.get("agent_id"))
+    except ValidationError as error:
+        return _Entry(line_of(node), None, explain(error, Agent), value.get("agent_id"))
+
+
+def _has(text: str, agent_id: str) -> bool:
+    for entry in _entries(text):
+        if entry.claimed_id == agent_id:
+            if entry.agent is None:
+                raise YamlError(f"its entry in line {entry.line} is refused: {entry.reason}")
+            return True
+    return False
+
+
+def _write(path: Path, text: str, agent: Agent) -> None:
+    """Write the longer text once it reads back as the old entries and the new one."""
+    changed = _appended(text, agent)
+    before = list(_entries(text))
+    try:
+        after = list(_entries(changed))
+    except YamlError as error:
+        raise YamlError(f"the file would no longer read ({error.reason})") from error
+    if [e.agent for e in after] != [*(e.agent for e in before), agent]:
+        raise YamlError("the file's form does not let an entry be appended")
+    write_atomically(path, changed)
+
+
+def _appended(text: str, agent: Agent) -> str:
+    node = _list_node(compose(text))
+    entry = agent.model_dump(mode="json", exclude_none=True)
+    if node is not None and node.flow_style:
+        return _in_brackets(text, node, entry)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=10**6)
+    indent = " " * (node.start_mark.column if node else 0)
+    lines = [indent + line for line in block.splitlines()]
+    head = text if not text or text.endswith("\n") else text + newline
+    return head + newline.join([*lines, ""])
+
+
+def _in_brackets(text: str, node: yaml.SequenceNode, entry: dict[str, object]) -> str:
+    lines = text.splitlines(keepends=True)
+    at = node.end_mark
+    line = lines[at.line]
+    flow = yaml.safe_dump(
+        entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
+    ).strip()
+    cut = at.column - 1  # before the closing bracket
+    lines[at.line] = line[:cut] + (", " if node.value else "") + flow + line[cut:]
+    return "".join(lines)

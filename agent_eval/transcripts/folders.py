@@ -1,0 +1,56 @@
+"""What may stand where in data/sessions, and links that lead out of it: session folders are hostile input."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval.transcripts.models import is_slug
+
+SLUG_FORM = (
+    "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 128 characters"
+)
+_OUTSIDE = "a link that leads out of the data folder; put the files themselves here"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The folders that a link may lead to: the sessions folder, and the data folder around it."""
+
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, sessions_folder: Path) -> "Bounds":
+        """The bounds around data/sessions, links to these two folders themselves followed."""
+        return cls((sessions_folder.resolve(), sessions_folder.parent.resolve()))
+
+    def refused_folder(self, path: Path, holder: str) -> str | None:
+        """Why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
+        if self._is_outside(path):
+            return _OUTSIDE
+        if not path.is_dir():
+            return f"not a folder; here stands one folder for each {holder}"
+        if not is_slug(path.name):
+            return f"the folder's name cannot be an id ({holder}); allowed: {SLUG_FORM}"
+        return None
+
+    def refused_file(self, path: Path) -> str | None:
+        """Why a path cannot be read as a file; None when it can."""
+        if self._is_outside(path):
+            return _OUTSIDE
+        if path.is_dir():
+            return "a folder stands where a file is expected"
+        if not path.is_file():
+            return "not a regular file" if path.exists() else "the file is missing"
+        return None
+
+    def _is_outside(self, path: Path) -> bool:
+        if not path.is_symlink():
+            return False
+        real = path.resolve()
+        return not any(real.is_relative_to(root) for root in self.roots)
+
+
+def entries(folder: Path) -> list[Path]:
+    """What a folder holds, by name; hidden names are not ours. A missing folder holds nothing."""
+    if not folder.is_dir():
+        return []
+    return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)

@@ -1,0 +1,147 @@
+"""Conversations to rows of the tables, and back: what the store holds is enough to judge from."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+from pydantic import JsonValue, TypeAdapter
+
+from agent_eval.tables import table
+from agent_eval.transcripts.hashing import conversation_hash, turn_hashes
+from agent_eval.transcripts.jsontext import dumps
+from agent_eval.transcripts.models import Conversation, Message, Turn
+
+Row = dict[str, object]
+
+_MESSAGES = TypeAdapter(tuple[Message, ...])
+_CHUNK = 20_000
+_KEYS = ("agent_id", "conversation_id")
+
+
+@dataclass
+class Rows:
+    """Rows of one table on their way into a frame: memory grows with the frame, not with Python objects."""
+
+    name: str
+    pending: list[Row] = field(default_factory=list[Row])
+    chunks: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
+
+    def add(self, row: Row) -> None:
+        """Take one row; a column that it leaves out is null."""
+        self.pending.append(row)
+        if len(self.pending) >= _CHUNK:
+            self._flush()
+
+    def frame(self, *, is_distinct: bool = False) -> pl.DataFrame:
+        """All rows so far, checked against the table's contract; `is_distinct`: the first row of each key."""
+        self._flush()
+        rows = pl.concat([table(self.name).empty(), *self.chunks])
+        if is_distinct:
+            rows = rows.unique(table(self.name).key, keep="first", maintain_order=True)
+        return table(self.name).conform(rows)
+
+    def _flush(self) -> None:
+        if self.pending:
+            self.chunks.append(table(self.name).frame(self.pending))
+            self.pending.clear()
+
+
+@dataclass(frozen=True)
+class ConversationRows:
+    """The three tables that conversations fill."""
+
+    conversations: Rows = field(default_factory=lambda: Rows("conversations"))
+    turns: Rows = field(default_factory=lambda: Rows("turns"))
+    tool_calls: Rows = field(default_factory=lambda: Rows("tool_calls"))
+
+    def add(self, agent_id: str, session_id: str, task_set: str | None, conversation: Conversation) -> None:
+        """Take one conversation with its turns and tool calls."""
+        turns = conversation.turns()
+        hashes = list(turn_hashes(conversation, turns))
+        keys: Row = {"agent_id": agent_id, "conversation_id": conversation.conversation_id}
+        for turn, content_hash in zip(turns, hashes, strict=True):
+            self.turns.add(keys | _turn_row(turn) | {"content_hash": content_hash})
+            for index, call in enumerate(turn.tool_calls):
+                row = call.model_dump(mode="json") | {"arguments": dumps(call.arguments)}
+                self.tool_calls.add(keys | {"turn_index": turn.turn_index, "call_index": index} | row)
+        row = _conversation_row(conversation, turns) | {"session_id": session_id, "task_set": task_set}
+        self.conversations.add(keys | row | {"content_hash": conversation_hash(conversation, hashes[-1])})
+
+
+def conversations_from(
+    conversations: pl.DataFrame, turns: pl.DataFrame
+) -> Iterator[tuple[str, Conversation]]:
+    """Rebuild (agent_id, conversation) from tables conversations and turns, sorted by agent and conversation.
+
+    Content hashes come out as they went in. A conversation without turns in `turns` is an error.
+    """
+    keys = list(_KEYS)
+    spoken = turns.sort([*keys, "turn_index"]).group_by(keys, maintain_order=True).agg("messages")
+    joined = conversations.join(spoken, on=keys, how="left").sort(keys)
+    for row in joined.iter_rows(named=True):
+        yield row["agent_id"], _conversation(row)
+
+
+def _conversation(row: dict[str, Any]) -> Conversation:
+    read = {name: _loads(row[name]) for name in ("tools", "interventions", "injected_error")}
+    filled = {name: _loads(row[name]) for name in ("knowledge", "expected", "metadata") if row[name]}
+    plain = ("conversation_id", "task_id", "trial", "scenario", "goal", "profile", "source")
+    outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source")}
+    messages: list[JsonValue] = [message for text in row["messages"] or () for message in json.loads(text)]
+    return Conversation.model_validate(
+        {name: row[name] for name in plain} | read | filled | {"outcome": outcome, "messages": messages}
+    )
+
+
+def _loads(text: str | None) -> JsonValue:
+    value: JsonValue = None if text is None else json.loads(text)
+    return value
+
+
+def _turn_row(turn: Turn) -> Row:
+    return {
+        "turn_index": turn.turn_index,
+        "user_message": turn.user_message,
+        "agent_message": turn.agent_message,
+        "messages": _MESSAGES.dump_json(turn.messages, exclude_none=True).decode(),
+        "n_tool_calls": len(turn.tool_calls),
+        "latency_ms": turn.latency_ms,
+    }
+
+
+def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
+    roles = [message.role for message in c.messages]
+    return {
+        **{name: getattr(c, name) for name in ("task_id", "trial", "scenario", "goal", "profile", "source")},
+        "n_turns": len(turns),
+        "n_user_messages": roles.count("user"),
+        "n_agent_messages": roles.count("assistant"),
+        "n_tool_calls": sum(len(turn.tool_calls) for turn in turns),
+        "knowledge": dumps(c.knowledge),
+        "tools": None if c.tools is None else dumps(c.tools),
+        "expected": dumps([e.model_dump(mode="json") for e in c.expected]),
+        "interventions": None
+        if c.interventions is None
+        else dumps([i.model_dump() for i in c.interventions]),
+        "injected_error": None if c.injected_error is None else dumps(c.injected_error),
+        "outcome_correct": c.outcome.correct,
+        "outcome_reward": c.outcome.reward,
+        "outcome_source": c.outcome.source,
+        "cost_usd": _cost(c),
+        "metadata": dumps(c.metadata),
+    }
+
+
+def _cost(conversation: Conversation) -> float | None:
+    """What the agent cost: `metadata.agent_cost_usd`, else the sum over its messages, US dollars.
+
+    A message without a cost counts as covered by the others (greetings are free text); when no message
+    of the agent carries one, the cost is unknown. The user simulator's messages are not the agent's.
+    """
+    declared = conversation.metadata.get("agent_cost_usd")
+    if isinstance(declared, int | float) and not isinstance(declared, bool) and 0 <= declared < 10**15:
+        return float(declared)
+    known = [m.cost_usd for m in conversation.messages if m.role == "assistant" and m.cost_usd is not None]
+    return sum(known) if known else None

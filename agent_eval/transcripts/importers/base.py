@@ -1,0 +1,244 @@
+"""What every importer shares: records in, native conversations out, a refusal for each record that is none."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import ijson
+from pydantic import JsonValue, ValidationError
+
+from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.hashing import canonical
+from agent_eval.transcripts.jsontext import clean, dumps
+from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.streams import BREAKS, Record, broken, opened
+
+Fields = dict[str, object]
+"""A conversation in native form, before it is validated."""
+
+
+class NotThisFormatError(Exception):
+    """A record, or a whole file, is not of the format; the text says what was expected."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that is imported. `session_id` makes ids unique that the format does not number globally."""
+
+    path: Path
+    session_id: str
+
+    @property
+    def file(self) -> str:
+        """The file's name, without its folders."""
+        return clean(self.path.name)
+
+
+Importer = Callable[[Source], Iterator[Conversation | Refusal]]
+
+
+class Ids:
+    """Conversation ids and trial numbers that are unique and the same in every import of the file."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._trials: dict[str, set[int]] = {}
+        self._free: dict[str, int] = {}
+        self._ids: set[str] = set()
+
+    def numbered(self, task_id: str, trial: JsonValue) -> Fields:
+        """task_id, trial and conversation_id for a record that has no id of its own.
+
+        A trial that is taken gives way to the task's lowest free number: some files put the task's index
+        where the trial belongs, and trials with equal numbers would count as one.
+        """
+        taken = self._trials.setdefault(task_id, set())
+        number = _integer(trial)
+        if number is None or number in taken:
+            number = self._lowest_free(task_id, taken)
+        taken.add(number)
+        return {"task_id": task_id, "trial": number, "conversation_id": self.named(f"{task_id}-{number}")}
+
+    def named(self, name: str) -> str:
+        """An id that no other session of the agent has."""
+        return f"{self._session_id}:{name}"[:512]
+
+    def is_claimed(self, conversation_id: str) -> bool:
+        """Whether the id stands earlier in the file."""
+        return conversation_id in self._ids
+
+    def claim(self, conversation_id: str) -> None:
+        """Remember an id."""
+        self._ids.add(conversation_id)
+
+    def _lowest_free(self, task_id: str, taken: set[int]) -> int:
+        number = self._free.get(task_id, 0)
+        while number in taken:
+            number += 1
+        self._free[task_id] = number
+        return number
+
+
+Convert = Callable[[Mapping[str, JsonValue], Ids, int], Fields]
+"""From a record, the ids given so far and the record's number; raises NotThisFormatError."""
+
+
+def conversations(
+    source: Source, format_name: str, records: Iterator[Record | Refusal], convert: Convert
+) -> Iterator[Conversation | Refusal]:
+    """Convert each record; one that is no conversation is a refusal with its number."""
+    ids = Ids(source.session_id)
+    for record in records:
+        if isinstance(record, Refusal):
+            yield record
+            continue
+        try:
+            yield _converted(source, format_name, record, convert, ids)
+        except NotThisFormatError as error:
+            yield Refusal(source.file, record.number, shorten(str(error)))
+        except ValidationError as error:
+            yield Refusal(source.file, record.number, explain(error, Conversation))
+        except RecursionError:
+            yield Refusal(source.file, record.number, "the record is nested too deeply")
+
+
+def _converted(
+    source: Source, format_name: str, record: Record, convert: Convert, ids: Ids
+) -> Conversation:
+    if not isinstance(record.value, dict):
+        raise NotThisFormatError("the record is no JSON object")
+    sha = hashlib.sha256(canonical(record.value)).hexdigest()
+    origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
+    fields = convert(record.value, ids, record.number)
+    conversation = Conversation.model_validate(fields | {"source": origin})
+    name = conversation.conversation_id
+    if ids.is_claimed(name):
+        raise NotThisFormatError(f"conversation_id {name[:80]!r} stands earlier in the file; the first counts")
+    ids.claim(name)
+    return conversation
+
+
+def unrepeated(source: Source, records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
+    """Without the records that repeat an earlier one word for word, each of which is a refusal."""
+    seen: dict[bytes, int] = {}
+    for record in records:
+        if isinstance(record, Record):
+            first = seen.setdefault(_fingerprint(record), record.number)
+            if first != record.number:
+                yield Refusal(source.file, record.number, f"the same as record {first}, which was imported")
+                continue
+        yield record
+
+
+def _fingerprint(record: Record) -> bytes:
+    try:
+        text = canonical(record.value)
+    except RecursionError:  # refused later, by name
+        text = str(record.number).encode()
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
+    """The elements of one array of a JSON file (prefix as in ijson, e.g. `simulations.item`), one at a time.
+
+    Where the file breaks off, the elements before stay and the break is a refusal.
+    """
+    number = 0
+    try:
+        with opened(source.path) as stream:
+            for value in ijson.items(stream, prefix, use_float=True):
+                number += 1
+                yield Record(number, cast("JsonValue", value))
+    except (*BREAKS, ijson.JSONError, UnicodeDecodeError) as error:
+        yield Refusal(source.file, number + 1, broken(error))
+
+
+def or_nothing_found(
+    source: Source, records: Iterator[Record | Refusal], expected: str
+) -> Iterator[Record | Refusal]:
+    """The records; when there are none, one refusal that says what was expected."""
+    is_empty = True
+    for record in records:
+        is_empty = False
+        yield record
+    if is_empty:
+        yield Refusal(source.file, 0, f"the file holds no records; expected {expected}")
+
+
+def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    """The object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: JsonValue) -> list[JsonValue]:
+    """The list, or an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: JsonValue) -> str | None:
+    """A text as it is, null as None, anything else as its JSON."""
+    return value if value is None or isinstance(value, str) else dumps(value)
+
+
+def number_of(value: JsonValue) -> float | None:
+    """A number that is none of true and false; None for anything else."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**300
+    return float(cast("float", value)) if is_one else None
+
+
+def _integer(value: JsonValue) -> int | None:
+    """A whole number that a table can hold; true and false are none."""
+    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return cast("int", value) if is_one else None
+
+
+def paid(value: JsonValue) -> float | None:
+    """A recorded cost; 0 is what is written when the price is unknown, so it is None."""
+    cost = number_of(value)
+    return cost if cost is not None and cost > 0 else None
+
+
+def without_nulls(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The entries that say something."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def reward_outcome(format_name: str, reward: JsonValue, base_success: JsonValue) -> Fields:
+    """`correct` from base_success, else from a reward within 1e-6 of 0 or 1, else unknown."""
+    number = number_of(reward)
+    if isinstance(base_success, bool):
+        return {"correct": base_success, "reward": number, "source": f"{format_name} base_success"}
+    correct = None
+    if number is not None and min(abs(number), abs(number - 1)) <= 1e-6:
+        correct = number > 0.5
+    return {
+        "correct": correct,
+        "reward": number,
+        "source": None if number is None else f"{format_name} reward",
+    }
+
+
+def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue]] | None:
+    """Expected calls from a task's actions. No action says nothing of reads: None, tools are no part of the truth."""
+    calls = [mapping(action) for action in listed(actions)]
+    found: list[dict[str, JsonValue]] = [
+        {"name": call.get("name"), "arguments": call.get(arguments) or {}} for call in calls
+    ]
+    return found or None
+
+
+def whole_truth(
+    tools: list[dict[str, JsonValue]] | None, answer: str | None, assertions: list[JsonValue]
+) -> list[Fields]:
+    """Expected for the whole conversation; empty when the task says nothing."""
+    if tools is None and answer is None and not assertions:
+        return []
+    return [{"turn_index": None, "tools": tools, "answer": answer, "assertions": assertions}]
+
+
+def joined(values: JsonValue) -> str | None:
+    """Several texts, a line each; None without any."""
+    return "\n".join(text_of(v) or "" for v in listed(values)) or None

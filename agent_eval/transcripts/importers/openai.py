@@ -1,0 +1,141 @@
+"""OpenAI chat form: {"messages": […], …} or a bare list of messages; one a line, or in a JSON array."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.explain import shorten
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Ids,
+    NotThisFormatError,
+    Source,
+    array_records,
+    conversations,
+    mapping,
+    or_nothing_found,
+    reward_outcome,
+    text_of,
+)
+from agent_eval.transcripts.importers.messages import chat_messages
+from agent_eval.transcripts.jsontext import loads
+from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.streams import BREAKS, MEGABYTE, Record, json_lines, opened
+
+NAME = "openai"
+EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
+Layout = Literal["lines", "array", "document"]
+
+_HEAD = 64 * 1024
+_LARGEST_DOCUMENT = 200 * MEGABYTE
+_IDS = ("conversation_id", "id")
+_TEXTS = ("goal", "profile")
+_NATIVE = ("scenario", "tools", "expected", "interventions", "injected_error")
+_RESULTS = ("outcome", "reward", "correct")
+_KNOWN = {*_IDS, *_TEXTS, *_NATIVE, *_RESULTS, "messages", "task_id", "trial", "knowledge", "metadata"}
+
+
+def read(source: Source) -> Iterator[Conversation | Refusal]:
+    """The conversations of a chat file."""
+    records = or_nothing_found(source, _wrapped(_records(source)), EXPECTED)
+    return conversations(source, NAME, records, _conversation)
+
+
+def _records(source: Source) -> Iterator[Record | Refusal]:
+    layout = _layout(source)
+    if layout == "lines":
+        return json_lines(source.path, source.file)
+    return array_records(source, "item") if layout == "array" else _document(source)
+
+
+def _layout(source: Source) -> Layout:
+    """How the file is laid out, from its beginning: a pretty-printed value spans lines, JSONL does not."""
+    try:
+        with opened(source.path) as stream:
+            head = stream.read(_HEAD).lstrip()
+    except BREAKS:
+        return "lines"
+    line, newline, _ = head.partition(b"\n")
+    is_whole_line = not newline or _is_json(line)
+    if head[:1] == b"[" and not _begins_with_message(source):
+        return "array"
+    is_lines = is_whole_line or ".json" not in source.path.suffixes
+    return "lines" if is_lines else "document"
+
+
+def _begins_with_message(source: Source) -> bool:
+    """Whether the first element of the array is a message: the array is one conversation."""
+    first = next(itertools.islice(array_records(source, "item"), 1), None)
+    return isinstance(first, Record) and isinstance(first.value, dict) and "role" in first.value
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _document(source: Source) -> Iterator[Record | Refusal]:
+    """The one value of a pretty-printed file."""
+    try:
+        with opened(source.path) as stream:
+            text = stream.read(_LARGEST_DOCUMENT + 1)
+        if len(text) > _LARGEST_DOCUMENT:
+            raise ValueError(f"one conversation of more than {_LARGEST_DOCUMENT // MEGABYTE} MB")
+        yield Record(1, loads(text.decode()))
+    except (*BREAKS, ValueError) as error:
+        yield Refusal(source.file, 1, shorten(f"not JSON: {error}; expected {EXPECTED}"))
+
+
+def _wrapped(records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
+    """Bare lists of messages as objects."""
+    for record in records:
+        is_bare = isinstance(record, Record) and isinstance(record.value, list)
+        yield Record(record.number, {"messages": record.value}) if is_bare else record
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    if "messages" not in record:
+        raise NotThisFormatError(f"messages is missing; expected {EXPECTED}")
+    return {
+        **{name: text_of(record.get(name)) for name in _TEXTS},
+        **{name: record[name] for name in _NATIVE if record.get(name) is not None},
+        **_names(record, ids, number),
+        "messages": chat_messages(record["messages"]),
+        "knowledge": _knowledge(record.get("knowledge")),
+        "outcome": _outcome(record),
+        "metadata": _metadata(record),
+    }
+
+
+def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    task_id = text_of(record.get("task_id"))
+    own_id = next((text for key in _IDS if (text := text_of(record.get(key)))), None)
+    if task_id is None:
+        return {"conversation_id": own_id or ids.named(str(number)), "trial": record.get("trial")}
+    names = ids.numbered(task_id, record.get("trial"))
+    return names | ({"conversation_id": own_id} if own_id else {})
+
+
+def _knowledge(value: JsonValue) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
+    return [text for item in texts if (text := text_of(item)) is not None]
+
+
+def _outcome(record: Mapping[str, JsonValue]) -> object:
+    if record.get("outcome") is not None:
+        return record["outcome"]
+    outcome = reward_outcome(NAME, record.get("reward"), None)
+    correct = record.get("correct")
+    return outcome | {"correct": correct, "source": f"{NAME} correct"} if isinstance(correct, bool) else outcome
+
+
+def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    unknown = {key: value for key, value in record.items() if key not in _KNOWN}
+    return {**mapping(record.get("metadata")), **unknown}

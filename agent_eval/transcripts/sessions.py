@@ -1,0 +1,240 @@
+"""The reader of the native format: an agent's session folders into frames, refusals named one by one."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+from pydantic import ValidationError
+
+from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
+from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.folders import Bounds, entries
+from agent_eval.transcripts.frames import ConversationRows, Row, Rows
+from agent_eval.transcripts.hashing import canonical
+from agent_eval.transcripts.jsontext import clean, dumps
+from agent_eval.transcripts.models import Agent, Conversation, Session
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.streams import MEGABYTE, Record, json_lines
+from agent_eval.transcripts.yamltext import YamlError, compose, construct, read_text
+
+__all__ = [
+    "AgentsFileError",
+    "TakenIn",
+    "add_agent",
+    "agent_ids",
+    "read_agents",
+    "read_session_file",
+    "read_sessions",
+    "sessions_hash",
+]
+
+SESSION, CONVERSATIONS, ERRORS = "session.yaml", "conversations.jsonl", "import_errors.jsonl"
+FILES = (SESSION, CONVERSATIONS, ERRORS)
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """One agent's session folders as frames of the tables of these names."""
+
+    conversations: pl.DataFrame
+    turns: pl.DataFrame
+    tool_calls: pl.DataFrame
+    sessions: pl.DataFrame
+    import_errors: pl.DataFrame
+
+
+def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
+    """The agents that have a folder here, sorted, and the entries that are no agent's folder."""
+    found: list[str] = []
+    refusals: list[Refusal] = []
+    bounds = Bounds.of(sessions_folder)
+    for entry in entries(sessions_folder):
+        if reason := bounds.refused_folder(entry, "agent"):
+            refusals.append(Refusal(clean(entry.name), 0, reason))
+        else:
+            found.append(entry.name)
+    return found, refusals
+
+
+def read_sessions(agent_id: str, folder: Path) -> TakenIn:
+    """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
+
+    A missing folder has no sessions. What cannot be used becomes a row of `import_errors`, and the rest
+    goes on: a session whose session.yaml is bad is left out as a whole, a bad line alone. Of two
+    conversations with one id the first counts, in the order of session ids and lines.
+    """
+    intake = _Intake(agent_id, Bounds.of(folder.parent))
+    if folder.exists() and (reason := intake.bounds.refused_folder(folder, "agent")):
+        intake.refuse(None, Refusal(clean(folder.name), 0, reason))
+        return intake.taken()
+    for entry in entries(folder):
+        if reason := intake.bounds.refused_folder(entry, "session"):
+            intake.refuse(None, Refusal(clean(entry.name), 0, reason))
+        else:
+            intake.take(entry)
+    return intake.taken()
+
+
+def sessions_hash(agent: Agent | None, folder: Path) -> str:
+    """Hash of an agent's entry in agents.yaml and of all that `read_sessions` reads, 32 hex digits.
+
+    Names and bytes count, times and the order of the file system do not; a missing folder is an empty one.
+    """
+    bounds = Bounds.of(folder.parent)
+    state = hashlib.blake2b(canonical(agent.model_dump(mode="json") if agent else None), digest_size=16)
+    if folder.exists() and (reason := bounds.refused_folder(folder, "agent")):
+        state.update(canonical(reason))
+        return state.hexdigest()
+    for entry in entries(folder):
+        reason = bounds.refused_folder(entry, "session")
+        files = [] if reason else [[name, _file_hash(bounds, entry / name)] for name in FILES]
+        state.update(canonical([entry.name, reason, files]))
+    return state.hexdigest()
+
+
+def read_session_file(folder: Path) -> Session:
+    """The session.yaml of one session folder.
+
+    Raises:
+        YamlError: If it is missing, no YAML, or no valid session; the reason names the key.
+    """
+    path = folder / SESSION
+    if reason := Bounds.of(folder.parent.parent).refused_file(path):
+        raise YamlError(reason)
+    node = compose(read_text(path))
+    value = construct(node) if node is not None else {}
+    if not isinstance(value, dict):
+        raise YamlError("expected a mapping with the key methodology_versions", 1)
+    try:
+        session = Session.model_validate(value)
+    except ValidationError as error:
+        raise YamlError(explain(error, Session)) from error
+    if session.session_id not in (None, folder.name):
+        raise YamlError(
+            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or leave the key out"
+        )
+    return session
+
+
+@dataclass
+class _Intake:
+    """What has been read of one agent so far."""
+
+    agent_id: str
+    bounds: Bounds
+    rows: ConversationRows = field(default_factory=ConversationRows)
+    sessions: Rows = field(default_factory=lambda: Rows("sessions"))
+    errors: Rows = field(default_factory=lambda: Rows("import_errors"))
+    session_of: dict[str, str] = field(default_factory=dict[str, str])
+
+    def take(self, folder: Path) -> None:
+        """Read one session folder."""
+        try:
+            session = read_session_file(folder)
+        except YamlError as error:
+            reason = shorten(f"{error.reason}; the whole session is left out")
+            self.refuse(folder.name, Refusal(f"{folder.name}/{SESSION}", error.line, reason))
+            return
+        self.sessions.add(_session_row(self.agent_id, folder.name, session))
+        for refusal in self._conversations(folder, session.task_set):
+            self.refuse(folder.name, refusal)
+        for refusal in self._earlier_refusals(folder):
+            self.refuse(folder.name, refusal)
+
+    def refuse(self, session_id: str | None, refusal: Refusal) -> None:
+        """Note one refusal; the session is null where a folder is no session's."""
+        row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
+        self.errors.add(row)
+
+    def taken(self) -> TakenIn:
+        """The frames."""
+        return TakenIn(
+            conversations=self.rows.conversations.frame(),
+            turns=self.rows.turns.frame(),
+            tool_calls=self.rows.tool_calls.frame(),
+            sessions=self.sessions.frame(),
+            import_errors=self.errors.frame(is_distinct=True),
+        )
+
+    def _conversations(self, folder: Path, task_set: str | None) -> Iterator[Refusal]:
+        path, file = folder / CONVERSATIONS, f"{folder.name}/{CONVERSATIONS}"
+        if reason := self.bounds.refused_file(path):
+            yield Refusal(file, 0, reason)
+            return
+        is_empty = True
+        for record in json_lines(path, file):
+            is_empty = False
+            if isinstance(record, Refusal):
+                yield record
+            elif reason := self._take_line(folder.name, task_set, record.value):
+                yield Refusal(file, record.number, reason)
+        if is_empty:
+            yield Refusal(file, 0, "the file holds no conversation; expected one JSON object a line")
+
+    def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
+        """What an importer refused when it wrote the session."""
+        path, file = folder / ERRORS, f"{folder.name}/{ERRORS}"
+        if not path.exists() and not path.is_symlink():
+            return
+        if reason := self.bounds.refused_file(path):
+            yield Refusal(file, 0, reason)
+            return
+        for record in json_lines(path, file):
+            yield record if isinstance(record, Refusal) else _earlier(record, file)
+
+    def _take_line(self, session_id: str, task_set: str | None, value: object) -> str | None:
+        """Take in one line's value; the reason when it is refused."""
+        if not isinstance(value, dict):
+            return 'the line is no JSON object; expected {"conversation_id": …, "messages": […]}'
+        try:
+            conversation = Conversation.model_validate(value)
+        except ValidationError as error:
+            return explain(error, Conversation)
+        name = conversation.conversation_id
+        if first := self.session_of.get(name):
+            where = "twice in this session" if first == session_id else f"already in session {first!r}"
+            rule = "ids are unique within an agent, the first counts"
+            return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
+        self.session_of[name] = session_id
+        self.rows.add(self.agent_id, session_id, task_set, conversation)
+        return None
+
+
+def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
+    versions = session.methodology_versions
+    return {
+        "agent_id": agent_id,
+        "session_id": session_id,
+        "benchmark_id": session.benchmark_id or session_id,
+        "session_date": session.date.isoformat() if session.date else None,
+        "methodology_versions": [versions] if isinstance(versions, str) else list(versions),
+        "links": dumps(session.links),
+        **session.model_dump(
+            include={"evaluator", "u3_scope", "repeatability_tested", "task_set", "invalid_reason"}
+        ),
+    }
+
+
+def _earlier(record: Record, file: str) -> Refusal:
+    match record.value:
+        case {"file": str(source), "line": int(line), "reason": str(reason)} if abs(line) < 2**63:
+            return Refusal(source, line, reason)
+    return Refusal(
+        file, record.number, "expected an object with the texts file and reason and the number line"
+    )
+
+
+def _file_hash(bounds: Bounds, path: Path) -> str:
+    """Hash of a file's bytes, or why it would not be read."""
+    if reason := bounds.refused_file(path):
+        return reason
+    state = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(MEGABYTE):
+                state.update(block)
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return state.hexdigest()

@@ -1,0 +1,86 @@
+"""Files read a record at a time, gzipped or not: memory does not grow with the file."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.explain import shorten
+from agent_eval.transcripts.jsontext import loads
+from agent_eval.transcripts.records import Refusal
+
+MEGABYTE = 1_000_000
+LONGEST_LINE = 200 * MEGABYTE
+BREAKS = (EOFError, OSError, zlib.error)
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a file. `number` is its 1-based line, or its 1-based place in an array."""
+
+    number: int
+    value: JsonValue
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, unzipped when its first bytes say gzip, without a byte order mark."""
+    with path.open("rb") as raw:
+        is_gzip = raw.peek(2)[:2] == _GZIP
+        stream = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=raw))) if is_gzip else raw
+        if stream.peek(3)[:3] == _BOM:
+            stream.read(3)
+        yield stream
+
+
+def json_lines(path: Path, file: str) -> Iterator[Record | Refusal]:
+    """The JSON value of each line that is not blank; a line that cannot be read is a refusal."""
+    for number, line in _lines(path):
+        if isinstance(line, str):
+            yield Refusal(file, number, line)
+        elif line.strip():
+            yield _record(line, number, file)
+
+
+def _record(line: bytes, number: int, file: str) -> Record | Refusal:
+    try:
+        return Record(number, loads(line.decode()))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
+    except ValueError as error:
+        reason = f"not JSON: {error}; expected one JSON value a line"
+    return Refusal(file, number, shorten(reason))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes | str]]:
+    """Number and bytes of each line, or the reason why there are none."""
+    number = 0
+    try:
+        with opened(path) as stream:
+            while line := stream.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    _skip_line(stream, line)
+                    yield number, f"the line is longer than {LONGEST_LINE // MEGABYTE} MB"
+                else:
+                    yield number, line
+    except BREAKS as error:
+        yield number + 1, broken(error)
+
+
+def broken(error: Exception) -> str:
+    """Why a file cannot be read on."""
+    name = type(error).__name__
+    return shorten(f"the file cannot be read on from here ({name}: {error}); records before it are kept")
+
+
+def _skip_line(stream: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = stream.readline(MEGABYTE)

@@ -1,0 +1,46 @@
+"""100 agents × 4 versions through every asset, on SQLite; then a second run with nothing new."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from benchmarks.measuring import cost
+
+AGENTS = 100
+DATA = Path(__file__).parents[1] / "data"
+
+
+def measure(agents: int = AGENTS) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        _project(root / "data", agents)
+        env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
+        command = [sys.executable, "-m", "agent_eval", "run"]
+        first = cost(command, env=env)
+        n = _asset_partitions(agents)
+        yield f"{agents} agents × 4 versions, {n:,} asset-partitions: {first}: {1000 * first.wall_s / n:.1f} ms each (bar 20)"
+        yield f"nothing new: {cost(command, env=env)} (bar 5 s)"
+
+
+def _project(data: Path, agents: int) -> None:
+    """One sample session per agent, under names of its own."""
+    shutil.copytree(DATA / "verdicts", data / "verdicts")
+    source = DATA / "sessions" / "harbor-desk"
+    entry = next(
+        e for e in yaml.safe_load((DATA / "agents.yaml").read_text()) if e["agent_id"] == "harbor-desk"
+    )
+    for i in range(agents):
+        shutil.copytree(source, data / "sessions" / f"agent-{i:03}")
+    entries = [entry | {"agent_id": f"agent-{i:03}", "name": f"Agent {i}"} for i in range(agents)]
+    (data / "agents.yaml").write_text(yaml.safe_dump(entries))
+
+
+def _asset_partitions(agents: int) -> int:
+    from agent_eval.defs.launch import by_shape
+
+    shapes = {name: len(keys) for name, keys in by_shape().items()}
+    return shapes["agent"] * agents + shapes["agent x version"] * agents * 4 + shapes["version"] * 4

@@ -1,0 +1,103 @@
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.clusters.clusters import error_clusters, judged_turns
+from agent_eval.clusters.failures import failures
+from agent_eval.clusters.registry import cluster_id, register
+from agent_eval.tables import TableMismatchError, table
+from tests.clusters.rows import BEHAVIOUR, TOOL, call, calls, judgment, judgments
+
+NOTHING = "no failure"
+
+
+def clusters(turn_judgments: pl.DataFrame, registry: pl.DataFrame | None = None) -> pl.DataFrame:
+    found = failures(turn_judgments, calls(call("book")))
+    before = table("error_registry").empty() if registry is None else registry
+    after, assigned = register(before, found, seen_at="2026-06-01")
+    return error_clusters(assigned, turn_judgments, after)
+
+
+def test_a_cluster_is_counted_against_the_turns_its_metric_was_scored_on() -> None:
+    # behaviour scored on four turns, the unscored fifth in neither count; tools scored on one
+    rows = judgments(
+        judgment("repetition", turn_index=10),
+        judgment("repetition", turn_index=9, further_labels=["unsafe action"]),
+        judgment("repetition", conversation_id="b"),
+        judgment(NOTHING, turn_index=0),
+        judgment(None, turn_index=1, status="unscored", unscored_reason="judge_error"),
+        judgment("wrong tool", TOOL),
+    )
+    actual = clusters(rows).sort("title")
+    counts = ("title", "n_failures", "n_turns", "n_conversations", "n_turns_eligible", "rate_per_100_turns")
+    assert actual.select(counts).rows() == [
+        ("repetition", 3, 3, 2, 4, 75.0),
+        ("unsafe action", 1, 1, 1, 4, 25.0),
+        ("wrong tool · book", 1, 1, 1, 1, 100.0),
+    ]
+    assert actual["severity"].to_list() == ["medium", "critical", "high"]
+    assert actual["trend"].to_list() == [None] * 3
+    # by conversation, then by turn as a number
+    assert actual["examples"][0].to_list() == ["b#0", "c#9", "c#10"]
+
+
+def test_three_examples_are_enough() -> None:
+    rows = judgments(*(judgment("repetition", turn_index=turn) for turn in range(5)))
+    assert clusters(rows)["examples"].to_list() == [["c#0", "c#1", "c#2"]]
+
+
+def test_merged_clusters_are_counted_as_one_over_both_metrics_turns() -> None:
+    # false information and ignored tool result on the same turn are one turn of the merged cluster
+    rows = judgments(
+        judgment("false information"),
+        judgment("ignored tool result", TOOL),
+        judgment(NOTHING, turn_index=1),
+        judgment(NOTHING, TOOL, turn_index=2),
+    )
+    target = cluster_id("false information", None)
+    merged = {"cluster_id": cluster_id("ignored tool result", "book"), "label": "ignored tool result"}
+    registry = table("error_registry").frame(
+        [
+            {"cluster_id": target, "label": "false information", "severity": "critical", "title": "made up"},
+            {**merged, "tool": "book", "severity": "high", "merged_into": target},
+        ]
+    )
+    actual = clusters(rows, registry)
+    counts = ("cluster_id", "title", "severity", "n_failures", "n_turns", "n_turns_eligible")
+    assert actual.select(counts).rows() == [(target, "made up", "critical", 2, 1, 3)]
+    assert actual["rate_per_100_turns"].to_list() == [pytest.approx(100 / 3)]
+
+
+def test_agents_and_versions_are_counted_apart() -> None:
+    rows = judgments(
+        judgment("repetition"),
+        judgment("repetition", agent_id="b"),
+        judgment(NOTHING, agent_id="b", turn_index=1),
+        judgment("repetition", methodology_version="1.2.0"),
+    )
+    pairs = clusters(rows).select("methodology_version", "agent_id", "rate_per_100_turns")
+    assert pairs.rows() == [("1.2.0", "a", 100.0), ("1.3.0", "a", 100.0), ("1.3.0", "b", 50.0)]
+
+
+def test_no_failures_give_an_empty_table() -> None:
+    assert_frame_equal(clusters(judgments(judgment(NOTHING))), table("error_clusters").empty())
+
+
+def test_a_failure_without_its_judgment_is_refused_not_dropped() -> None:
+    rows = judgments(judgment("repetition"))
+    registry, assigned = register(
+        table("error_registry").empty(), failures(rows, calls()), seen_at="2026-06-01"
+    )
+    with pytest.raises(TableMismatchError, match="n_turns_eligible"):
+        error_clusters(assigned, rows.clear(), registry)
+
+
+def test_judged_turns_count_turns_not_judges() -> None:
+    rows = judgments(
+        judgment("repetition"),
+        judgment(NOTHING, turn_index=1),
+        judgment(NOTHING, turn_index=1, judge="rule", is_effective=False),
+        judgment(NOTHING, TOOL),
+    )
+    counts = judged_turns(rows).select("metric", "n_turns_eligible").rows()
+    assert counts == [(BEHAVIOUR, 2), (TOOL, 1)]

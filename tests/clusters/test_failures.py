@@ -1,0 +1,104 @@
+from typing import Any
+
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.clusters.failures import failures
+from agent_eval.tables import table
+from tests.clusters.rows import TOOL, call, calls, judgment, judgments
+
+
+def test_every_failure_label_of_a_judgment_is_a_failure_once() -> None:
+    found = failures(
+        judgments(
+            judgment(
+                "repetition", further_labels=["unsafe state", "repetition", "no failure"], evidence="again"
+            ),
+            judgment("no failure", turn_index=1),
+            judgment("no failure", turn_index=2, further_labels=[]),
+        ),
+        calls(),
+    )
+    assert found.select("turn_index", "label", "quote", "fault_author").rows() == [
+        (0, "repetition", "again", "agent"),
+        (0, "unsafe state", "again", "agent"),
+    ]
+    assert found["failure_id"].n_unique() == 2
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        judgment("repetition", status="unscored"),
+        judgment(None, status="unscored", unscored_reason="judge_error"),
+        judgment("repetition", status="not_applicable"),
+        judgment("repetition", is_effective=False),
+        judgment("repetition", metric="tone"),
+        judgment(None),
+    ],
+)
+def test_what_is_not_an_effective_scored_failure_label_is_no_failure(row: dict[str, Any]) -> None:
+    found = failures(judgments(row), calls())
+    assert found.is_empty()
+    schema = table("failures").schema
+    assert all(schema[name] == dtype for name, dtype in found.schema.items())
+    assert set(schema) - set(found.columns) == {"cluster_id", "distance", "method"}
+
+
+def test_the_rationale_is_quoted_where_there_is_no_evidence() -> None:
+    rows = judgments(judgment("repetition", evidence="  "), judgment("repetition", turn_index=1))
+    assert failures(rows, calls())["quote"].to_list() == ["why", "why"]
+
+
+def test_the_tool_is_the_only_one_called_by_the_agent_in_the_turn() -> None:
+    made = calls(
+        call("book"),
+        call("book", call_index=1),
+        call("pay", call_index=2, requestor="user"),
+        call("search", 1),
+    )
+    row = judgment("wrong arguments", TOOL, evidence="search")
+    assert failures(judgments(row), made)["tool"].to_list() == ["book"]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "rationale", "tool"),
+    [
+        ("book_flight(1)", "after search", "book_flight"),
+        ("nothing named", "it was search", "search"),
+        ("search then book_flight", "it was search", "search"),
+        ("search then book_flight", "both search and book_flight", None),
+        ("rebook_flights, research", None, None),
+        (None, None, None),
+    ],
+)
+def test_of_several_tools_the_one_that_is_named_counts(
+    evidence: str | None, rationale: str | None, tool: str | None
+) -> None:
+    made = calls(call("search"), call("book_flight", call_index=1))
+    row = judgment("wrong arguments", TOOL, evidence=evidence, rationale=rationale)
+    assert failures(judgments(row), made)["tool"].to_list() == [tool]
+
+
+def test_a_turn_without_calls_may_name_a_tool_of_its_conversation_only() -> None:
+    made = calls(call("get_balance", 3), call("get_rate", conversation_id="other"))
+    rows = judgments(
+        judgment("missing tool call", TOOL, evidence="get_balance was not asked"),
+        judgment("missing tool call", TOOL, turn_index=1, evidence="get_rate was not asked"),
+    )
+    assert failures(rows, made)["tool"].to_list() == ["get_balance", None]
+
+
+def test_failures_of_behaviour_have_no_tool() -> None:
+    assert failures(judgments(judgment("unsafe action")), calls(call("book")))["tool"].to_list() == [None]
+
+
+def test_row_order_does_not_matter_and_versions_have_ids_of_their_own() -> None:
+    rows = [
+        judgment("repetition", turn_index=turn, methodology_version=version)
+        for turn in (10, 9)
+        for version in ("1.3.0", "1.2.0")
+    ]
+    found = failures(judgments(*rows), calls())
+    assert_frame_equal(found, failures(judgments(*reversed(rows)), calls()))
+    assert found["failure_id"].n_unique() == 4

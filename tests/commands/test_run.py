@@ -1,0 +1,259 @@
+"""The main job on the shipped sample, as a user meets it."""
+
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.commands.run import UnknownAgentError, run
+from agent_eval.project import Project
+from agent_eval.scores.exact import from_text
+from agent_eval.tables import table
+
+AGENT_LABELS = {
+    "repetition", "failure to ask for clarification", "lack of specific information", "disobey user request",
+    "false information", "unsafe action", "unsafe state",
+}  # fmt: skip
+TOOL_LABELS = {
+    "unnecessary tool call", "wrong tool", "wrong arguments", "ignored tool result", "missing tool call", "repeated tool call",
+}  # fmt: skip
+
+
+def board(project: Project, version: str = "1.3.0") -> pl.DataFrame:
+    return project.store.read(table("leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+
+
+def by_agent(frame: pl.DataFrame) -> dict[str, dict[str, object]]:
+    return {row["agent_id"]: row for row in frame.iter_rows(named=True)}
+
+
+def test_the_sample_shows_every_status_over_its_versions(sample: Project) -> None:
+    statuses = set(sample.store.read(table("leaderboard"))["status"])
+    assert statuses == {"published", "provisional", "incomplete", "invalid", "not_applicable"}
+
+
+def test_the_sample_board_has_a_tie_a_penalty_and_a_tested_agent(sample: Project) -> None:
+    rows = by_agent(board(sample))
+    harbor, quill, lumen = rows["harbor-desk"], rows["quill-help"], rows["lumen-support"]
+    # (20·24 + 12·60)/15 = 80 and (20·27 + 12·55)/15 = 80; not tested: −10
+    assert harbor["composite_exact"] == quill["composite_exact"] == "70/1"
+    assert harbor["rank"] == quill["rank"] == 2
+    assert harbor["repeatability_penalty"] == 10
+    assert lumen["rank"] == 1
+    assert lumen["repeatability_tested"] is True
+    assert lumen["repeatability_penalty"] == 0
+    assert lumen["n_sessions"] == 3
+
+
+def test_the_sample_names_what_bars_an_agent_from_the_ranking(sample: Project) -> None:
+    rows = by_agent(board(sample))
+    assert rows["pilot-chat"]["status"] == "provisional"
+    assert any("hallucination" in str(m) for m in rows["pilot-chat"]["missing"])  # type: ignore[attr-defined]
+    assert rows["patchwork-dev"]["status"] == "incomplete"
+    assert {m.split(" ")[0].rstrip(":") for m in rows["patchwork-dev"]["missing"]} >= {"U4", "D5"}  # type: ignore[attr-defined]
+    assert rows["relay-bot"]["status"] == "invalid"
+    assert by_agent(board(sample, "1.0.0"))["concierge-pa"]["status"] == "not_applicable"
+    for row in rows.values():
+        assert (row["rank"] is None) == (row["status"] != "published")
+        assert row["status"] == "published" or row["missing"]
+
+
+def test_the_sample_shows_every_badge(sample: Project) -> None:
+    boards = sample.store.read(table("leaderboard"))
+    assert set(boards["hallucination_passed"]) == {True, False, None}
+    assert set(boards["repeatability_tested"]) == {True, False, None}
+    assert "multi_turn" in set(boards["u3_scope"])
+
+
+def test_every_failure_label_occurs_and_two_can_fall_on_one_turn(sample: Project) -> None:
+    failures = sample.store.read(table("failures"))
+    assert set(failures["label"]) == AGENT_LABELS | TOOL_LABELS
+    several = sample.store.read(table("turn_judgments")).filter(pl.col("further_labels").list.len() > 0)
+    assert not several.is_empty()
+
+
+def test_multi_turn_slots_have_three_turns_or_more(sample: Project) -> None:
+    slots = sample.store.read(table("transcripts")).filter(
+        pl.col("is_admitted"), pl.col("slot").is_in(["D2", "D3"])
+    )
+    assert slots["n_turns"].min() >= 3  # type: ignore[operator]
+
+
+def test_each_rating_that_counts_has_its_words(sample: Project) -> None:
+    ratings = sample.store.read(table("rubric_ratings")).filter(
+        pl.col("is_effective"), pl.col("status") == "scored"
+    )
+    assert ratings.filter(pl.col("rationale").is_null() | (pl.col("rationale") == "")).is_empty()
+    judgments = sample.store.read(table("turn_judgments")).filter(
+        pl.col("is_effective"), pl.col("status") == "scored"
+    )
+    assert judgments.filter(pl.col("rationale").is_null()).is_empty()
+    assert judgments.filter(~pl.col("evidence_verified")).is_empty()
+
+
+def test_a_human_rating_wins_and_the_recorded_one_is_kept(sample: Project) -> None:
+    ratings = sample.store.read(table("rubric_ratings")).filter(
+        pl.col("methodology_version") == "1.3.0",
+        pl.col("session_id") == "lumen-2026-04-b",
+        pl.col("target") == "U6",
+    )
+    assert {
+        row["judge"]: (row["rating_1to5"], row["is_effective"]) for row in ratings.iter_rows(named=True)
+    } == {
+        "human": (4, True),
+        "recorded": (5, False),
+    }
+
+
+def test_every_row_of_the_board_can_be_recomputed_from_the_tables(sample: Project) -> None:
+    ratings = sample.store.read(table("rubric_ratings")).filter(pl.col("is_effective"))
+    seen = 0
+    for row in (
+        sample.store.read(table("leaderboard"))
+        .filter(pl.col("composite_exact").is_not_null())
+        .iter_rows(named=True)
+    ):
+        own = ratings.filter(
+            pl.col("methodology_version") == row["methodology_version"], pl.col("agent_id") == row["agent_id"]
+        )
+        universal, domain = Fraction(), Fraction()
+        for (target,), part in own.group_by("target"):
+            total = Fraction()
+            for _, criterion in part.group_by("criterion"):
+                sessions = [
+                    Fraction(sum(s["rating_1to5"]), s.height) for _, s in criterion.group_by("session_id")
+                ]
+                total += sum(sessions, Fraction()) / len(sessions)
+            if str(target).startswith("U"):
+                universal += total
+            else:
+                domain += total
+        # composite = (20·ΣU + 12·ΣD) / 15, then the penalty
+        expected = (20 * universal + 12 * domain) / 15 - Fraction(int(row["repeatability_penalty"]))
+        assert from_text(row["composite_exact"]) == expected
+        seen += 1
+    assert seen >= 15
+
+
+def test_a_second_run_finds_nothing_to_do(sample: Project) -> None:
+    assert run(sample).stale.is_empty()
+
+
+def test_an_edited_session_makes_only_its_agent_stale(sample_copy: Path) -> None:
+    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    lines = file.read_text().splitlines()
+    first = json.loads(lines[0])
+    first["metadata"] = {"edited": True}
+    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    report = run(Project.open())
+    assert set(report.stale["agent_id"]) == {"harbor-desk"}
+    assert report.stale.height == 4
+    assert run(Project.open()).stale.is_empty()
+
+
+def test_a_new_rating_moves_its_agent_on_the_board(sample_copy: Path) -> None:
+    header = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at\n"
+    row = "harbor-desk,harbor-2026-04,,,1.3.0,U6,,{},seen again,,a.person,2026-05-01T00:00:00Z\n"
+    before = by_agent(board(Project.open()))["harbor-desk"]["composite_exact"]
+    old = Project.open().store.read(table("rubric_ratings")).filter(
+        pl.col("agent_id") == "harbor-desk", pl.col("methodology_version") == "1.3.0", pl.col("target") == "U6"
+    )["rating_1to5"].item()  # fmt: skip
+    new = old - 1 if old > 1 else 2
+    (sample_copy / "data" / "ratings" / "more.csv").write_text(header + row.format(new))
+    assert run(Project.open()).exit_code == 0
+    # one universal point is 20/15 = 4/3 of the composite
+    after = by_agent(board(Project.open()))["harbor-desk"]["composite_exact"]
+    assert from_text(str(after)) - from_text(str(before)) == Fraction(4, 3) * (new - old)
+
+
+def test_a_removed_agent_leaves_board_and_tables(sample_copy: Path) -> None:
+    shutil.rmtree(sample_copy / "data" / "sessions" / "quill-help")
+    run(Project.open())
+    project = Project.open()
+    assert "quill-help" not in set(board(project)["agent_id"])
+    for name in (
+        "conversations",
+        "turns",
+        "transcripts",
+        "turn_judgments",
+        "rubric_ratings",
+        "composite_scores",
+        "run_state",
+    ):
+        assert "quill-help" not in set(project.store.read(table(name))["agent_id"]), name
+    assert run(Project.open()).stale.is_empty()
+
+
+def test_a_refused_record_is_named_and_the_rest_goes_on(sample_copy: Path) -> None:
+    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    file.write_text(file.read_text() + '{"conversation_id": "broken"\n')
+    report = run(Project.open())
+    assert report.exit_code == 1
+    assert [(Path(r.file).name, r.line) for r in report.refusals] == [("conversations.jsonl", 9)]
+    assert by_agent(board(Project.open()))["harbor-desk"]["status"] == "published"
+
+
+def test_an_edited_transcript_keeps_no_old_verdict(sample_copy: Path) -> None:
+    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    at = next(i for i, c in enumerate(lines) if c["scenario"] == "D1")
+    lines[at]["messages"][0]["content"] += " Please."
+    file.write_text("".join(json.dumps(c) + "\n" for c in lines))
+    run(Project.open())
+    row = by_agent(board(Project.open()))["harbor-desk"]
+    assert row["status"] == "incomplete"
+    assert row["composite_score"] is None
+
+
+def test_an_unknown_agent_is_refused_with_those_known(sample: Project) -> None:
+    with pytest.raises(UnknownAgentError, match="Known: concierge-pa, forge-coder"):
+        run(sample, agents=["nobody"])
+
+
+@pytest.fixture
+def command(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
+    return CliRunner()
+
+
+def test_leaderboard_prints_rows_for_machines(command: CliRunner) -> None:
+    result = command.invoke(app, ["leaderboard", "--json", "--methodology", "1.2.0"])
+    rows = json.loads(result.stdout)
+    assert {row["methodology_version"] for row in rows} == {"1.2.0"}
+    assert {row["agent_id"]: row["composite_score"] for row in rows}["harbor-desk"] == 80.0
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "md"])
+def test_leaderboard_prints_every_agent_in_every_format(command: CliRunner, output_format: str) -> None:
+    result = command.invoke(app, ["leaderboard", "--format", output_format])
+    assert result.exit_code == 0
+    assert "published" in result.stdout
+    assert "Harbor" in result.stdout
+
+
+def test_gate_is_red_when_an_agent_is_not_publishable(command: CliRunner) -> None:
+    assert command.invoke(app, ["gate", "--agent", "pilot-chat"]).exit_code == 1
+    assert command.invoke(app, ["gate", "--agent", "lumen-support"]).exit_code == 0
+
+
+def test_explain_goes_from_the_composite_to_the_judges_words(command: CliRunner, sample: Project) -> None:
+    text = command.invoke(app, ["explain", "lumen-support"]).stdout
+    rating = sample.store.read(table("rubric_ratings")).filter(
+        pl.col("agent_id") == "lumen-support", pl.col("target") == "U2", pl.col("is_effective")
+    )["rationale"][0]  # fmt: skip
+    flat = " ".join(text.replace("│", " ").split())
+    assert " ".join(rating.split()[:6]) in flat
+    assert "U4" in flat
+    assert "D5" in flat
+
+
+def test_reliability_counts_trials_over_sessions(command: CliRunner) -> None:
+    rows = json.loads(
+        command.invoke(app, ["reliability", "--agent", "lumen-support", "-k", "3", "--json"]).stdout
+    )
+    assert [(row["k"], row["n_tasks"], row["n_trials"]) for row in rows] == [(3, 8, 24)]

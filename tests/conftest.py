@@ -1,0 +1,82 @@
+"""Fixtures that several rooms share: the shipped sample after a run, and the folder of real transcripts."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent_eval.project import Project
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real transcripts that are not part of the project; tests that need them are skipped without them."""
+    folder = Path(os.environ.get("AGENT_EVAL_SHARED_DATA") or REPOSITORY.parent / "shared" / "data")
+    if not (folder / "expected.json").is_file():
+        pytest.skip("the folder of real transcripts is absent (AGENT_EVAL_SHARED_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sample_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the shipped data after one run. Read only: tests that change it make their own copy."""
+    root = tmp_path_factory.mktemp("sample")
+    copy_sample(root)
+    with at_home(root) as project:
+        from agent_eval.commands.run import run
+
+        report = run(project)
+        assert report.exit_code == 0, report
+    return root
+
+
+@pytest.fixture
+def sample(sample_root: Path) -> Project:
+    """The sample after one run, opened."""
+    return Project.open(sample_root)
+
+
+@pytest.fixture
+def sample_copy(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sample after one run, in a folder of the test's own, with its own Dagster home."""
+    root = tmp_path / "project"
+    shutil.copytree(sample_root, root)
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
+    monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
+    return root
+
+
+def copy_sample(root: Path) -> None:
+    """The shipped data without any store."""
+    ignored = shutil.ignore_patterns("*.duckdb*", "*.lock")
+    shutil.copytree(REPOSITORY / "data", root / "data", ignore=ignored)
+
+
+class at_home:  # noqa: N801
+    """The project at a root, with the environment that the command would have there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __enter__(self) -> Project:
+        self.before = {name: os.environ.get(name) for name in ("AGENT_EVAL_HOME", "DAGSTER_HOME")}
+        os.environ["AGENT_EVAL_HOME"] = str(self.root)
+        os.environ["DAGSTER_HOME"] = str(self.root / ".dagster")
+        return Project.open()
+
+    def __exit__(self, *_: object) -> None:
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@pytest.fixture(autouse=True)
+def _no_stray_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads the developer's own project by accident."""
+    for name in [n for n in os.environ if n.startswith("AGENT_EVAL_") and n != "AGENT_EVAL_SHARED_DATA"]:
+        monkeypatch.delenv(name)

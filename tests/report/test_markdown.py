@@ -1,0 +1,34 @@
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.report.markdown import inert, markdown_table
+
+
+def test_a_table_has_a_head_a_rule_and_a_line_per_row() -> None:
+    text = markdown_table(pl.DataFrame({"agent": ["lumen"], "score": [76.66666]}))
+    assert text == "| agent | score |\n| --- | --- |\n| lumen | 76.67 |"
+
+
+def test_an_unknown_is_a_dash_and_no_rows_say_so() -> None:
+    assert markdown_table(pl.DataFrame({"x": [None]}, schema={"x": pl.Float64})).endswith("| – |")
+    assert markdown_table(pl.DataFrame(schema={"x": pl.Float64})) == "no rows"
+
+
+def test_hostile_text_stays_text() -> None:
+    hostile = '<img src=x onerror="alert(1)">|[a](javascript:b)\n# head `code`'
+    assert inert(hostile) == (
+        '&lt;img src=x onerror="alert\\(1\\)"&gt;\\|\\[a\\]\\(javascript:b\\) \\# head \\`code\\`'
+    )
+
+
+@given(st.text())
+def test_no_text_leaves_its_cell(text: str) -> None:
+    line = markdown_table(pl.DataFrame({"x": [text]})).split("\n", 2)[2]
+    assert "\n" not in line.strip("\n") or "\n" not in text
+    assert "<" not in line
+    assert line.count("|") - line.count("\\|") == 2
+
+
+def test_long_text_is_cut_before_it_is_escaped() -> None:
+    assert inert("a" * 200, limit=10) == "a" * 9 + "…"

@@ -1,0 +1,424 @@
+import gzip
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.reliability import (
+    Estimator,
+    assessment,
+    pass_at_k,
+    pass_hat_k,
+    reliability,
+    reliability_leaderboard,
+    trial_outcomes,
+)
+from agent_eval.tables import table
+
+SHARED = Path(os.environ.get("AGENT_EVAL_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+TAU1 = SHARED / "tau1" / "airline__gpt-4o__4trials.json.gz"
+ESTIMATORS: tuple[Estimator, ...] = ("unbiased", "plug_in")
+PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
+
+
+def trial(
+    conversation_id: str, task_id: str | None, *, correct: bool | None = None, **more: Any
+) -> dict[str, Any]:
+    return {
+        **PAIR,
+        "conversation_id": conversation_id,
+        "session_id": "s1",
+        "benchmark_id": "s1",
+        "tests": [],
+        "task_id": task_id,
+        "task_set": "airline",
+        "n_turns": 1,
+        "n_user_messages": 1,
+        "is_admitted": True,
+        "outcome_correct": correct,
+        **more,
+    }
+
+
+def transcripts(trials: list[dict[str, Any]]) -> pl.DataFrame:
+    return table("transcripts").frame(trials)
+
+
+def conversations(trials: list[dict[str, Any]]) -> pl.DataFrame:
+    return table("conversations").frame(trials).unique(["agent_id", "conversation_id"], maintain_order=True)
+
+
+def tools(*rows: dict[str, Any]) -> pl.DataFrame:
+    return table("tool_correctness").frame({**PAIR, "status": "scored", **row} for row in rows)
+
+
+def goals(*rows: dict[str, Any]) -> pl.DataFrame:
+    default = {"metric": "goal_completion", "judge": "m", "status": "scored", "is_effective": True}
+    return table("conversation_judgments").frame({**PAIR, **default, **row} for row in rows)
+
+
+def of(trials: list[dict[str, Any]], **more: Any) -> pl.DataFrame:
+    return reliability(transcripts(trials), conversations(trials), tools(), goals(), **more)
+
+
+def source(
+    conversation: dict[str, Any], tool_rows: pl.DataFrame, goal_rows: pl.DataFrame
+) -> tuple[bool | None, str | None]:
+    found = trial_outcomes(transcripts([conversation]), conversations([conversation]), tool_rows, goal_rows)
+    return found.select("is_correct", "source").row(0)
+
+
+def test_unbiased_estimates_draw_without_putting_back() -> None:
+    # C(3,3)/C(10,3) = 1/120 of the draws hold only wrong trials, C(7,3)/C(10,3) = 35/120 only right ones
+    assert pass_at_k(10, 7, 3) == 119 / 120
+    assert pass_hat_k(10, 7, 3) == 35 / 120
+
+
+def test_plug_in_is_the_reference_formula_and_allows_more_attempts_than_trials() -> None:
+    assert pass_at_k(10, 7, 3, estimator="plug_in") == pytest.approx(1 - 0.3**3)
+    assert pass_hat_k(10, 7, 3, estimator="plug_in") == pytest.approx(0.343)
+    assert pass_hat_k(2, 1, 3, estimator="plug_in") == 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "named"),
+    [
+        (0, 0, 1, "n is 0"),
+        (-1, 0, 1, "n is -1"),
+        (4, 5, 1, "c is 5, but n is 4"),
+        (4, -1, 1, "c is -1"),
+        (4, 2, 0, "k is 0"),
+        (4, 2, 5, "k is 5, but n is only 4"),
+        (True, 1, 1, "n is True"),
+        (4, False, 1, "c is False"),
+        (4, 2, True, "k is True"),
+        (4.0, 2, 1, "n is 4.0"),
+        (4, 2.5, 1, "c is 2.5"),
+        (4, 2, "1", "k is '1'"),
+        (4, 2, math.nan, "k is nan"),
+        (None, 2, 1, "n is None"),
+    ],
+)
+def test_impossible_counts_are_refused_by_name(n: Any, c: Any, k: Any, named: str) -> None:
+    for estimate in (pass_at_k, pass_hat_k):
+        with pytest.raises(AgentEvalError, match=named):
+            estimate(n, c, k)
+
+
+def test_plug_in_refuses_what_is_no_count_too() -> None:
+    with pytest.raises(AgentEvalError, match="n is 0"):
+        pass_hat_k(0, 0, 1, estimator="plug_in")
+
+
+def test_an_unknown_estimator_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(AgentEvalError, match="unbiased, plug_in"):
+        pass_at_k(4, 2, 1, estimator="bayes")  # type: ignore[arg-type]
+
+
+@st.composite
+def counts(draw: st.DrawFn) -> tuple[int, int, int]:
+    n = draw(st.integers(1, 200))
+    return n, draw(st.integers(0, n)), draw(st.integers(1, n))
+
+
+@given(counts(), st.sampled_from(ESTIMATORS))
+def test_pass_hat_k_is_at_most_the_share_of_successes_and_pass_at_k_at_least(
+    trials: tuple[int, int, int], estimator: Estimator
+) -> None:
+    n, c, k = trials
+    assert (
+        0 <= pass_hat_k(n, c, k, estimator=estimator) <= c / n <= pass_at_k(n, c, k, estimator=estimator) <= 1
+    )
+
+
+@given(counts(), st.sampled_from(ESTIMATORS))
+def test_estimates_are_monotone_in_attempts_and_in_successes(
+    trials: tuple[int, int, int], estimator: Estimator
+) -> None:
+    n, c, k = trials
+    if k < n:
+        assert pass_hat_k(n, c, k + 1, estimator=estimator) <= pass_hat_k(n, c, k, estimator=estimator)
+        assert pass_at_k(n, c, k + 1, estimator=estimator) >= pass_at_k(n, c, k, estimator=estimator)
+    if c < n:
+        assert pass_hat_k(n, c + 1, k, estimator=estimator) >= pass_hat_k(n, c, k, estimator=estimator)
+        assert pass_at_k(n, c + 1, k, estimator=estimator) >= pass_at_k(n, c, k, estimator=estimator)
+
+
+@given(counts(), st.sampled_from(ESTIMATORS))
+def test_one_attempt_is_the_share_of_successes_and_failing_mirrors_passing(
+    trials: tuple[int, int, int], estimator: Estimator
+) -> None:
+    n, c, k = trials
+    assert pass_at_k(n, c, 1, estimator=estimator) == pass_hat_k(n, c, 1, estimator=estimator) == c / n
+    # at least one right = not all wrong
+    mirrored = 1 - pass_hat_k(n, n - c, k, estimator=estimator)
+    assert pass_at_k(n, c, k, estimator=estimator) == pytest.approx(mirrored)
+
+
+def test_estimates_are_means_over_tasks_with_enough_trials() -> None:
+    # easy: 2 of 2, mixed: 1 of 2, short: 0 of 1
+    rows = [
+        trial("c1", "easy", correct=True),
+        trial("c2", "easy", correct=True, session_id="s2"),
+        trial("c3", "mixed", correct=True),
+        trial("c4", "mixed", correct=False),
+        trial("c5", "short", correct=False),
+    ]
+    actual = of(rows).select(
+        "k", "n_tasks", "n_tasks_excluded", "n_trials", "n_successes", "pass_at_k", "pass_hat_k", "assessment"
+    )
+    # k = 1: (1 + 1/2 + 0)/3; k = 2 over easy and mixed: at (1 + 1)/2, hat (1 + 0)/2 = 0.5, not below it
+    assert actual.rows() == [
+        (1, 3, 0, 5, 3, 0.5, 0.5, "single run"),
+        (2, 2, 1, 4, 3, 1.0, 0.5, "moderate"),
+    ]
+
+
+def test_an_unknown_trial_leaves_the_denominator_and_is_counted() -> None:
+    rows = [trial("c1", "t", correct=True), trial("c2", "t", correct=None)]
+    actual = of(rows).select("k", "n_trials", "n_trials_unknown", "pass_hat_k", "correctness_source")
+    assert actual.rows() == [(1, 1, 1, 1.0, "outcome")]
+
+
+def test_an_agent_without_any_known_outcome_keeps_a_row_without_an_estimate() -> None:
+    actual = of([trial("c1", "t")]).select(
+        "k",
+        "n_tasks",
+        "n_tasks_excluded",
+        "n_trials_unknown",
+        "pass_at_k",
+        "assessment",
+        "correctness_source",
+    )
+    assert actual.rows() == [(1, 0, 1, 1, None, None, None)]
+
+
+def test_only_admitted_conversations_count() -> None:
+    rows = [trial("c1", "t", correct=True), trial("c2", "t", correct=False, is_admitted=False)]
+    assert of(rows).select("k", "n_trials", "pass_hat_k").rows() == [(1, 1, 1.0)]
+
+
+def test_nothing_admitted_gives_no_rows() -> None:
+    assert_frame_equal(of([trial("c1", "t", is_admitted=False)]), table("reliability").empty())
+
+
+def test_conversations_without_a_task_are_each_their_own_even_beside_a_task_of_that_name() -> None:
+    rows = [
+        trial("c1", None, correct=True),
+        trial("c2", None, correct=False),
+        trial("c3", "c1", correct=True),
+    ]
+    assert of(rows).select("k", "n_tasks").rows() == [(1, 3)]
+
+
+def test_a_missing_task_set_is_the_default_and_sets_are_kept_apart() -> None:
+    rows = [trial("c1", "t", correct=True, task_set=None), trial("c2", "t", correct=False)]
+    assert of(rows).select("task_set", "pass_hat_k").rows() == [("airline", 0.0), ("default", 1.0)]
+
+
+def test_repeated_trial_numbers_are_separate_runs() -> None:
+    # some sources write the task's number into `trial`
+    rows = [trial(f"c{i}", "t7", correct=i < 3, trial=7) for i in range(4)]
+    assert of(rows).filter(k=4).select("n_trials", "n_successes").rows() == [(4, 3)]
+
+
+def test_k_stops_at_eight_unless_asked_for() -> None:
+    rows = [trial(f"c{i}", "t", correct=True) for i in range(10)]
+    assert of(rows)["k"].to_list() == list(range(1, 9))
+    assert of(rows, ks=[10, 1, 10])["k"].to_list() == [1, 10]
+
+
+def test_an_asked_k_beyond_every_task_has_a_row_that_says_so() -> None:
+    actual = of([trial("c1", "t", correct=True)], ks=[2]).select(
+        "k", "n_tasks", "n_tasks_excluded", "pass_at_k"
+    )
+    assert actual.rows() == [(2, 0, 1, None)]
+
+
+@pytest.mark.parametrize("k", [0, True, 1.5])
+def test_an_impossible_k_is_refused(k: Any) -> None:
+    with pytest.raises(AgentEvalError, match=f"k is {k}"):
+        of([trial("c1", "t", correct=True)], ks=[k])
+
+
+def test_a_declared_outcome_wins_over_tools_and_goal() -> None:
+    tool_rows = tools({"conversation_id": "c", "is_correct": True})
+    goal_rows = goals({"conversation_id": "c", "value": 1.0})
+    assert source(trial("c", "t", correct=False), tool_rows, goal_rows) == (False, "outcome")
+
+
+def test_correct_tools_in_every_interaction_make_a_trial_correct_and_one_wrong_one_does_not() -> None:
+    right = {"conversation_id": "c", "turn_index": 0, "is_correct": True}
+    wrong = {"conversation_id": "c", "turn_index": 1, "is_correct": False}
+    idle = {"conversation_id": "c", "turn_index": 2, "status": "not_applicable"}
+    goal_rows = goals({"conversation_id": "c", "value": 0.0})
+    assert source(trial("c", "t"), tools(right, idle), goal_rows) == (True, "interactions")
+    assert source(trial("c", "t"), tools(right, wrong), goal_rows) == (False, "interactions")
+
+
+@pytest.mark.parametrize(
+    "tool_row",
+    [
+        {"status": "unscored", "is_correct": None},
+        {"status": "scored", "is_correct": None},
+        {"status": "not_applicable", "is_correct": None},
+    ],
+)
+def test_interactions_that_are_not_all_scored_leave_it_to_the_goal(tool_row: dict[str, Any]) -> None:
+    tool_rows = tools({"conversation_id": "c", **tool_row})
+    assert source(trial("c", "t"), tool_rows, goals({"conversation_id": "c", "value": 1.0})) == (
+        True,
+        "goal_completion",
+    )
+
+
+def test_an_answer_left_to_judge_leaves_it_to_the_goal() -> None:
+    tool_rows = tools({"conversation_id": "c", "is_correct": True})
+    no_goal = goals()
+    answer = json.dumps([{"turn_index": 0, "tools": [], "answer": "42"}])
+    no_answer = json.dumps([{"turn_index": 0, "tools": [{"name": "reply", "arguments": {"answer": "42"}}]}])
+    assert source(trial("c", "t", expected=answer), tool_rows, no_goal) == (None, None)
+    assert source(trial("c", "t", expected=no_answer), tool_rows, no_goal) == (True, "interactions")
+
+
+@pytest.mark.parametrize(
+    "judgment",
+    [
+        {"value": None, "status": "unscored"},
+        {"value": 1.0, "is_effective": False},
+        {"value": 1.0, "metric": "politeness"},
+        {"value": 1.0, "conversation_id": "other"},
+    ],
+)
+def test_a_goal_that_was_not_judged_is_unknown(judgment: dict[str, Any]) -> None:
+    assert source(trial("c", "t"), tools(), goals({"conversation_id": "c", **judgment})) == (None, None)
+
+
+def test_the_sources_used_are_named_sorted() -> None:
+    rows = [trial("c1", "t1", correct=True), trial("c2", "t2")]
+    actual = reliability(
+        transcripts(rows), conversations(rows), tools(), goals({"conversation_id": "c2", "value": 0.0})
+    )
+    assert actual["correctness_source"].to_list() == ["goal_completion + outcome"]
+
+
+def test_versions_are_judged_apart() -> None:
+    rows = [trial("c", "t"), trial("c", "t", methodology_version="1.2.0")]
+    actual = reliability(
+        transcripts(rows), conversations(rows), tools(), goals({"conversation_id": "c", "value": 1.0})
+    )
+    assert actual.select("methodology_version", "pass_hat_k").rows() == [("1.2.0", None), ("1.3.0", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("k", "at", "hat", "words"),
+    [
+        (3, 0.96, 0.71, "reliable"),
+        (3, 0.96, 0.70, "moderate"),
+        (3, 0.96, 0.50, "moderate"),
+        (3, 0.96, 0.49, "inconsistent"),
+        (3, 0.95, 0.90, "moderate"),
+        (3, 0.70, 0.10, "moderate"),
+        (3, 0.1 + 0.6, 0.1, "moderate"),  # 0.7 but for the last bit
+        (3, 0.69, 0.69, "needs improvement"),
+        (1, 1.00, 1.00, "single run"),
+        (3, None, None, None),
+    ],
+)
+def test_assessment_follows_its_bounds(
+    k: int, at: float | None, hat: float | None, words: str | None
+) -> None:
+    row = pl.DataFrame(
+        {"k": [k], "pass_at_k": [at], "pass_hat_k": [hat]},
+        schema_overrides={"pass_at_k": pl.Float64, "pass_hat_k": pl.Float64},
+    )
+    assert row.select(assessment()).item() == words
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xyz"), st.sampled_from([True, False, None])), min_size=1, max_size=12
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_row_order_does_not_matter(runs: list[tuple[str, bool | None]], random: Any) -> None:
+    rows = [trial(f"c{i}", task, correct=correct) for i, (task, correct) in enumerate(runs)]
+    shuffled = random.sample(rows, len(rows))
+    assert_frame_equal(of(rows), of(shuffled), check_exact=True)
+
+
+@pytest.mark.skipif(not TAU1.is_file(), reason="the shared transcripts are not here")
+def test_published_figures_of_tau_bench_come_out() -> None:
+    runs = json.loads(gzip.decompress(TAU1.read_bytes()))
+    rows = [
+        trial(f"c{i}", str(run["task_id"]), correct=abs(run["reward"] - 1) < 1e-6, trial=run["trial"])
+        for i, run in enumerate(runs)
+    ]
+    actual = of(rows)
+    assert actual["pass_hat_k"].round(3).to_list() == [0.420, 0.273, 0.220, 0.200]
+    assert actual["pass_at_k"].round(3).to_list() == [0.420, 0.567, 0.660, 0.720]
+    assert actual["n_successes"].to_list() == [84] * 4
+
+
+def test_ten_thousand_tasks_of_eight_trials_take_no_more_than_a_few_seconds() -> None:
+    n_tasks, n_trials = 10_000, 8
+    ids = pl.DataFrame({"task": pl.int_range(n_tasks, eager=True)}).join(
+        pl.DataFrame({"trial": pl.int_range(n_trials, eager=True)}), how="cross"
+    )
+    fixed = table("transcripts").frame([trial("", None)]).drop("conversation_id", "task_id", "trial")
+    many = ids.select(
+        conversation_id=pl.format("c{}-{}", "task", "trial"),
+        task_id=pl.format("t{}", "task"),
+        trial=pl.col("trial"),
+    ).join(fixed, how="cross")
+    # task i has i mod 9 successes: the mean share is 1/2 but for the last task of the cycle
+    known = ids.select(
+        agent_id=pl.lit("a"),
+        conversation_id=pl.format("c{}-{}", "task", "trial"),
+        outcome_correct=pl.col("trial") < pl.col("task") % 9,
+        expected=pl.lit(None, dtype=pl.String),
+    )
+    started = time.perf_counter()
+    actual = reliability(many, known, tools(), goals())
+    assert time.perf_counter() - started < 5
+    # 1,111 full cycles of 0..8 (36 successes each), then one task with 0
+    assert actual["n_successes"][0] == 1_111 * 36
+    assert actual["pass_hat_k"][0] == pytest.approx(1_111 * 36 / 80_000)
+
+
+def board(agent_id: str, hat: float | None, **more: Any) -> dict[str, Any]:
+    counts = dict.fromkeys(["n_tasks", "n_tasks_excluded", "n_trials", "n_trials_unknown", "n_successes"], 1)
+    row = {**PAIR, "agent_id": agent_id, "task_set": "airline", "k": 2, "estimator": "unbiased", **counts}
+    return {**row, "pass_hat_k": hat, **more}
+
+
+def test_the_board_shares_ranks_skips_after_ties_and_lists_the_unknown_last() -> None:
+    rows = [board("d", 0.2), board("e", None), board("b", 0.1 + 0.2), board("c", 0.3), board("a", 0.9)]
+    actual = reliability_leaderboard(table("reliability").frame(rows))
+    assert actual.select("agent_id", "rank").rows() == [("a", 1), ("b", 2), ("c", 2), ("d", 4), ("e", None)]
+
+
+def test_the_board_ranks_within_version_task_set_k_and_estimator() -> None:
+    rows = [
+        board("a", 0.9),
+        board("b", 0.1, k=3),
+        board("b", 0.1, task_set="retail"),
+        board("b", 0.1, methodology_version="1.2.0"),
+        board("b", 0.1, estimator="plug_in"),
+    ]
+    assert reliability_leaderboard(table("reliability").frame(rows))["rank"].to_list() == [1] * 5
+
+
+def test_an_empty_board_has_the_tables_columns() -> None:
+    assert_frame_equal(
+        reliability_leaderboard(table("reliability").empty()), table("reliability_leaderboard").empty()
+    )

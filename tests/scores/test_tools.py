@@ -1,0 +1,402 @@
+import itertools
+import json
+import math
+import re
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores import tools as tools_module
+from agent_eval.scores.tools import ASPECTS, ToolCorrectness, tool_correctness, tool_correctness_table
+from agent_eval.tables import table
+
+AGENT = {"agent_id": "a"}
+PAIR = {"methodology_version": "1.3.0", **AGENT}
+
+
+def call(name: str, arguments: Any = None, /, **parameters: Any) -> dict[str, Any]:
+    return {"name": name, "arguments": parameters if arguments is None else arguments}
+
+
+def aspects(score: ToolCorrectness) -> tuple[float | None, ...]:
+    return score.selection, score.parameters, score.sequence, score.utilisation
+
+
+def test_a_perfect_trace_with_a_repeated_tool_scores_one() -> None:
+    trace = [call("search", q="a"), call("search", q="b"), call("book", id=1)]
+    score = tool_correctness(trace, trace, sequence_matters=True)
+    assert aspects(score) == (1, 1, 1, 1)
+    assert (score.overall, score.is_correct, score.status, score.band) == (1, True, "scored", "perfect")
+
+
+def test_selection_is_the_jaccard_of_multisets_and_case_counts() -> None:
+    # {a, a, b} against {a, b, B}: common a, b; together a, a, b, B
+    used = [call("a"), call("a"), call("b")]
+    expected = [call("a"), call("b"), call("B")]
+    assert tool_correctness(used, expected).selection == 2 / 4
+
+
+def test_overall_is_the_weighted_mean() -> None:
+    # selection 1/2 (a of a, b), parameters 1/2 (x right, y on the missing call), sequence 1, utilisation 0
+    used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
+    score = tool_correctness(used, expected, results_used=False)
+    assert aspects(score) == (0.5, 0.5, 1, 0)
+    assert (score.overall, score.is_correct, score.band) == (0.5, False, "moderate")
+    weights = {"selection": 2, "utilisation": 1}  # (2 × 1/2 + 1 × 0) / 3
+    assert tool_correctness(used, expected, results_used=False, weights=weights).overall == 1 / 3
+
+
+def test_matching_is_optimal_where_a_greedy_one_fails() -> None:
+    # in order, the first expected call would take the only used call that fits the second
+    used = [call("f", x=1, y=2), call("f", x=1, y=9)]
+    expected = [call("f", x=1), call("f", x=1, y=2)]
+    assert tool_correctness(used, expected).parameters == 1
+    assert tool_correctness(used[::-1], expected[::-1]).parameters == 1
+
+
+def test_parameters_of_a_call_that_was_not_made_are_wrong_and_extra_arguments_cost_nothing() -> None:
+    expected = [call("f", x=1, y=2), call("g", z=3)]
+    assert tool_correctness([call("f", x=1, y=2, extra=True)], expected).parameters == 2 / 3
+
+
+def test_calls_of_another_tool_are_no_partners() -> None:
+    score = tool_correctness([call("g", x=1)], [call("f", x=1)], sequence_matters=True)
+    assert aspects(score) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("used", "expected", "equal"),
+    [
+        (1.0, 1, True),
+        ([1, {"a": 2.0}], [1.0, {"a": 2}], True),
+        (True, 1, False),
+        (1, True, False),
+        ([False], [0], False),
+        ("1", 1, False),
+        ("Paris", "paris", False),
+        ([1, 2], [2, 1], False),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, True),
+        ({"a": 1, "b": 2}, {"a": 1}, False),
+        (None, None, True),
+        (2**53 + 1, float(2**53), False),
+        (0.1 + 0.2, 0.3, False),
+    ],
+)
+def test_arguments_are_compared_as_json(used: Any, expected: Any, equal: bool) -> None:
+    assert tool_correctness([call("f", x=used)], [call("f", x=expected)]).parameters == equal
+
+
+def test_a_missing_argument_is_not_null() -> None:
+    assert tool_correctness([call("f")], [call("f", x=None)]).parameters == 0
+
+
+def test_arguments_given_as_json_text_are_read() -> None:
+    assert tool_correctness([call("f", '{"x": 1}'), call("g", "")], [call("f", x=1), call("g")]).overall == 1
+    assert tool_correctness([{"name": "f", "arguments": None}], [{"name": "f"}]).overall == 1
+
+
+@pytest.mark.parametrize(
+    ("used", "reason"),
+    [
+        ([call("f"), call("f", "{x: 1}")], r"used call 1 \(f\): arguments are not JSON"),
+        ([call("f", "[1]")], "no JSON object"),
+        ([call("f", [1])], "no JSON object"),
+        ([{"arguments": {}}], "used call 0 has no name"),
+        ([{"name": 7, "arguments": {}}], "used call 0 has no name"),
+        (["f"], "used call 0 is a str"),
+        ("f", "used calls are a str"),
+        (None, "used calls are a NoneType"),
+        ([call("f", x=object())], "not JSON"),
+        ([call("f", "[" * 100_000)], "nested too deeply"),
+    ],
+)
+def test_a_malformed_trace_is_unscored_with_its_reason(used: Any, reason: str) -> None:
+    score = tool_correctness(used, [call("f")])
+    assert (score.status, score.overall, score.is_correct, score.band) == ("unscored", None, None, None)
+    assert score.reason is not None
+    assert re.search(reason, score.reason)
+
+
+def test_order_is_judged_on_the_expected_calls_only_when_it_matters() -> None:
+    # a and b are swapped; the longest chain in order is b, c or a, c
+    used, expected = [call("b"), call("x"), call("a"), call("c")], [call("a"), call("b"), call("c")]
+    assert tool_correctness(used, expected).sequence == 1
+    assert tool_correctness(used, expected, sequence_matters=True).sequence == 2 / 3
+
+
+def test_missing_calls_do_not_disturb_the_order_of_the_others() -> None:
+    used, expected = [call("a"), call("c")], [call("a"), call("b"), call("c")]
+    assert tool_correctness(used, expected, sequence_matters=True).sequence == 1
+
+
+def test_order_follows_the_arguments_of_calls_of_one_tool() -> None:
+    swapped = [call("f", x=2), call("f", x=1)]
+    score = tool_correctness(swapped, [call("f", x=1), call("f", x=2)], sequence_matters=True)
+    assert aspects(score) == (1, 1, 0.5, 1)
+
+
+def test_among_equally_good_partners_those_in_order_count() -> None:
+    # the second call of a stands after b, as expected
+    used, expected = [call("a"), call("b"), call("a")], [call("b"), call("a")]
+    assert tool_correctness(used, expected, sequence_matters=True).sequence == 1
+
+
+def test_expected_but_none_used_is_zero() -> None:
+    for results_used in (True, False, None):
+        score = tool_correctness([], [call("f")], results_used=results_used)
+        assert (score.overall, score.is_correct, score.status, score.band) == (0, False, "scored", "poor")
+
+
+def test_none_expected_but_some_used_is_zero() -> None:
+    score = tool_correctness([call("f")], [])
+    assert (score.overall, score.is_correct, score.status) == (0, False, "scored")
+
+
+def test_none_expected_and_none_used_is_not_applicable() -> None:
+    score = tool_correctness([], [])
+    assert (score.overall, score.is_correct, score.status) == (None, None, "not_applicable")
+
+
+def test_unknown_utilisation_leaves_no_overall_unless_its_weight_is_zero() -> None:
+    trace = [call("f", x=1)]
+    unknown = tool_correctness(trace, trace, results_used=None)
+    assert aspects(unknown) == (1, 1, 1, None)
+    assert (unknown.overall, unknown.is_correct, unknown.status) == (None, None, "unscored")
+    weights = {"selection": 1, "parameters": 1, "sequence": 1, "utilisation": 0}
+    known = tool_correctness(trace, trace, results_used=None, weights=weights)
+    assert (known.utilisation, known.overall, known.is_correct) == (None, 1, True)
+
+
+def test_reaching_the_threshold_is_correct() -> None:
+    used, expected = [call("a")], [call("a"), call("b")]  # selection 1/2, the rest 1: 0.875
+    assert tool_correctness(used, expected, threshold=0.875).is_correct is True
+    assert tool_correctness(used, expected, threshold=0.875 + 1e-10).is_correct is True
+    assert tool_correctness(used, expected, threshold=0.876).is_correct is False
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        ({"selection": math.nan}, "weight of selection is nan"),
+        ({"selection": 2, "sequence": -1}, "weight of sequence is -1"),
+        ({"parameters": math.inf}, "weight of parameters is inf"),
+        ({"parameters": True}, "weight of parameters is True"),
+        ({"parameters": "1"}, "weight of parameters is '1'"),
+        ({"order": 1}, "'order'"),
+        (dict.fromkeys(ASPECTS, 0), "All weights are 0"),
+        ({}, "All weights are 0"),
+    ],
+)
+def test_weights_that_give_no_mean_are_refused(weights: Any, named: str) -> None:
+    with pytest.raises(AgentEvalError, match=named):
+        tool_correctness([], [], weights=weights)
+
+
+@pytest.mark.parametrize("threshold", [math.nan, -0.1, 1.1, True])
+def test_an_impossible_threshold_is_refused(threshold: float) -> None:
+    with pytest.raises(AgentEvalError, match=f"threshold is {threshold}"):
+        tool_correctness([], [], threshold=threshold)
+
+
+def test_a_perfect_trace_is_one_for_every_weighting_on_a_grid() -> None:
+    trace = [call("f", x=1), call("g"), call("f", x=1)]
+    steps = range(21)
+    grid = [(a, b, c, 20 - a - b - c) for a, b, c in itertools.product(steps, repeat=3) if a + b + c <= 20]
+    assert len(grid) == 1771
+    for split in grid:
+        weights = {aspect: step * 0.05 for aspect, step in zip(ASPECTS, split, strict=True)}
+        score = tool_correctness(trace, trace, sequence_matters=True, weights=weights)
+        assert (score.overall, score.is_correct) == (1, True), weights
+
+
+CALLS = st.lists(
+    st.builds(
+        lambda name, arguments: {"name": name, "arguments": arguments},
+        st.sampled_from("fgh"),
+        st.dictionaries(st.sampled_from("xy"), st.sampled_from([0, 1, False, "a"]), max_size=2),
+    ),
+    max_size=5,
+)
+
+
+@given(CALLS, CALLS, st.booleans())
+def test_every_aspect_stays_on_its_scale(used: Any, expected: Any, ordered: bool) -> None:
+    score = tool_correctness(used, expected, sequence_matters=ordered)
+    if score.status == "scored":
+        for value in (*aspects(score), score.overall):
+            assert value is not None
+            assert 0 <= value <= 1
+    else:
+        assert used == expected == []
+
+
+@given(CALLS.filter(bool), st.booleans())
+def test_a_trace_is_perfect_against_itself(trace: Any, ordered: bool) -> None:
+    assert tool_correctness(trace, trace, sequence_matters=ordered).overall == 1
+
+
+@given(CALLS, CALLS, st.randoms(use_true_random=False))
+def test_without_order_the_order_does_not_matter(used: Any, expected: Any, random: Any) -> None:
+    shuffled = random.sample(used, len(used))
+    assert tool_correctness(used, expected) == tool_correctness(shuffled, expected)
+
+
+WORTHS = st.integers(1, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(st.integers(0, 3), min_size=width, max_size=width), min_size=1, max_size=4
+    )
+)
+
+
+@given(WORTHS)
+def test_best_matchings_are_those_that_trying_all_finds(worth: list[list[int]]) -> None:
+    n_rows, n_columns = len(worth), len(worth[0])
+    if n_rows <= n_columns:
+        every = [list(enumerate(js)) for js in itertools.permutations(range(n_columns), n_rows)]
+    else:
+        every = [[(i, j) for j, i in enumerate(p)] for p in itertools.permutations(range(n_rows), n_columns)]
+    totals = [sum(worth[i][j] for i, j in matching) for matching in every]
+    best = {
+        pair
+        for matching, total in zip(every, totals, strict=True)
+        if total == max(totals)
+        for pair in matching
+    }
+    assert tools_module._best_matchings(worth, n_columns) == (max(totals), best)
+
+
+def transcript(conversation_id: str = "c", **more: Any) -> dict[str, Any]:
+    fixed = {"session_id": "s", "benchmark_id": "s", "tests": [], "n_turns": 1, "n_user_messages": 1}
+    return {**PAIR, "conversation_id": conversation_id, **fixed, "is_admitted": True, **more}
+
+
+def truth(*entries: dict[str, Any], conversation_id: str = "c") -> dict[str, Any]:
+    return {**AGENT, "conversation_id": conversation_id, "expected": json.dumps(entries)}
+
+
+def made(turn_index: int, name: str, arguments: str = "{}", **more: Any) -> dict[str, Any]:
+    row = {**AGENT, "conversation_id": "c", "turn_index": turn_index, "call_index": 0}
+    return {**row, "name": name, "arguments": arguments, "requestor": "assistant", **more}
+
+
+def judged(turn_index: int, value: float | None, **more: Any) -> dict[str, Any]:
+    row = {**PAIR, "conversation_id": "c", "turn_index": turn_index, "metric": "tool_result_utilisation"}
+    return {**row, "value": value, "judge": "m", "status": "scored", "is_effective": True, **more}
+
+
+def scored(
+    truths: list[dict[str, Any]],
+    calls: list[dict[str, Any]],
+    judgments: list[dict[str, Any]],
+    admitted: list[dict[str, Any]] | None = None,
+    **more: Any,
+) -> pl.DataFrame:
+    return tool_correctness_table(
+        table("transcripts").frame(admitted or [transcript()]),
+        table("conversations").frame(truths),
+        table("tool_calls").frame(calls),
+        table("turn_judgments").frame(judgments),
+        **more,
+    )
+
+
+def test_a_turn_is_scored_with_its_own_calls_and_its_judged_utilisation() -> None:
+    expected = truth({"turn_index": 1, "tools": [call("f", x=1)]})
+    calls = [made(0, "other"), made(1, "f", '{"x": 1}'), made(1, "f", call_index=1, requestor="user")]
+    actual = scored([expected], calls, [judged(0, 0.0), judged(1, 1.0)])
+    assert actual.select("turn_index", "overall", "is_correct", "status").rows() == [(1, 1.0, True, "scored")]
+
+
+@pytest.mark.parametrize(
+    "judgments",
+    [
+        [],
+        [judged(0, None, status="unscored")],
+        [judged(0, 1.0, is_effective=False)],
+        [judged(0, 1.0, metric="helpfulness")],
+        [judged(0, 1.0, methodology_version="1.2.0")],
+    ],
+)
+def test_utilisation_that_was_not_judged_is_unknown(judgments: list[dict[str, Any]]) -> None:
+    actual = scored([truth({"turn_index": 0, "tools": [call("f")]})], [made(0, "f")], judgments)
+    columns = ("selection", "utilisation", "overall", "is_correct", "status")
+    assert actual.select(columns).rows() == [(1.0, None, None, None, "unscored")]
+
+
+def test_results_that_need_not_be_used_count_as_used() -> None:
+    expected = truth({"turn_index": 0, "tools": [call("f")], "results_should_be_used": False})
+    actual = scored([expected], [made(0, "f")], [judged(0, 0.0)])
+    assert actual.select("utilisation", "overall").rows() == [(1.0, 1.0)]
+
+
+def test_a_truth_without_a_turn_is_held_against_all_calls_in_order() -> None:
+    expected = truth({"turn_index": None, "tools": [call("f"), call("g")], "tool_sequence_matters": True})
+    calls = [made(1, "g"), made(0, "f")]
+    actual = scored([expected], calls, [judged(0, 1.0), judged(1, 1.0)])
+    assert actual.select("turn_index", "sequence", "overall").rows() == [(None, 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("values", "utilisation"), [((1.0, 1.0), 1.0), ((1.0, 0.0), 0.0), ((0.0, None), 0.0), ((1.0, None), None)]
+)
+def test_a_conversation_uses_its_results_when_every_turn_with_calls_does(
+    values: tuple[float | None, ...], utilisation: float | None
+) -> None:
+    judgments = [judged(turn, value) for turn, value in enumerate(values) if value is not None]
+    expected = truth({"tools": [call("f"), call("g")]})
+    actual = scored([expected], [made(0, "f"), made(1, "g")], judgments)
+    assert actual["utilisation"].to_list() == [utilisation]
+
+
+def test_a_conversation_and_its_turns_have_rows_of_their_own() -> None:
+    expected = truth(
+        {"tools": [call("f")]}, {"turn_index": 0, "tools": []}, {"turn_index": 1, "answer": "42"}
+    )
+    actual = scored([expected], [], [])
+    assert actual.select("turn_index", "overall", "status").rows() == [
+        (None, 0.0, "scored"),
+        (0, None, "not_applicable"),
+    ]
+
+
+def test_two_truths_about_one_turn_are_held_together() -> None:
+    expected = truth({"turn_index": 0, "tools": [call("f")]}, {"turn_index": 0, "tools": [call("g")]})
+    actual = scored([expected], [made(0, "f"), made(0, "g", call_index=1)], [judged(0, 1.0)])
+    assert actual["overall"].to_list() == [1.0]
+
+
+def test_versions_share_a_score_but_not_a_judgment() -> None:
+    admitted = [transcript(), transcript(methodology_version="1.2.0")]
+    expected = truth({"turn_index": 0, "tools": [call("f")]})
+    judgments = [judged(0, 1.0), judged(0, 0.0, methodology_version="1.2.0")]
+    actual = scored([expected], [made(0, "f")], judgments, admitted)
+    assert actual.select("methodology_version", "overall").rows() == [("1.2.0", 0.75), ("1.3.0", 1.0)]
+
+
+def test_arguments_that_are_not_json_leave_only_their_interaction_unscored() -> None:
+    expected = truth({"turn_index": 0, "tools": [call("f")]}, {"turn_index": 1, "tools": [call("f")]})
+    calls = [made(0, "f", json.dumps("x: 1")), made(1, "f")]
+    actual = scored([expected], calls, [judged(0, 1.0), judged(1, 1.0)])
+    assert actual["status"].to_list() == ["unscored", "scored"]
+    assert actual["reason"].to_list() == ["used call 0 (f): arguments are no JSON object", None]
+
+
+def test_conversations_that_are_not_admitted_or_hold_no_expected_tools_have_no_rows() -> None:
+    admitted = [transcript(), transcript("d", is_admitted=False), transcript("e")]
+    truths = [
+        truth({"turn_index": 0, "answer": "tools"}),
+        truth({"turn_index": 0, "tools": [call("f")]}, conversation_id="d"),
+        {**AGENT, "conversation_id": "e", "expected": None},
+    ]
+    assert_frame_equal(scored(truths, [], [], admitted), table("tool_correctness").empty())
+
+
+def test_weights_and_threshold_reach_the_table() -> None:
+    expected = truth({"turn_index": 0, "tools": [call("f"), call("g")]})
+    actual = scored([expected], [made(0, "f")], [], weights={"selection": 1}, threshold=0.5)
+    assert actual.select("overall", "is_correct").rows() == [(0.5, True)]
