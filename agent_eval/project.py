@@ -17,9 +17,10 @@ from agent_eval.methodology import Methodology, Registry
 from agent_eval.settings import Settings, read_settings
 from agent_eval.storage import Store
 from agent_eval.tables import table
+from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_agents, read_sessions
+from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions
 
 
 @dataclass(frozen=True)

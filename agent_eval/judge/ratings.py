@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.judge.when import utc_text
+from agent_eval.judge.when import instant, seconds
 from agent_eval.methodology.models import DIMENSIONS, Version
 from agent_eval.metrics.registry import TURN_RATINGS
 from agent_eval.tables import table
@@ -66,19 +66,24 @@ def latest_ratings(
         pl.col("methodology_version") == pl.col("version")
     )
     return (
-        human_ratings.join(every, how="cross")
+        _in_order(human_ratings)
+        .join(every, how="cross")
         .filter(is_meant)
         .with_columns(methodology_version="version")
         .drop("version")
-        .sort("rated_at", "file", "line", nulls_last=False)
         .unique(["methodology_version", *PART, *by], keep="last", maintain_order=True)
     )
 
 
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
-    ordered = rows.sort("rated_at", "file", "line", nulls_last=False).select(COLUMNS)
-    return digest("human_ratings", ordered.rows())
+    return digest("human_ratings", _in_order(rows).select(COLUMNS).rows())
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """By time, then file and line: the last one counts. Without a time a rating is older than all others."""
+    when = pl.Series("when", [seconds(text) for text in rows["rated_at"]], dtype=pl.Float64)
+    return rows.with_columns(when).sort("when", "file", "line").drop("when")
 
 
 def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
@@ -189,7 +194,9 @@ def _version(cell: str | None) -> str:
 
 def _time(cell: str | None) -> str | None:
     try:
-        return None if cell is None else utc_text(cell)
+        if cell is not None:
+            instant(cell)
+        return cell
     except ValueError:
         raise ValueError(f"rated_at is {cell!r}, expected ISO 8601 such as 2026-04-20T10:00:00Z") from None
 

@@ -22,7 +22,7 @@ from pydantic import (
 
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
-from agent_eval.judge.when import instant
+from agent_eval.judge.when import instant, seconds
 from agent_eval.methodology.models import DIMENSIONS
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
@@ -138,7 +138,7 @@ class RecordedJudge:
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self._rows: dict[str, dict[str, object]] = {}
-        when = pl.Series("when", [_when(text) for text in rows["judged_at"]], dtype=pl.Float64)
+        when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
         for row in rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True):
             self._rows[row["question_key"]] = row
 
@@ -166,13 +166,6 @@ class RecordedJudge:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-def _when(text: str) -> float:
-    try:
-        return instant(text).timestamp()
-    except ValueError:
-        return float("-inf")
 
 
 def _stored_answer(verdict: str) -> Answer | None:

@@ -6,12 +6,12 @@ The grid is complete: whatever a version expects of an agent has a row, and exac
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import polars as pl
 
 from agent_eval.judge.engine import (
     HUMAN,
-    Answers,
     Lookup,
     Row,
     effective_answer,
@@ -288,17 +288,27 @@ def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) 
 
 
 def _answer(parts: Sequence[_Part], lookup: Lookup) -> None:
-    """Ask rules and stored verdicts; the versions of one question are one question."""
+    """Ask rules and stored verdicts, each question of a session or conversation once for all versions."""
     asked = [(part, part.question) for part in parts if part.question is not None]
-    keys = {key for _, question in asked for key in question.keys.values()}
-    distinct = {tuple(question.keys.values()): question for _, question in asked}
-    judges = (RulesJudge(), RecordedJudge(lookup(keys)))
+    distinct = {_identity(part, question): question for part, question in asked}
+    judges = (RulesJudge(), RecordedJudge(lookup({identity.key for identity in distinct})))
     found = run(judge_pass([[question] for question in distinct.values()], judges))
-    answers: dict[tuple[str, ...], Answers] = {
-        key: of_thread[0] for key, of_thread in zip(distinct, found, strict=True)
-    }
+    answers = {identity: of_thread[0] for identity, of_thread in zip(distinct, found, strict=True)}
     for part, question in asked:
-        part.answers = answers[tuple(question.keys.values())][question.metrics[0].name]
+        part.answers = answers[_identity(part, question)][question.metrics[0].name]
+
+
+class _Identity(NamedTuple):
+    """What is asked of whom: equal texts of two agents may have unequal interventions."""
+
+    agent_id: str
+    session_id: str | None
+    conversation_id: str | None
+    key: str
+
+
+def _identity(part: _Part, question: Question) -> _Identity:
+    return _Identity(part.agent_id, part.session_id, part.conversation_id, *question.keys.values())
 
 
 def _people(human_ratings: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:

@@ -16,6 +16,9 @@ def instant(text: str) -> datetime.datetime:
         raise ValueError(f"{text!r} is outside the calendar in UTC") from error
 
 
-def utc_text(text: str) -> str:
-    """The same point in time in one form, so that texts sort as times do; ValueError as for `instant`."""
-    return instant(text).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+def seconds(text: str | None) -> float:
+    """The same as a number to sort by; what is absent or unreadable comes before everything else."""
+    try:
+        return instant(text).timestamp() if text else float("-inf")
+    except ValueError:
+        return float("-inf")

@@ -172,7 +172,9 @@ class Methodology(Frozen):
     required_tests: tuple[RequiredTest, ...] = ()
     required_disclosures: tuple[Literal["u3_scope", "repeatability_tested"], ...] = ()
     penalties: tuple[Penalty, ...] = ()
-    rules: dict[str, Rule] = Field(default_factory=dict)  # written rules: averaging, repeatability guidance, …
+    rules: dict[str, Rule] = Field(
+        default_factory=dict
+    )  # written rules: averaging, repeatability guidance, …
     changes: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
 

@@ -52,9 +52,8 @@ def read_strict(text: str) -> Document:
         return reader.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise StrictYamlError(
-            f"not YAML: {error.problem or error.context}", mark.line + 1 if mark else None
-        ) from error
+        line = mark.line + 1 if mark else None
+        raise StrictYamlError(f"not YAML: {error.problem or error.context}", line) from error
     except yaml.YAMLError as error:  # a character that YAML does not allow
         raise StrictYamlError(f"not YAML: {' '.join(str(error).split())}", None) from error
 
@@ -155,4 +154,5 @@ def _dotted(location: Location) -> str:
 
 
 def _line(event: yaml.Event) -> int:
-    return int(event.start_mark.line) + 1
+    mark = event.start_mark
+    return mark.line + 1 if mark else 1

@@ -7,6 +7,7 @@ upheld is null with the reason; null is never read as false.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -17,16 +18,14 @@ NOT_JUDGED = "present, not judged"
 INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
 
 
-@dataclass(frozen=True)
-class SessionFacts:
+class SessionFacts(NamedTuple):
     """What one session that counts declares and holds."""
 
     session_id: str
-    slots: frozenset[str]
-    tests: frozenset[str]
-    user_messages_in_d3: Mapping[str, int]  # conversation → user messages
     u3_scope: str | None
     repeatability_tested: bool | None
+    longest_d3: int  # most user messages in one conversation of D3; 0 without one
+    gaps: tuple[str, ...]  # required tests and slots that no conversation of the session serves
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,9 @@ def disclosed(
     A test must be held in every session that counts. `hallucination_passed` is true only if every
     hallucination conversation is judged and passed, false as soon as one failed, else null.
     """
-    facts = _session_facts(transcripts, sessions)
-    results = _hallucination_results(counted(transcripts, sessions), conversation_judgments)
+    counting = counted(transcripts, sessions)
+    facts = _session_facts(counting, sessions, methodologies)
+    results = _hallucination_results(counting, conversation_judgments)
     return {
         pair: _disclosed(
             methodology_of(pair.methodology_version, methodologies),
@@ -83,37 +83,31 @@ def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
-    for session in sessions:
-        longest = max(session.user_messages_in_d3.items(), key=lambda item: item[1], default=("", 0))
-        if session.u3_scope == "single_message" and longest[1] > 1:
+    for name, scope, _, longest, _ in sessions:
+        if scope == "single_message" and longest > 1:
             return None, (
-                f"single_message is claimed, but conversation {longest[0]} in D3 has {longest[1]} user messages"
+                f"single_message is claimed, but a D3 conversation of session {name} has {longest} user messages"
             )
-        if session.u3_scope == "multi_turn" and longest[1] < 2:
+        if scope == "multi_turn" and longest < 2:
             return None, (
-                f"multi_turn is claimed, but no D3 conversation of session {session.session_id} "
-                "has two user messages"
+                f"multi_turn is claimed, but no D3 conversation of session {name} has two user messages"
             )
     return sessions[0].u3_scope, None
 
 
-def repeatability_tested(
-    sessions: Sequence[SessionFacts], methodology: Methodology
-) -> tuple[bool | None, str | None]:
+def repeatability_tested(sessions: Sequence[SessionFacts]) -> tuple[bool | None, str | None]:
     """What all sessions disclose; true needs three sessions over all required tests and D1–D5, else null with why."""
     claims = {s.session_id: s.repeatability_tested for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
     if not sessions[0].repeatability_tested:
         return False, None
-    needed = [*(test.slug for test in methodology.required_tests), *SCENARIOS]
-    lacking = {s.session_id: [part for part in needed if part not in s.slots | s.tests] for s in sessions}
-    complete = [session for session, parts in lacking.items() if not parts]
-    if len(complete) >= INDEPENDENT_SESSIONS:
+    n_complete = sum(not s.gaps for s in sessions)
+    if n_complete >= INDEPENDENT_SESSIONS:
         return True, None
-    gaps = "".join(f"; {name} lacks {', '.join(parts)}" for name, parts in lacking.items() if parts)
+    gaps = "".join(f"; session {s.session_id} lacks {', '.join(s.gaps)}" for s in sessions if s.gaps)
     return None, (
-        f"true is claimed, but {len(complete)} of {len(sessions)} sessions cover all required tests and D1–D5, "
+        f"true is claimed, but {n_complete} of {len(sessions)} sessions cover all required tests and D1–D5, "
         f"at least {INDEPENDENT_SESSIONS} must{gaps}"
     )
 
@@ -132,7 +126,7 @@ def _disclosed(
             )
     nothing = (None, f"no session counts under {methodology.version}")
     scope, scope_problem = u3_scope(sessions) if sessions else nothing
-    tested, tested_problem = repeatability_tested(sessions, methodology) if sessions else nothing
+    tested, tested_problem = repeatability_tested(sessions) if sessions else nothing
     penalised = methodology.penalty_points("repeatability_tested", None) is None
     for name, problem, is_needed, is_claimed in (
         ("u3_scope", scope_problem, False, any(s.u3_scope for s in sessions)),
@@ -153,7 +147,7 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
         if not sessions:
             into.append(f"{test.slug}: no session counts under {methodology.version}")
         for session in sessions:
-            if test.slug not in session.tests:
+            if test.slug in session.gaps:
                 where = f" (session {session.session_id})" if len(sessions) > 1 else ""
                 into.append(f"{test.slug}{where}: no conversation of the session holds this test")
     return missing, warnings
@@ -172,35 +166,48 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
     return None
 
 
-def _session_facts(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> dict[Pair, list[SessionFacts]]:
+def _session_facts(
+    counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
+) -> dict[Pair, list[SessionFacts]]:
     key = [*PAIR, "session_id"]
-    is_d3 = pl.col("slot") == "D3"
-    held = (
-        counted(transcripts, sessions)
-        .group_by(key)
-        .agg(
-            pl.col("slot").drop_nulls().unique(),
-            pl.col("tests").explode().drop_nulls().unique(),
-            d3=pl.col("conversation_id").filter(is_d3).sort(),
-            d3_messages=pl.col("n_user_messages")
-            .filter(is_d3)
-            .sort_by(pl.col("conversation_id").filter(is_d3)),
-        )
-    )
+    longest = pl.col("n_user_messages").filter(pl.col("slot") == "D3").max().fill_null(0)
     claims = declared(sessions).select(*key, "u3_scope", "repeatability_tested")
+    held = counting.group_by(key).agg(longest=longest).join(claims, on=key).sort(key)
+    gaps = _gaps(counting, methodologies)
     facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
-    for row in held.join(claims, on=key).sort(key).iter_rows(named=True):
-        facts[Pair(row["methodology_version"], row["agent_id"])].append(
-            SessionFacts(
-                session_id=row["session_id"],
-                slots=frozenset(row["slot"]),
-                tests=frozenset(row["tests"]),
-                user_messages_in_d3=dict(zip(row["d3"], row["d3_messages"], strict=True)),
-                u3_scope=row["u3_scope"],
-                repeatability_tested=row["repeatability_tested"],
-            )
-        )
+    for version, agent, session, most, scope, tested in held.iter_rows():
+        pair = Pair(version, agent)
+        facts[pair].append(SessionFacts(session, scope, tested, most, tuple(gaps.get((pair, session), ()))))
     return facts
+
+
+def _gaps(
+    counting: pl.DataFrame, methodologies: Mapping[str, Methodology]
+) -> dict[tuple[Pair, str], list[str]]:
+    """Required tests, then slots, that a session lacks; sessions that lack none are left out."""
+    key = [*PAIR, "session_id"]
+    needed = pl.DataFrame(
+        [
+            (version, part, i)
+            for version, methodology in methodologies.items()
+            for i, part in enumerate([*(t.slug for t in methodology.required_tests), *SCENARIOS])
+        ],
+        schema={"methodology_version": pl.String, "part": pl.String, "order": pl.Int64},
+        orient="row",
+    )
+    tests = counting.select(*key, part="tests").filter(pl.col("part").list.len() > 0).explode("part")
+    served = pl.concat([counting.select(*key, part="slot"), tests])
+    lacked = (
+        counting.select(key)
+        .unique()
+        .join(needed, on="methodology_version")
+        .join(served, on=[*key, "part"], how="anti")
+        .sort(*key, "order")
+    )
+    gaps: dict[tuple[Pair, str], list[str]] = defaultdict(list)
+    for version, agent, session, part, _ in lacked.iter_rows():
+        gaps[Pair(version, agent), session].append(part)
+    return gaps
 
 
 def _hallucination_results(

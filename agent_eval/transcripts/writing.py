@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -14,14 +15,19 @@ def write_atomically(path: Path, text: str) -> None:
     try:
         with temporary.open("wb") as stream:
             stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
+            sync_stream(stream)
         if target.exists():
             temporary.chmod(target.stat().st_mode)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(target.parent)
+
+
+def sync_stream(stream: BinaryIO) -> None:
+    """Make what was written outlive a power cut."""
+    stream.flush()
+    os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:

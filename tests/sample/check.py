@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge.evidence import Transcript
+from agent_eval.methodology.registry import Registry
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.registry import TURN_RATINGS, applicable, expected_of
@@ -16,13 +17,6 @@ from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAI
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
 from tests.sample.authored_format import AuthoredAgent, AuthoredConversation, AuthoredSession, AuthoredTurn
 
-GENERAL = ("accuracy", "completeness", "usefulness")
-CRITERIA = {
-    "customer_service": GENERAL,
-    "automation_workflow": GENERAL,
-    "personal_assistant": GENERAL,
-    "coding_development": ("correctness", "completeness", "code_quality"),
-}
 JUDGED = ("U1", "U2", "U3", "U6")  # always; U4 with an injected error; U5 is counted
 
 
@@ -52,9 +46,11 @@ def read_authored(path: Path) -> AuthoredAgent:
 
 def problems_of(agent: AuthoredAgent) -> list[str]:
     """Everything that contradicts the format or the transcript, in the file's order."""
-    criteria = CRITERIA.get(agent.agent.category or "")
-    if criteria is None:
-        return [f"agent.category {agent.agent.category!r} is not one of {', '.join(CRITERIA)}"]
+    templates = {t.category: t for t in Registry.read().current.templates}
+    template = templates.get(agent.agent.category or "")
+    if template is None:
+        return [f"agent.category {agent.agent.category!r} is not one of {', '.join(templates)}"]
+    criteria = [criterion.id for criterion in template.criteria]
     return [
         *(problem for session in agent.sessions for problem in _session(session, criteria)),
         *_human_ratings(agent, criteria),

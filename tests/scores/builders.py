@@ -28,7 +28,13 @@ def methodology(version: str = "1.3.0", **changes: Any) -> Methodology:
         "source": "a test",
         "weights": {"universal": "0.40", "domain": "0.60"},
         "dimensions": [
-            {"id": d, "name": f"Name of {d}", "question": f"Question of {d}?", "anchors": ANCHORS, "anchors_origin": "ours"}
+            {
+                "id": d,
+                "name": f"Name of {d}",
+                "question": f"Question of {d}?",
+                "anchors": ANCHORS,
+                "anchors_origin": "ours",
+            }
             | ({"needs_test": "error_injection"} if d == "U4" and is_strict else {})
             for d in DIMENSIONS
         ],
@@ -40,7 +46,9 @@ def methodology(version: str = "1.3.0", **changes: Any) -> Methodology:
                 "origin": "published",
                 "content_origin": "ours",
                 "criteria": [{"id": c, "name": c, "anchors": ANCHORS} for c in CRITERIA],
-                "scenarios": [{"id": d, "name": f"Name of {d}", "description": f"What {d} is"} for d in SCENARIOS],
+                "scenarios": [
+                    {"id": d, "name": f"Name of {d}", "description": f"What {d} is"} for d in SCENARIOS
+                ],
             }
         ],
         "required_tests": [
@@ -56,7 +64,9 @@ def methodology(version: str = "1.3.0", **changes: Any) -> Methodology:
             for slug in TESTS
         ],
         "required_disclosures": ["u3_scope", "repeatability_tested"] if is_strict else [],
-        "penalties": [{"disclosure": "repeatability_tested", "when": False, "points": 10}] if is_penalising else [],
+        "penalties": [{"disclosure": "repeatability_tested", "when": False, "points": 10}]
+        if is_penalising
+        else [],
     }
     return Methodology.model_validate(content | changes)
 

@@ -105,9 +105,7 @@ def conversations(
             yield Refusal(source.file, record.number, "the record is nested too deeply")
 
 
-def _converted(
-    source: Source, format_name: str, record: Record, convert: Convert, ids: Ids
-) -> Conversation:
+def _converted(source: Source, format_name: str, record: Record, convert: Convert, ids: Ids) -> Conversation:
     if not isinstance(record.value, dict):
         raise NotThisFormatError("the record is no JSON object")
     sha = hashlib.sha256(canonical(record.value)).hexdigest()
@@ -116,7 +114,9 @@ def _converted(
     conversation = Conversation.model_validate(fields | {"source": origin})
     name = conversation.conversation_id
     if ids.is_claimed(name):
-        raise NotThisFormatError(f"conversation_id {name[:80]!r} stands earlier in the file; the first counts")
+        raise NotThisFormatError(
+            f"conversation_id {name[:80]!r} stands earlier in the file; the first counts"
+        )
     ids.claim(name)
     return conversation
 

@@ -3,20 +3,26 @@
 import filecmp
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import yaml
 from pydantic import ValidationError
 
-from agent_eval.errors import AgentEvalError
 from agent_eval.transcripts.explain import explain
-from agent_eval.transcripts.folders import SLUG_FORM
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
 from agent_eval.transcripts.importers.base import Importer, Source
+from agent_eval.transcripts.importers.errors import (
+    InvalidAgentIdError,
+    InvalidSessionError,
+    InvalidSessionIdError,
+    NoTranscriptsError,
+    OutsideProjectError,
+    SessionExistsError,
+    UnknownFormatError,
+)
 from agent_eval.transcripts.jsontext import dumps
 from agent_eval.transcripts.models import Conversation, Session, is_slug
 from agent_eval.transcripts.records import Refusal
@@ -31,3 +37,224 @@ FORMATS: Mapping[str, Importer] = {
     tau_bench.NAME: tau_bench.read,
 }
 _ENDINGS = (".gz", ".jsonl", ".json")
+_ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
+_HEAD = 64 * 1024
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What came of one import. `is_changed` is false when the session was there already, byte for byte."""
+
+    session_id: str
+    n_imported: int
+    n_refused: int
+    refusals: tuple[Refusal, ...]
+    is_changed: bool
+    folder: Path
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One import: what, and where to. `origin` begins the source of each of its conversations."""
+
+    source: Source
+    origin: str
+    agent_id: str
+    folder: Path
+    settings: Mapping[str, object]  # what was asked for; the rest of an existing session.yaml stays
+    task_set: str
+
+
+def import_file(
+    format_name: str,
+    path: Path,
+    *,
+    sessions_folder: Path,
+    agent_id: str,
+    session_id: str | None = None,
+    methodology_versions: tuple[str, ...] | None = None,
+    task_set: str | None = None,
+) -> ImportReport:
+    """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
+
+    Bad records are refused one by one, reported, and kept beside the session. Importing the same again
+    changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps what
+    was added to it by hand. When no record is good nothing is written.
+
+    Args:
+        format_name: A key of FORMATS.
+        path: The file, gzipped or not.
+        sessions_folder: data/sessions.
+        agent_id: The agent that the transcripts are of.
+        session_id: Default: the file's name without its endings, as a slug.
+        methodology_versions: The versions that the session was run for; None: any.
+        task_set: Default: the format's name.
+
+    Raises:
+        AgentEvalError: If the format, an id or the file is wrong, or the session is not this file's.
+    """
+    if format_name not in FORMATS:
+        raise UnknownFormatError(format_name, FORMATS)
+    if not is_slug(agent_id):
+        raise InvalidAgentIdError(agent_id)
+    session = default_session_id(path) if session_id is None else session_id
+    if not is_slug(session):
+        raise InvalidSessionIdError(session)
+    _check_file(path)
+    source = Source(path, session)
+    asked = {"methodology_versions": methodology_versions, "task_set": task_set}
+    wanted = _Wanted(
+        source=source,
+        origin=f"{format_name}:{source.file}",
+        agent_id=agent_id,
+        folder=sessions_folder / agent_id / session,
+        settings={key: value for key, value in asked.items() if value is not None},
+        task_set=format_name,
+    )
+    return _take_in(wanted, FORMATS[format_name], sessions_folder)
+
+
+def default_session_id(path: Path) -> str:
+    """The slug of a file's name without .gz, .json and .jsonl; 'session' when nothing is left of it."""
+    name = path.name.lower()
+    while name.endswith(_ENDINGS):
+        name = name.rpartition(".")[0]
+    slug = re.sub(r"[^a-z0-9._-]+", "-", name).lstrip("._-")[:128].rstrip("-")
+    return slug or "session"
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise NoTranscriptsError(path, "is a folder")
+    if not path.is_file():
+        raise NoTranscriptsError(path, "is no regular file" if path.exists() else "does not exist")
+    with suppress(*BREAKS), opened(path) as stream:
+        if not stream.read(_HEAD).strip():
+            raise NoTranscriptsError(path, "is empty")
+
+
+def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> ImportReport:
+    agent_folder = wanted.folder.parent
+    agent_folder.mkdir(parents=True, exist_ok=True)
+    if not wanted.folder.resolve().is_relative_to(sessions_folder.resolve()):
+        raise OutsideProjectError(wanted.folder)
+    with locked(agent_folder), _temporary(wanted.folder) as new:
+        session_text = _session_text(wanted)
+        n_imported, refusals = _write_records(new, importer(wanted.source))
+        _write(new / SESSION, session_text)
+        is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
+        if is_changed:
+            _put_in_place(new, wanted.folder)
+    if not n_imported:
+        with suppress(OSError):
+            agent_folder.rmdir()  # only when it was made for nothing
+    return ImportReport(
+        session_id=wanted.folder.name,
+        n_imported=n_imported,
+        n_refused=len(refusals),
+        refusals=tuple(refusals),
+        is_changed=is_changed,
+        folder=wanted.folder,
+    )
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside; what a killed import left there is cleared away."""
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _session_text(wanted: _Wanted) -> bytes:
+    """session.yaml: the existing one with what was asked for, or a new one.
+
+    Raises:
+        SessionExistsError: If the folder is there and this file did not fill it.
+    """
+    settings = {"methodology_versions": "any", "task_set": wanted.task_set, **wanted.settings}
+    notes = f"Imported from {wanted.origin}."
+    try:
+        if not wanted.folder.exists():
+            return _dumped(Session.model_validate(settings | {"notes": notes}))
+        _check_origin(wanted)
+        old = read_session_file(wanted.folder)
+        new = Session.model_validate({**old.model_dump(), **wanted.settings})
+    except ValidationError as error:
+        raise InvalidSessionError(explain(error, Session)) from error
+    except YamlError as error:
+        raise SessionExistsError(
+            wanted.folder.name, wanted.agent_id, f"its {SESSION}: {error.reason}"
+        ) from error
+    return (wanted.folder / SESSION).read_bytes() if new == old else _dumped(new)
+
+
+def _dumped(session: Session) -> bytes:
+    fields = session.model_dump(mode="json", exclude_defaults=True)
+    text: str = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.encode()
+
+
+def _check_origin(wanted: _Wanted) -> None:
+    path = wanted.folder / CONVERSATIONS
+    first = next(json_lines(path, path.name), None) if path.is_file() else None
+    value = first.value if isinstance(first, Record) else None
+    match = _ORIGIN.fullmatch(str(value.get("source"))) if isinstance(value, dict) else None
+    if match is None:
+        reason = "it was not written by an import"
+    elif match["origin"] != wanted.origin:
+        reason = f"it holds the import of {match['origin']}, not of {wanted.origin}"
+    else:
+        return
+    raise SessionExistsError(wanted.folder.name, wanted.agent_id, reason)
+
+
+def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, list[Refusal]]:
+    """conversations.jsonl as the conversations come, then import_errors.jsonl when some were refused."""
+    n_imported = 0
+    refusals: list[Refusal] = []
+    with (folder / CONVERSATIONS).open("wb") as stream:
+        for item in found:
+            if isinstance(item, Refusal):
+                refusals.append(item)
+            else:
+                stream.write(item.model_dump_json(exclude_defaults=True).encode() + b"\n")
+                n_imported += 1
+        sync_stream(stream)
+    if refusals:
+        _write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())
+    return n_imported, refusals
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(content)
+        sync_stream(stream)
+
+
+def _is_same(old: Path, new: Path) -> bool:
+    """Whether the files are there already, byte for byte."""
+    pairs = [(old / name, new / name) for name in FILES]
+    return all(
+        filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
+        for a, b in pairs
+    )
+
+
+def _put_in_place(new: Path, folder: Path) -> None:
+    """The new session at once; in an old one each file at once, so that what else stands there stays."""
+    if not folder.exists():
+        sync_folder(new)
+        new.rename(folder)
+    else:
+        for name in FILES:
+            if (new / name).exists():
+                (new / name).replace(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        sync_folder(folder)
+    sync_folder(folder.parent)

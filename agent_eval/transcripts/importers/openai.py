@@ -60,17 +60,17 @@ def _layout(source: Source) -> Layout:
     except BREAKS:
         return "lines"
     line, newline, _ = head.partition(b"\n")
-    is_whole_line = not newline or _is_json(line)
-    if head[:1] == b"[" and not _begins_with_message(source):
+    if head[:1] == b"[" and _holds_conversations(source):
         return "array"
-    is_lines = is_whole_line or ".json" not in source.path.suffixes
+    is_lines = not newline or _is_json(line) or ".json" not in source.path.suffixes
     return "lines" if is_lines else "document"
 
 
-def _begins_with_message(source: Source) -> bool:
-    """Whether the first element of the array is a message: the array is one conversation."""
+def _holds_conversations(source: Source) -> bool:
+    """Whether the array's first element can be read and is no message: else the array is one conversation."""
     first = next(itertools.islice(array_records(source, "item"), 1), None)
-    return isinstance(first, Record) and isinstance(first.value, dict) and "role" in first.value
+    is_message = isinstance(first, Record) and isinstance(first.value, dict) and "role" in first.value
+    return isinstance(first, Record) and not is_message
 
 
 def _is_json(line: bytes) -> bool:
@@ -96,8 +96,10 @@ def _document(source: Source) -> Iterator[Record | Refusal]:
 def _wrapped(records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
     """Bare lists of messages as objects."""
     for record in records:
-        is_bare = isinstance(record, Record) and isinstance(record.value, list)
-        yield Record(record.number, {"messages": record.value}) if is_bare else record
+        if isinstance(record, Record) and isinstance(record.value, list):
+            yield Record(record.number, {"messages": record.value})
+        else:
+            yield record
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
@@ -133,7 +135,9 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
         return record["outcome"]
     outcome = reward_outcome(NAME, record.get("reward"), None)
     correct = record.get("correct")
-    return outcome | {"correct": correct, "source": f"{NAME} correct"} if isinstance(correct, bool) else outcome
+    return (
+        outcome | {"correct": correct, "source": f"{NAME} correct"} if isinstance(correct, bool) else outcome
+    )
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -45,7 +45,9 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
     def convert(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
         return _conversation(record, ids, truths)
 
-    simulations = or_nothing_found(source, unrepeated(source, array_records(source, "simulations.item")), EXPECTED)
+    simulations = or_nothing_found(
+        source, unrepeated(source, array_records(source, "simulations.item")), EXPECTED
+    )
     return conversations(source, NAME, simulations, convert)
 
 

@@ -1,0 +1,109 @@
+"""What changed between two versions, by readable paths such as `templates.research_v1` or `weights.domain`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from agent_eval.methodology.models import Dimension, Methodology, RequiredTest, Scenario, Template
+
+Tree = Mapping[str, "str | Tree"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference. None stands for absent; a part that is added or removed whole is one change with its summary."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def diff(a: Methodology, b: Methodology, *, with_status: bool = False) -> tuple[Change, ...]:
+    """Changes from `a` to `b`: what scores are made of first, then words, then `published`, status and successor.
+
+    The last three stand outside a version's frozen content and are left out unless `with_status`.
+    """
+    changes = tuple(_compare(_content(a), _content(b), ""))
+    return (*changes, *_compare(_status(a), _status(b), "")) if with_status else changes
+
+
+def _content(m: Methodology) -> Tree:
+    return {
+        "weights": {"universal": m.weights.universal, "domain": m.weights.domain},
+        "required_tests": {t.slug: _required_test(t) for t in m.required_tests},
+        "required_disclosures": dict.fromkeys(m.required_disclosures, "required"),
+        "penalties": {
+            f"{p.disclosure}={str(p.when).lower()}": f"{p.points} points off the composite"
+            for p in m.penalties
+        },
+        "dimensions": {d.id: _dimension(d) for d in m.dimensions},
+        "templates": {t.slug: _template(t) for t in m.templates},
+        "rules": {name: {"text": rule.text, "origin": rule.origin} for name, rule in sorted(m.rules.items())},
+        "references": {
+            r.title: ", ".join(
+                [r.authors or "authors not given", str(r.year or "year not given"), *r.informs]
+            )
+            for r in m.references
+        },
+        "title": m.title,
+        "source": m.source,
+        **({"changes": "\n".join(m.changes)} if m.changes else {}),
+    }
+
+
+def _status(m: Methodology) -> Tree:
+    return {"published": m.published, "status": m.status, "superseded_by": m.superseded_by or "none"}
+
+
+def _required_test(t: RequiredTest) -> Tree:
+    return {name: str(value) for name, value in t.model_dump(exclude={"slug"}).items()}
+
+
+def _dimension(d: Dimension) -> Tree:
+    return {
+        "name": d.name,
+        "question": d.question,
+        "anchors": d.anchors.by_rating(),
+        "anchors_origin": d.anchors_origin,
+        "needs_test": d.needs_test or "none",
+    }
+
+
+def _template(t: Template) -> Tree:
+    return {
+        "name": t.name,
+        "category": t.category,
+        "origin": t.origin,
+        "content_origin": t.content_origin,
+        "examples": ", ".join(t.examples),
+        "criteria": {c.id: {"name": c.name, "anchors": c.anchors.by_rating()} for c in t.criteria},
+        "scenarios": {s.id: _scenario(s) for s in t.scenarios},
+    }
+
+
+def _scenario(s: Scenario) -> Tree:
+    return {"name": s.name, "description": s.description, "readings": dict(sorted(s.readings.items()))}
+
+
+def _compare(before: Tree, after: Tree, prefix: str) -> Iterator[Change]:
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _compare(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield Change(f"{prefix}{key}", _brief(old), _brief(new))
+    common = before.keys() & after.keys()
+    old_order, new_order = (_order(side, common) for side in (before, after))
+    if old_order != new_order:  # order is content: it decides the columns d1_c1, d1_c2, …
+        yield Change(f"{prefix}(order)", ", ".join(old_order), ", ".join(new_order))
+
+
+def _order(tree: Tree, keys: Iterable[str]) -> list[str]:
+    wanted = set(keys)
+    return [key for key in tree if key in wanted]
+
+
+def _brief(value: "str | Tree | None") -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    summary = value.get("name", value.get("text"))
+    return summary if isinstance(summary, str) else ", ".join(value)

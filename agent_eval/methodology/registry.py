@@ -1,0 +1,343 @@
+"""The registry: every methodology version that can be used, the packaged ones and the user's own files.
+
+Reading never stops at a bad file: it is a problem with file, line and reason, and the rest goes on.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.home import Home, NoRootError, find_root
+from agent_eval.methodology.models import Methodology, Version
+from agent_eval.methodology.strict_yaml import Document, StrictYamlError, read_strict
+
+PACKAGED = Path(__file__).parent / "versions"
+PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
+RECORD = "published.yaml"
+MAX_BYTES = 2_000_000
+SHOWN_ERRORS = 5
+
+_REVERT = "undo the change, or publish it as a new version in a file of its own"
+
+_RECORD_HEADER = """\
+# Content hashes of published methodology versions. A published version never changes: publish a new one instead.
+# Written by `agent-eval methodology validate --freeze`, which adds lines and changes none.
+"""
+
+
+@dataclass(frozen=True)
+class MethodologyProblem:
+    """Something wrong with one file: where and why.
+
+    `line` is 1-based, None when it is no single line; `version` is set when the file holds several.
+    """
+
+    file: str
+    reason: str
+    line: int | None = None
+    version: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
+
+
+class UnknownMethodologyError(AgentEvalError):
+    """No methodology of that version can be read."""
+
+    def __init__(
+        self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
+    ) -> None:
+        what = f"cannot be read: {problem}" if problem else "is not published"
+        fix = "Mend that file" if problem else f"To publish it, add data/methodologies/{version}.yaml"
+        super().__init__(f"Methodology {version!r} {what}. Published: {', '.join(published)}. {fix}.")
+
+
+class MethodologyFileError(AgentEvalError):
+    """A file that must be read before going on cannot be."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Methodology versions in semantic order, with what could not be read.
+
+    `recorded` maps a version to the hash that was frozen when it was published, and the file that says so.
+    `own` names the versions that come from the user's folder.
+    """
+
+    methodologies: tuple[Methodology, ...]
+    problems: tuple[MethodologyProblem, ...] = ()
+    recorded: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    own: frozenset[str] = frozenset()
+
+    @classmethod
+    def read(cls, own: Path | None = None) -> "Registry":
+        """The packaged versions, and those of the folder `own` if it exists."""
+        packaged = _packaged()
+        found, problems = _read_own(own, packaged) if own else ((), ())
+        record, record_problems = _read_record(own / RECORD) if own else ({}, ())
+        packaged_record, packaged_problems = _read_record(PACKAGED_RECORD)
+        return cls(
+            methodologies=tuple(sorted((*packaged.values(), *found), key=lambda m: m.order)),
+            problems=(*packaged_problems, *problems, *record_problems),
+            recorded={
+                **{v: (h, str(own / RECORD)) for v, h in record.items() if own},
+                **{v: (h, str(PACKAGED_RECORD)) for v, h in packaged_record.items()},
+            },
+            own=frozenset(m.version for m in found),
+        )
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Every version in semantic order: 1.10.0 comes after 1.2.0."""
+        return tuple(m.version for m in self.methodologies)
+
+    @property
+    def current(self) -> Methodology:
+        """The highest version whose status is current; a user's file may be newer than the packaged ones."""
+        current = [m for m in self.methodologies if m.status == "current"]
+        if not current:
+            raise MethodologyFileError(
+                "No methodology has the status 'current'. Set `status: current` in the file of one version."
+            )
+        return current[-1]
+
+    def all(self) -> tuple[Methodology, ...]:
+        """Every methodology in semantic order."""
+        return self.methodologies
+
+    def get(self, version: str) -> Methodology:
+        """The methodology of that version.
+
+        Raises:
+            UnknownMethodologyError: If there is none, or its file cannot be read.
+        """
+        found = next((m for m in self.methodologies if m.version == version), None)
+        if found is None:
+            problem = next((p for p in self.problems if Path(p.file).name == f"{version}.yaml"), None)
+            raise UnknownMethodologyError(version, self.versions, problem)
+        return found
+
+    def frozen_problems(self) -> tuple[MethodologyProblem, ...]:
+        """Published versions that changed, disappeared, or (packaged ones) were never recorded.
+
+        A user's version that is not recorded yet is no problem: `freeze` records it.
+        """
+        known = {m.version: m for m in self.methodologies}
+        unread = {Path(p.file).name for p in self.problems}  # reported already
+        changed = (
+            MethodologyProblem(file, _changed(known[v], recorded), version=v)
+            for v, (recorded, file) in self.recorded.items()
+            if v in known and known[v].content_hash != recorded
+        )
+        gone = (
+            MethodologyProblem(file, f"{v} was published, but its file is gone; restore {v}.yaml", version=v)
+            for v, (_, file) in self.recorded.items()
+            if v not in known and f"{v}.yaml" not in unread
+        )
+        unrecorded = (
+            MethodologyProblem(
+                str(PACKAGED_RECORD), f"{v} is not recorded; add its hash {m.content_hash}", version=v
+            )
+            for v, m in known.items()
+            if v not in self.recorded and v not in self.own
+        )
+        return (*changed, *gone, *unrecorded)
+
+
+def load(version: str, own: Path | None = None) -> Methodology:
+    """One methodology by its version, e.g. '1.3.0'.
+
+    `own` is the user's folder of versions; by default that of the project around the working directory, if any.
+
+    Raises:
+        UnknownMethodologyError: If there is none, or its file cannot be read.
+    """
+    if (packaged := _packaged().get(version)) is not None:
+        return packaged  # a user's file cannot say otherwise
+    return Registry.read(own or _folder_around()).get(version)
+
+
+def version_names(own: Path | None = None) -> tuple[str, ...]:
+    """Versions in semantic order by their file names alone; no file is opened, so a bad one is named too."""
+    files = (*_version_files(PACKAGED), *(_version_files(own) if own else ()))
+    names = {f.stem for f in files if f.suffix == ".yaml" and _is_version(f.stem)}
+    return tuple(sorted(names, key=Version.parse))
+
+
+def freeze(own: Path) -> tuple[str, ...]:
+    """Record the hashes of the user's versions that are not recorded yet; drafts stay free to change.
+
+    Returns the versions added. A recorded hash is never changed, so freezing twice adds nothing.
+
+    Raises:
+        MethodologyFileError: If the folder's published.yaml cannot be read or written.
+    """
+    path = own / RECORD
+    recorded, problems = _read_record(path)
+    if problems:
+        raise MethodologyFileError(f"{problems[0]}. Mend it first; nothing was written.")
+    found, _ = _read_own(own, _packaged())
+    new = {m.version: m.content_hash for m in found if m.version not in recorded and m.status != "draft"}
+    if new:
+        _write_record(path, recorded | new)
+    return tuple(sorted(new, key=Version.parse))
+
+
+def _changed(m: Methodology, recorded: str) -> str:
+    return f"{m.version} was published with hash {recorded}, its content now has {m.content_hash}; {_REVERT}"
+
+
+def _folder_around() -> Path | None:
+    try:
+        root = find_root()
+    except NoRootError:
+        return None
+    return Home(root=root, data=root / "data").methodologies
+
+
+@cache
+def _packaged() -> Mapping[str, Methodology]:
+    read = [_read_version(path) for path in _version_files(PACKAGED)]
+    if broken := [r for r in read if isinstance(r, MethodologyProblem)]:
+        raise MethodologyFileError(f"{broken[0]}. The installation is damaged; install agent-eval again.")
+    return {m.version: m for m in read if isinstance(m, Methodology)}
+
+
+def _read_own(
+    own: Path, packaged: Mapping[str, Methodology]
+) -> tuple[tuple[Methodology, ...], tuple[MethodologyProblem, ...]]:
+    if own.exists() and not own.is_dir():
+        return (), (
+            MethodologyProblem(str(own), "is not a folder; methodology versions are files in a folder"),
+        )
+    found: list[Methodology] = []
+    problems: list[MethodologyProblem] = []
+    for path in _version_files(own):
+        read = _read_version(path)
+        if isinstance(read, MethodologyProblem):
+            problems.append(read)
+        elif read.version not in packaged:
+            found.append(read)
+        elif read.content_hash != packaged[read.version].content_hash:
+            problems.append(
+                MethodologyProblem(
+                    str(path), f"version {read.version} is published with other content. {_REVERT}"
+                )
+            )
+    return tuple(found), tuple(problems)
+
+
+def _version_files(folder: Path) -> list[Path]:
+    """Files that are or look meant as versions, by name; hidden ones are left alone. Empty without the folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix in {".yaml", ".yml"} and path.name != RECORD and not path.name.startswith(".")
+    )
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_version(path: Path) -> Methodology | MethodologyProblem:
+    document = _read_document(path)
+    if isinstance(document, MethodologyProblem):
+        return document
+    if not isinstance(document.value, dict):
+        return MethodologyProblem(
+            str(path), "holds no mapping; copy a published version's file and change it"
+        )
+    try:
+        methodology = Methodology.model_validate(document.value)
+    except ValidationError as error:
+        return _invalid(path, document, error)
+    if path.name != f"{methodology.version}.yaml":
+        reason = f"holds version {methodology.version}; rename the file to {methodology.version}.yaml"
+        return MethodologyProblem(str(path), reason, document.line_of(("version",)))
+    return methodology
+
+
+def _read_document(path: Path) -> Document | MethodologyProblem:
+    name = str(path)
+    try:
+        if not path.is_file():
+            return MethodologyProblem(name, "is not a file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        return MethodologyProblem(name, f"cannot be read: {error.strerror or error}")
+    if len(data) > MAX_BYTES:
+        return MethodologyProblem(name, f"is larger than {MAX_BYTES:,} bytes; a version takes about 40,000")
+    try:
+        return read_strict(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return MethodologyProblem(
+            name, f"is not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8", line
+        )
+    except StrictYamlError as error:
+        return MethodologyProblem(name, error.reason, error.line)
+
+
+def _invalid(path: Path, document: Document, error: ValidationError) -> MethodologyProblem:
+    """The first errors by key; the line is the first one's."""
+    details = error.errors(include_url=False, include_input=False)
+    reasons = [_reason(detail) for detail in details[:SHOWN_ERRORS]]
+    if (more := len(details) - SHOWN_ERRORS) > 0:
+        reasons.append(f"and {more} more")
+    return MethodologyProblem(str(path), "; ".join(reasons), document.line_of(details[0]["loc"]))
+
+
+def _reason(detail: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key; remove it or correct its name"
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
+
+
+def _read_record(path: Path) -> tuple[dict[str, str], tuple[MethodologyProblem, ...]]:
+    """Version → frozen hash; empty without the file."""
+    if not path.exists():
+        return {}, ()
+    document = _read_document(path)
+    if isinstance(document, MethodologyProblem):
+        return {}, (document,)
+    entries = document.value if document.value is not None else {}
+    if not isinstance(entries, dict):
+        return {}, (MethodologyProblem(str(path), 'expected lines of the form `"1.4.0": hash`'),)
+    good = {v: h for v, h in entries.items() if _is_version(v) and isinstance(h, str)}
+    problems = (
+        MethodologyProblem(str(path), f"{v!r}: expected a version and its hash", document.line_of((v,)))
+        for v in entries
+        if v not in good
+    )
+    return good, tuple(problems)
+
+
+def _write_record(path: Path, hashes: Mapping[str, str]) -> None:
+    """Replace the file in one step, so that a crash leaves the old one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(_RECORD_HEADER + "".join(_record_lines(hashes)), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MethodologyFileError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def _record_lines(hashes: Mapping[str, str]) -> Iterable[str]:
+    return (f'"{v}": {hashes[v]}\n' for v in sorted(hashes, key=Version.parse))

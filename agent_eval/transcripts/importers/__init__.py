@@ -1,0 +1,26 @@
+"""Importers: one module per foreign format, and the one door that writes the native form.
+
+A module reads its format into conversations and refusals, one record at a time; `intake` writes them.
+To add a format, write `read(source)` as in `tau2` and name it in `intake.FORMATS`.
+"""
+
+from agent_eval.transcripts.importers.errors import (
+    InvalidAgentIdError,
+    InvalidSessionIdError,
+    NoTranscriptsError,
+    SessionExistsError,
+    UnknownFormatError,
+)
+from agent_eval.transcripts.importers.intake import FORMATS, ImportReport, default_session_id, import_file
+
+__all__ = [
+    "FORMATS",
+    "ImportReport",
+    "InvalidAgentIdError",
+    "InvalidSessionIdError",
+    "NoTranscriptsError",
+    "SessionExistsError",
+    "UnknownFormatError",
+    "default_session_id",
+    "import_file",
+]

@@ -1,0 +1,286 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agent_eval.tables import table
+from agent_eval.transcripts.explain import LONGEST
+from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions, sessions_hash
+from tests.transcripts.making import AGENT, ANY, USER, conversation, lines, write_session
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "sessions" / "a"
+
+
+def refusals(taken: TakenIn) -> list[tuple[str, int, str]]:
+    return taken.import_errors.select("file", "line", "reason").rows()
+
+
+def ids(taken: TakenIn) -> list[str]:
+    return taken.conversations["conversation_id"].to_list()
+
+
+def test_a_missing_folder_has_no_sessions_and_the_right_columns(folder: Path) -> None:
+    taken = read_sessions("a", folder)
+    for name in ("conversations", "turns", "tool_calls", "sessions", "import_errors"):
+        frame = getattr(taken, name)
+        assert frame.is_empty()
+        assert frame.schema == table(name).schema
+
+
+def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
+    messages = [
+        USER,
+        {"role": "assistant", "tool_calls": [call], "cost_usd": 0.25, "latency_ms": 10},
+        {"role": "tool", "tool_call_id": "c1", "content": "sent", "is_error": False},
+        {**AGENT, "cost_usd": 0.5, "latency_ms": 5},
+        {"role": "user", "content": "Thanks", "cost_usd": 9.0},
+    ]
+    yaml = "methodology_versions: ['1.3.0']\nbenchmark_id: spring\ndate: 2026-04-10\nlinks: {D4: hallucination}\ntask_set: orders\n"
+    write_session(folder, "s1", [conversation("c", messages=messages, trial=2, scenario="D4")], yaml=yaml)
+    taken = read_sessions("a", folder)
+    assert refusals(taken) == []
+    session = taken.sessions.row(0, named=True)
+    assert (session["benchmark_id"], session["session_date"]) == ("spring", "2026-04-10")
+    assert (session["methodology_versions"], session["links"]) == (["1.3.0"], '{"D4": "hallucination"}')
+    row = taken.conversations.row(0, named=True)
+    assert (row["n_turns"], row["n_user_messages"], row["n_agent_messages"], row["n_tool_calls"]) == (2, 2, 2, 1)
+    assert (row["session_id"], row["task_set"], row["trial"], row["scenario"]) == ("s1", "orders", 2, "D4")
+    assert row["cost_usd"] == 0.75  # the agent's two messages, not the user's
+    first, second = taken.turns.rows(named=True)
+    assert (first["user_message"], first["agent_message"]) == ("Where is my order?", "It has left.")
+    assert (first["latency_ms"], first["n_tool_calls"]) == (15.0, 1)
+    assert (second["user_message"], second["agent_message"]) == ("Thanks", None)
+    assert json.loads(first["messages"])[1]["tool_calls"][0]["arguments"] == {"id": 7}
+    call_row = taken.tool_calls.row(0, named=True)
+    assert (call_row["name"], call_row["arguments"], call_row["result"]) == ("find", '{"id": 7}', "sent")
+    assert (call_row["is_error"], call_row["requestor"]) == (False, "assistant")
+
+
+@pytest.mark.parametrize(
+    ("costs", "metadata", "expected"),
+    [
+        ([None, None], {}, None),
+        ([None, 0.5], {}, 0.5),
+        ([0.25, 0.5], {"agent_cost_usd": 2}, 2.0),
+        ([None, None], {"agent_cost_usd": True}, None),
+        ([None, 0.5], {"agent_cost_usd": "much"}, 0.5),
+    ],
+)
+def test_the_cost_is_declared_or_the_sum_of_what_is_known_and_never_zero_for_unknown(
+    folder: Path, costs: list[float | None], metadata: dict[str, object], expected: float | None
+) -> None:
+    messages = [USER, *({**AGENT, "cost_usd": cost} for cost in costs)]
+    write_session(folder, "s1", [conversation("c", messages=messages, metadata=metadata)])
+    assert read_sessions("a", folder).conversations["cost_usd"].to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"conversation_id": "x", "messages": [{"role"', "not JSON"),
+        (b"[1, 2]", "the line is no JSON object"),
+        (b"null", "the line is no JSON object"),
+        (b"\xff\xfe", "not UTF-8 at byte 1"),
+        (b'{"conversation_id": "x", "messages": [{"content": "hi"}]}', "messages[0].role is missing"),
+        (b'{"conversation_id": "x", "messages": []}', "messages is empty"),
+        (b'{"conversation_id": "", "messages": [{"role": "user"}]}', "conversation_id"),
+        (b'{"messages": [{"role": "user"}]}', "conversation_id is missing"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}, {"role": "robot"}]}', "messages[1].role is 'robot'; allowed: 'system'"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user", "mood": 1}]}', "unknown key messages[0].mood; allowed: role, content"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "score": 1}', "unknown key score; allowed: conversation_id"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "trial": 1e3000}', "the number 1e3000 is too large"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "trial": 9223372036854775808}', "trial is 9223372036854775808"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "outcome": {"reward": NaN}}', "NaN is no JSON"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "metadata": {"a": ' + b"[" * 5000 + b"]" * 5000 + b"}}", "nested too deeply"),
+        (b'{"conversation_id": "x", "messages": [{"role": "user"}], "metadata": {"a": ' + b"[" * 300 + b"]" * 300 + b"}}", "metadata"),
+        (b'{"conversation_id": "good", "messages": [{"role": "user"}]}', "conversation_id 'good' is twice in this session"),
+    ],
+)
+def test_a_bad_line_is_refused_alone_with_its_number_and_key(folder: Path, line: bytes, reason: str) -> None:
+    write_session(folder, "s1", lines([conversation("good")]) + line + b"\n" + lines([conversation("last")]))
+    taken = read_sessions("a", folder)
+    assert ids(taken) == ["good", "last"]
+    ((file, number, said),) = refusals(taken)
+    assert (file, number) == ("s1/conversations.jsonl", 2)
+    assert reason in said
+    assert len(said) <= LONGEST
+    assert "\n" not in said
+
+
+def test_a_long_hostile_value_is_never_dumped_into_the_reason(folder: Path) -> None:
+    bad = conversation("x", **{"k" * 5000: "v" * 5000}, scenario="z" * 5000)
+    write_session(folder, "s1", [bad])
+    ((_, _, reason),) = refusals(read_sessions("a", folder))
+    assert len(reason) <= LONGEST
+
+
+def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_kept(folder: Path) -> None:
+    text = b'{"conversation_id": "x", "messages": [{"role": "user", "content": "a\\ud800b \\ud83d\\ude00"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{\\"q\\": \\"\\\\udfff\\"}"}]}]}'
+    write_session(folder, "s1", text)
+    taken = read_sessions("a", folder)
+    assert taken.turns["user_message"].to_list() == ["a\ufffdb 😀"]
+    assert taken.tool_calls["arguments"].to_list() == ['{"q": "\ufffd"}']
+
+
+def test_a_byte_order_mark_blank_lines_and_a_missing_last_newline_do_no_harm(folder: Path) -> None:
+    content = b"\xef\xbb\xbf" + lines([conversation("a")]) + b"\r\n\n" + lines([conversation("b")]).rstrip()
+    write_session(folder, "s1", content)
+    taken = read_sessions("a", folder)
+    assert (ids(taken), refusals(taken)) == (["a", "b"], [])
+
+
+def test_of_two_sessions_with_one_conversation_id_the_first_by_name_counts(folder: Path) -> None:
+    write_session(folder, "s2", [conversation("c", goal="second")])
+    write_session(folder, "s1", [conversation("c", goal="first")])
+    taken = read_sessions("a", folder)
+    assert taken.conversations["goal"].to_list() == ["first"]
+    assert refusals(taken)[0][:2] == ("s2/conversations.jsonl", 1)
+    assert "already in session 's1'" in refusals(taken)[0][2]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "line", "reason"),
+    [
+        ("", 0, "methodology_versions is missing"),
+        ("methodology_versions: 1.3.0", 0, "methodology_versions must be 'any' or a list of texts"),
+        ("methodology_versions: [1.1]", 0, "methodology_versions must be 'any' or a list of texts"),
+        ("methodology_versions: []", 0, "methodology_versions is empty"),
+        (ANY + "colour: red", 0, "unknown key colour; allowed: session_id, methodology_versions"),
+        (ANY + "session_id: other", 0, "session_id is 'other' in the folder 'bad'"),
+        (ANY + "u3_scope: some", 0, "u3_scope is 'some'; allowed: 'single_message' or 'multi_turn'"),
+        (ANY + "links: {D9: hallucination}", 0, "links.D9 (the key) is 'D9'; allowed: 'D1'"),
+        (ANY + "date: soon", 0, "date is 'soon'; allowed: a date such as 2026-04-09"),
+        (ANY + "date: [", 3, "not YAML"),
+        (ANY + "notes: a\nnotes: b", 3, "the key 'notes' is given twice"),
+        ("- any", 1, "expected a mapping"),
+    ],
+)
+def test_a_bad_session_file_leaves_out_the_whole_session_and_no_other(
+    folder: Path, yaml: str, line: int, reason: str
+) -> None:
+    write_session(folder, "bad", [conversation("x")], yaml=yaml)
+    write_session(folder, "good", [conversation("y")])
+    taken = read_sessions("a", folder)
+    assert ids(taken) == ["y"]
+    assert taken.sessions["session_id"].to_list() == ["good"]
+    ((file, number, said),) = refusals(taken)
+    assert file == "bad/session.yaml"
+    assert number in (line, line - 1)
+    assert reason in said
+
+
+def test_things_that_are_no_session_are_refused_by_name(folder: Path) -> None:
+    write_session(folder, "good", [conversation("y")])
+    write_session(folder, "Bad|Name", [conversation("x")])
+    write_session(folder, "empty", b"")
+    (folder / "readme.txt").write_text("hello")
+    (folder / ".hidden").mkdir()
+    (folder / "bare").mkdir()
+    (write_session(folder, "lonely", [conversation("z")]) / "conversations.jsonl").unlink()
+    nested = write_session(folder, "nested", [conversation("w")])
+    (nested / "conversations.jsonl").unlink()
+    (nested / "conversations.jsonl").mkdir()
+    said = {file: reason for file, _, reason in refusals(read_sessions("a", folder))}
+    assert said.keys() == {
+        "Bad|Name",
+        "empty/conversations.jsonl",
+        "readme.txt",
+        "bare/session.yaml",
+        "lonely/conversations.jsonl",
+        "nested/conversations.jsonl",
+    }
+    assert "cannot be an id" in said["Bad|Name"]
+    assert "holds no conversation" in said["empty/conversations.jsonl"]
+    assert "the file is missing" in said["bare/session.yaml"]
+    assert "a folder stands where a file" in said["nested/conversations.jsonl"]
+    assert ids(read_sessions("a", folder)) == ["y"]
+
+
+def test_links_out_of_the_data_folder_are_refused_and_links_within_are_followed(
+    folder: Path, tmp_path: Path
+) -> None:
+    outside = write_session(tmp_path / "elsewhere", "s0", [conversation("secret")])
+    write_session(folder, "s1", [conversation("x")])
+    (folder / "s2").symlink_to(outside)
+    (folder / "s3").symlink_to(folder / "s1")
+    write_session(folder, "s4", b"")
+    (folder / "s4" / "conversations.jsonl").unlink()
+    (folder / "s4" / "conversations.jsonl").symlink_to(outside / "conversations.jsonl")
+    taken = read_sessions("a", folder)
+    assert ids(taken) == ["x"]
+    said = {file: reason for file, _, reason in refusals(taken)}
+    assert "leads out" in said["s2"]
+    assert "leads out" in said["s4/conversations.jsonl"]
+    assert "already in session 's1'" in said["s3/conversations.jsonl"]
+    before = sessions_hash(None, folder)
+    (outside / "conversations.jsonl").write_text("changed")
+    assert sessions_hash(None, folder) == before
+
+
+def test_what_an_importer_refused_is_told_again(folder: Path) -> None:
+    session = write_session(folder, "s1", [conversation("x")])
+    earlier = [{"file": "big.json.gz", "line": 7, "reason": "no messages"}, {"line": "?"}]
+    (session / "import_errors.jsonl").write_bytes(lines(earlier))
+    first, second = refusals(read_sessions("a", folder))
+    assert first == ("big.json.gz", 7, "no messages")
+    assert second[:2] == ("s1/import_errors.jsonl", 2)
+
+
+def test_agent_ids_are_the_folders_with_valid_names(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions"
+    assert agent_ids(sessions) == ([], [])
+    for name in ("b", "a", "A|1", ".git"):
+        (sessions / name).mkdir(parents=True)
+    (sessions / "file").write_text("")
+    found, refused = agent_ids(sessions)
+    assert found == ["a", "b"]
+    assert [r.file for r in refused] == ["A|1", "file"]
+
+
+def test_the_data_version_follows_names_and_bytes_and_the_declaration_only(folder: Path) -> None:
+    assert sessions_hash(None, folder) == sessions_hash(None, folder.parent)  # missing and empty are one
+    session = write_session(folder, "s1", [conversation("x")])
+    version = sessions_hash(None, folder)
+    os.utime(session / "session.yaml", (1, 1))
+    (session / "notes.txt").write_text("not read")
+    assert sessions_hash(None, folder) == version
+    assert sessions_hash(Agent(agent_id="a"), folder) != version
+    changed = [version]
+    (session / "conversations.jsonl").write_bytes(lines([conversation("y")]))
+    changed.append(sessions_hash(None, folder))
+    (session / "import_errors.jsonl").write_text("{}")
+    changed.append(sessions_hash(None, folder))
+    session.rename(folder / "s2")
+    changed.append(sessions_hash(None, folder))
+    assert len(set(changed)) == 4
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+keys = st.sampled_from(
+    ["conversation_id", "messages", "trial", "tools", "expected", "outcome", "interventions", "metadata", "knowledge", "role", "content", "tool_calls", "name", "arguments", "reward", "latency_ms"]
+)
+shaped = st.dictionaries(keys, anything | st.lists(st.dictionaries(keys, anything, max_size=4), max_size=3), max_size=6)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(bad=st.one_of(st.binary(max_size=60), shaped.map(lambda value: json.dumps(value).encode())))
+def test_whatever_a_line_holds_the_others_are_read(tmp_path_factory: pytest.TempPathFactory, bad: bytes) -> None:
+    folder = tmp_path_factory.mktemp("fuzz") / "a"
+    bad = bad.replace(b"\n", b" ")
+    write_session(folder, "s1", lines([conversation("first")]) + bad + b"\n" + lines([conversation("last")]))
+    taken = read_sessions("a", folder)
+    assert {"first", "last"} <= set(ids(taken))
+    assert taken.conversations.height + taken.import_errors.height in (2, 3)
+    assert all(len(reason) <= LONGEST for _, _, reason in refusals(taken))
