@@ -202,7 +202,7 @@ def ui(
     from agent_eval.commands.output import consoles
     from agent_eval.commands.ui import ui as serve
 
-    raise typer.Exit(serve(_project(), consoles()[1], host=host, port=port))
+    serve(_project(), consoles()[1], host=host, port=port)
 
 
 @methodology_app.command("list")

@@ -9,7 +9,7 @@ from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import Methodology
 from agent_eval.project import Project
-from agent_eval.report.board import badges, interval, readable, shown
+from agent_eval.report.board import badges, grouped, interval, readable, shown
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
 
@@ -73,7 +73,7 @@ def print_board(console: Console, board: pl.DataFrame, methodology: Methodology)
     notes = [row for row in board.iter_rows(named=True) if row["missing"]]
     for row in notes:
         console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
-        console.print(Text("; ".join(row["missing"])))
+        console.print(Text("; ".join(grouped(row["missing"]))))
 
 
 def _table(title: str, rows: pl.DataFrame) -> Table:

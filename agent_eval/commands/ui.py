@@ -1,9 +1,8 @@
 """`agent-eval ui`: the Dagster UI on this project."""
 
 import os
-import signal
-import subprocess
 import sys
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -13,7 +12,7 @@ from agent_eval.project import Project
 from agent_eval.sources import read_sources
 
 
-def ui(project: Project, err: Console, *, host: str, port: int) -> int:
+def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off."""
     agents, versions = known_agents(project), list(project.registry.versions)
     Launch.at(project).observe(read_sources(project, agents, versions), agents=agents, versions=versions)
@@ -23,9 +22,5 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> int:
     command = [sys.executable, "-m", "dagster", "dev", *source, "-h", host, "-p", str(port)]
     environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_DISABLE_TELEMETRY": "yes"}
     err.print(f"Dagster UI on http://{host}:{port} (Ctrl-C to stop)", markup=False)
-    child = subprocess.Popen(command, env=environment, cwd=root)
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        child.send_signal(signal.SIGINT)
-        return child.wait()
+    os.chdir(root)
+    os.execve(command[0], command, environment)  # one process: signals reach Dagster itself

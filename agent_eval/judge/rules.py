@@ -25,7 +25,7 @@ RULE = "rule"
 NEEDS_MODEL = "needs a judge model"
 AUTONOMY = "U5"
 
-MIN_WORDS_EQUAL = 20  # shorter texts repeat for good reasons: thanks, greetings, holding lines
+MIN_WORDS_EQUAL = 8  # shorter texts repeat for good reasons: thanks, greetings, holding lines
 MIN_WORDS_SIMILAR = 40
 SIMILAR = 0.95  # share of equal words in order
 _QUOTE_LENGTH = 160
@@ -35,6 +35,7 @@ _ASKED_AGAIN = re.compile(
     r"|double[- ]check|did(n't| not) (get|see|catch)|sorry\?|pardon)\b",
     re.IGNORECASE,
 )
+_COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|great))\b", re.IGNORECASE)
 _CONFIRMS = re.compile(
     r"\b(yes|yep|yeah|sure|ok|okay|confirm\w*|go ahead|proceed|do it|approved?|correct|agreed?"
     r"|without (asking|confirmation)|(no need|don't|do not) (to )?(ask|confirm))\b",
@@ -89,8 +90,10 @@ _READING = frozenset(
 )
 _DRY = ("dry_run", "dryRun", "dry-run", "preview", "simulate")
 _ERROR = re.compile(
-    r"\s*(\W{0,3})(error|exception|traceback|failed|failure|timeout|timed out)\b", re.IGNORECASE
+    r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
+    re.IGNORECASE,
 )
+_HEAD = 80  # an error is told at the beginning of a result
 
 
 class RulesJudge:
@@ -246,11 +249,8 @@ def _earlier(calls: Sequence[_Made], at: int) -> _Made | None:
 
 
 def _is_error(call: ToolCall) -> bool:
-    """Whether a result is an error: as declared, else when it begins like one or has an `error` entry."""
-    if call.is_error is not None:
-        return call.is_error
-    result = call.result or ""
-    return bool(_ERROR.match(result)) or '"error"' in result[:2000]
+    """Whether a result is an error: as declared, or told at its beginning, since failures often are plain texts."""
+    return call.is_error is True or bool(_ERROR.search((call.result or "")[:_HEAD]))
 
 
 @lru_cache(maxsize=4096)
@@ -271,44 +271,48 @@ def _repetition(question: Question) -> _Finding | None:
     """A long text of the agent that an earlier turn already had, word for word or nearly so, unasked.
 
     Numbers must be equal, since a template with another figure says something new; a text that ends in a
-    question may be put again, and the same question of the user may get the same answer.
+    question may be put again, thanks get thanks, and much the same wish of the user may get much the same answer.
     """
     turn = question.turn
     text = turn.agent_message
     if text is None or text.rstrip().endswith("?") or _is_asked_again(turn):
         return None
+    if turn.user_message is not None and _COURTESY.search(turn.user_message):
+        return None
     words = _words(text)
     if len(words) < MIN_WORDS_EQUAL:
         return None
     for earlier in question.turns[0][: turn.turn_index]:
-        if earlier.agent_message is None or _is_same_request(turn, earlier):
+        if earlier.agent_message is None:
             continue
-        if _says_the_same(words, _words(earlier.agent_message)):
+        said = _words(earlier.agent_message)
+        is_equal = words == said and _words(turn.user_message or "") != _words(earlier.user_message or "")
+        if is_equal or (_is_similar(words, said) and not _is_same_wish(turn, earlier)):
             return _Finding(
                 REPETITION,
                 f"The text of turn {earlier.turn_index} is given again, unasked.",
-                _first_words(text),
+                _quote(text),
             )
     return None
 
 
-def _says_the_same(words: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
-    if words == earlier:
-        return True
-    shorter, longer = sorted((len(words), len(earlier)))
-    if shorter < MIN_WORDS_SIMILAR or shorter < SIMILAR * longer or _figures(words) != _figures(earlier):
+def _is_similar(words: tuple[str, ...], said: tuple[str, ...]) -> bool:
+    shorter, longer = sorted((len(words), len(said)))
+    if shorter < MIN_WORDS_SIMILAR or shorter < SIMILAR * longer or _figures(words) != _figures(said):
         return False
-    if len(set(words) & set(earlier)) < SIMILAR * len(set(words) | set(earlier)):
+    if len(set(words) & set(said)) < SIMILAR * len(set(words) | set(said)):
         return False
-    return difflib.SequenceMatcher(None, words, earlier, autojunk=False).ratio() >= SIMILAR
+    return difflib.SequenceMatcher(None, words, said, autojunk=False).ratio() >= SIMILAR
 
 
 def _is_asked_again(turn: Turn) -> bool:
     return turn.user_message is not None and bool(_ASKED_AGAIN.search(turn.user_message))
 
 
-def _is_same_request(turn: Turn, earlier: Turn) -> bool:
-    return _words(turn.user_message or "") == _words(earlier.user_message or "")
+def _is_same_wish(turn: Turn, earlier: Turn) -> bool:
+    """Whether the user said much the same: half of all their words are common."""
+    now, before = set(_words(turn.user_message or "")), set(_words(earlier.user_message or ""))
+    return len(now & before) * 2 >= len(now | before)
 
 
 @lru_cache(maxsize=4096)
@@ -320,8 +324,9 @@ def _figures(words: Iterable[str]) -> list[str]:
     return [word for word in words if any(sign.isdigit() for sign in word)]
 
 
-def _first_words(text: str) -> str:
-    line = next(line for line in text.splitlines() if line.strip()).strip()
+def _quote(text: str) -> str:
+    """The longest line of a text, cut at a word."""
+    line = max(text.splitlines(), key=len).strip()
     return line if len(line) <= _QUOTE_LENGTH else line[:_QUOTE_LENGTH].rsplit(" ", 1)[0]
 
 

@@ -5,7 +5,7 @@ person. The profile says which metrics a rubric judgment is shown for a target (
 bound its rating (`caps`). It is data for a judge that rates rubrics with a model, and part of every
 question's key. Ratings by people, recorded ratings and the counted U5 are never capped afterwards.
 
-Source: METHODOLOGY, decision 13 (ours).
+The mapping is ours; the methodology is silent on it.
 """
 
 from dataclasses import asdict, dataclass

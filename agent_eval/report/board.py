@@ -39,7 +39,16 @@ def interval(row: dict[str, object]) -> str:
     low, high = row["low"], row["high"]
     if isinstance(low, float) and isinstance(high, float):
         return f"{low:.1f}–{high:.1f}"
-    return f"n = {row['n_sessions']}, no interval"
+    return f"n = {row['n_sessions']}, none"
+
+
+def grouped(missing: Iterable[str]) -> list[str]:
+    """What is missing, with equal reasons told once: 'U1, U2: no session declared for 1.3.0'."""
+    reasons: dict[str, list[str]] = {}
+    for text in missing:
+        part, _, reason = text.partition(": ")
+        reasons.setdefault(reason, []).append(part)
+    return [f"{', '.join(parts)}: {reason}" if reason else ", ".join(parts) for reason, parts in reasons.items()]
 
 
 def readable(board: pl.DataFrame) -> pl.DataFrame:
@@ -58,7 +67,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "status": row["status"],
                 "badges": " · ".join(badges(row)),
                 "judge": row["judge"],
-                "missing": "; ".join(row["missing"]),
+                "missing": "; ".join(grouped(row["missing"])),
             }
             for row in board.iter_rows(named=True)
         ],

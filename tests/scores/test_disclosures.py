@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from agent_eval.methodology.models import SCENARIOS
 from agent_eval.scores.disclosures import Disclosed, disclosed
 from agent_eval.scores.ratings import Pair
 from tests.scores.builders import (
     METHODOLOGIES,
-    SCENARIOS,
     TESTS,
     frames,
     hallucination,
@@ -16,8 +16,6 @@ from tests.scores.builders import (
     transcripts,
     versioned,
 )
-
-FOUND_SCOPE = "multi_turn"
 
 
 def checked(version: str = "1.3.0", **rows: Any) -> Disclosed:
@@ -40,7 +38,7 @@ def runs(n: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_complete_session_lacks_nothing() -> None:
-    assert checked() == Disclosed(FOUND_SCOPE, False, True, (), ())
+    assert checked() == Disclosed("multi_turn", False, True, (), ())
 
 
 @pytest.mark.parametrize("test", TESTS)

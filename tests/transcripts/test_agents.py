@@ -19,7 +19,13 @@ def test_a_missing_or_empty_file_declares_no_agents(file: Path) -> None:
     assert read_agents(file) == ({}, [])
 
 
-@pytest.mark.parametrize("text", ["- agent_id: a\n  name: A\n- agent_id: b\n", "agents:\n  - agent_id: a\n    name: A\n  - {agent_id: b}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- agent_id: a\n  name: A\n- agent_id: b\n",
+        "agents:\n  - agent_id: a\n    name: A\n  - {agent_id: b}\n",
+    ],
+)
 def test_a_list_and_a_mapping_with_the_one_key_agents_are_read_alike(file: Path, text: str) -> None:
     file.write_text(text)
     assert read_agents(file) == ({"a": Agent(agent_id="a", name="A"), "b": Agent(agent_id="b")}, [])

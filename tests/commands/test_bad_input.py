@@ -1,0 +1,123 @@
+"""Bad input at the command line: one clear line, the right exit code, nothing half done."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHAT = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def agent_eval(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "agent_eval", *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def imported(
+    root: Path, text: str | bytes, *extra: str, agent: str = "a"
+) -> subprocess.CompletedProcess[str]:
+    source = root / "source.jsonl"
+    source.write_bytes(text.encode() if isinstance(text, str) else text)
+    return agent_eval(root, "import", "openai", str(source), "--agent", agent, *extra)
+
+
+def only_line(result: subprocess.CompletedProcess[str]) -> str:
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return lines[0]
+
+
+def files(root: Path) -> set[str]:
+    return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+
+
+def test_an_unknown_format_names_those_known(root: Path) -> None:
+    result = agent_eval(root, "import", "xml", "x", "--agent", "a")
+    assert result.returncode == 2
+    assert "openai" in only_line(result)
+
+
+@pytest.mark.parametrize("agent", ["a|b", "../a", "a/b", "", ".a", "A"])
+def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_is_written(root: Path, agent: str) -> None:
+    result = imported(root, json.dumps(CHAT), agent=agent)
+    assert result.returncode == 2
+    assert repr(agent) in only_line(result)
+    assert files(root) == {"source.jsonl"}
+
+
+def test_a_missing_file_a_directory_and_an_empty_file_are_told_apart(root: Path) -> None:
+    missing = agent_eval(root, "import", "openai", "nowhere.jsonl", "--agent", "a")
+    folder = agent_eval(root, "import", "openai", str(root), "--agent", "a")
+    empty = imported(root, "")
+    assert [r.returncode for r in (missing, folder, empty)] == [2, 2, 2]
+    for result in (missing, folder, empty):
+        assert "Traceback" not in result.stderr
+    assert "nowhere.jsonl" in missing.stderr
+    assert "folder" in folder.stderr or "directory" in folder.stderr
+    assert "empty" in empty.stderr
+
+
+def test_a_truncated_line_is_refused_by_number_and_the_rest_goes_on(root: Path) -> None:
+    result = imported(
+        root,
+        json.dumps(CHAT) + "\n" + json.dumps(CHAT)[:30] + "\n" + json.dumps(CHAT | {"task_id": "3"}) + "\n",
+    )
+    assert result.returncode == 1
+    assert "source.jsonl:2:" in result.stderr
+    assert "2 conversations imported" in result.stdout
+
+
+def test_a_message_without_role_is_named_by_its_place(root: Path) -> None:
+    result = imported(root, json.dumps(CHAT) + "\n" + json.dumps({"messages": [{"content": "x"}]}) + "\n")
+    assert result.returncode == 1
+    assert "source.jsonl:2:" in result.stderr
+    assert "role" in result.stderr
+
+
+def test_a_second_conversation_of_one_id_is_refused(root: Path) -> None:
+    line = json.dumps(CHAT | {"conversation_id": "same"})
+    other = json.dumps({"conversation_id": "same", "messages": [{"role": "user", "content": "Another"}]})
+    result = imported(root, f"{line}\n{other}\n")
+    assert result.returncode == 1
+    assert "same" in result.stderr
+
+
+def test_an_unknown_version_names_those_published(root: Path) -> None:
+    for arguments in (["run"], ["leaderboard"], ["gate"], ["reliability"]):
+        result = agent_eval(root, *arguments, "--methodology", "9.9.9")
+        assert result.returncode == 2
+        assert "1.3.0" in only_line(result)
+
+
+def test_outside_a_project_the_root_rule_is_told(tmp_path: Path) -> None:
+    result = agent_eval(tmp_path, "leaderboard")
+    assert result.returncode == 2
+    assert "AGENT_EVAL_HOME" in only_line(result)
+
+
+def test_an_unknown_setting_is_named_with_those_known(root: Path) -> None:
+    (root / "agent_eval.toml").write_text("jugde = 1\n")
+    result = agent_eval(root, "leaderboard")
+    assert result.returncode == 2
+    assert "jugde" in only_line(result)
+    assert "max_unscored_share" in result.stderr
+
+
+def test_an_empty_project_says_what_to_do(root: Path) -> None:
+    assert "Import transcripts" in agent_eval(root, "leaderboard").stdout
+    assert agent_eval(root, "gate").returncode == 2

@@ -1,0 +1,34 @@
+"""Quotes are looked up in what was said and called, up to the turn that is judged."""
+
+from agent_eval.judge.evidence import Transcript
+from tests.judge.material import agent, call, conversation, user
+
+TRANSCRIPT = Transcript(
+    conversation(
+        user("Hi"),
+        call("find", {"id": "é1"}, '{"a":\n "b"}'),
+        agent("Found it."),
+        user("Ok"),
+        agent("Bye now."),
+    ).turns()
+)
+
+
+def test_contents_results_and_calls_can_be_quoted() -> None:
+    for quote in ("Found it", '{"a": "b"}', 'find({"id": "é1"})', "Bye"):
+        assert TRANSCRIPT.holds(quote)
+
+
+def test_other_words_and_empty_quotes_are_not_found() -> None:
+    for quote in ("found it", "Found it. Ok", "", "  "):
+        assert not TRANSCRIPT.holds(quote)
+
+
+def test_whitespace_is_no_part_of_a_quote() -> None:
+    assert TRANSCRIPT.holds(" Found\n it.")
+
+
+def test_a_turn_cannot_be_judged_by_what_came_after_it() -> None:
+    assert not TRANSCRIPT.holds("Bye", last_turn=0)
+    assert TRANSCRIPT.holds("Found it", last_turn=1)
+    assert not TRANSCRIPT.holds_in(1, "Found it")

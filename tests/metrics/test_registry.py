@@ -1,0 +1,125 @@
+"""What is asked: rubrics written out, and where each metric arises."""
+
+import dataclasses
+
+import pytest
+
+from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.profile import CAPS, INFORMED_BY, PROFILE_HASH, PROFILE_VERSION
+from agent_eval.metrics.registry import (
+    CONVERSATION_METRICS,
+    NO_REPLY,
+    TURN_METRICS,
+    TURN_RATINGS,
+    UnknownMetricError,
+    applicable,
+    by_name,
+    expected_of,
+    why_not_applicable,
+)
+from agent_eval.transcripts.models import Conversation, Expected, Message
+
+ALL = (*TURN_METRICS, *CONVERSATION_METRICS)
+
+
+@pytest.mark.parametrize("metric", ALL, ids=lambda m: m.name)
+def test_every_metric_is_found_by_its_name_and_writes_out_its_anchors(metric: Metric) -> None:
+    assert by_name(metric.name) is metric
+    assert metric.question.endswith(("?", "labels."))
+    assert all(metric.anchors.values())
+
+
+def test_ratings_anchor_five_to_one_values_anchor_both_ends_and_labels_begin_with_no_failure() -> None:
+    for metric in ALL:
+        if metric.kind == "rating":
+            assert list(metric.anchors) == ["5", "4", "3", "2", "1"]
+        elif metric.kind == "value":
+            assert set(metric.anchors) == {"0", "1"}
+        else:
+            assert metric.labels[0] == NO_FAILURE
+
+
+def test_the_failure_labels_are_the_published_ones() -> None:
+    assert by_name("agent_behavior_failure").labels[1:] == (
+        "repetition",
+        "failure to ask for clarification",
+        "lack of specific information",
+        "disobey user request",
+        "false information",
+        "unsafe action",
+        "unsafe state",
+    )
+    assert by_name("tool_call_behavior_failure").labels[1:] == (
+        "unnecessary tool call",
+        "wrong tool",
+        "wrong arguments",
+        "ignored tool result",
+        "missing tool call",
+        "repeated tool call",
+    )
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownMetricError, match=r"'helpfullness'.*helpfulness"):
+        by_name("helpfullness")
+
+
+def test_a_changed_word_changes_the_rubric_hash_and_nothing_else_does() -> None:
+    helpfulness = by_name("helpfulness")
+    assert dataclasses.replace(helpfulness).rubric_hash == helpfulness.rubric_hash
+    changed = dataclasses.replace(helpfulness, anchors={**helpfulness.anchors, "3": "So so."})
+    assert changed.rubric_hash != helpfulness.rubric_hash
+    assert len({m.rubric_hash for m in ALL}) == len(ALL)
+
+
+def test_the_profile_caps_only_targets_it_informs_and_changes_only_with_its_version() -> None:
+    assert {cap.target for cap in CAPS} <= set(INFORMED_BY)
+    assert all(1 <= cap.at_most <= 4 for cap in CAPS)
+    # a changed profile asks new questions: raise the version with the hash
+    assert (PROFILE_VERSION, PROFILE_HASH) == ("1", "fe5a77ef18466cda2e03fc9415cd3a0f")
+
+
+def asked(
+    *messages: Message, tools: list[dict[str, str]] | None = None, expected: Expected | None = None
+) -> set[str]:
+    conversation = Conversation.model_validate(
+        {
+            "conversation_id": "c",
+            "messages": messages,
+            "tools": tools,
+            "expected": [expected] if expected else [],
+        }
+    )
+    turn = conversation.turns()[0]
+    truth = expected_of(0, conversation.expected)
+    return {m.name for m in TURN_METRICS if applicable(m, turn, conversation, truth)}
+
+
+HELLO = Message(role="user", content="Hello")
+REPLY = Message(role="assistant", content="Hi.")
+CALL = Message.model_validate({"role": "assistant", "tool_calls": [{"name": "find"}]})
+USERS_CALL = Message.model_validate({"role": "user", "content": "Hello", "tool_calls": [{"name": "find"}]})
+PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure"}
+
+
+def test_a_turn_without_a_reply_is_asked_nothing() -> None:
+    conversation = Conversation(conversation_id="c", messages=(HELLO,), tools=({"name": "find"},))
+    turn = conversation.turns()[0]
+    assert {why_not_applicable(m, turn, conversation, None) for m in TURN_METRICS} == {NO_REPLY}
+
+
+def test_tool_failures_are_asked_where_a_tool_was_called_or_available() -> None:
+    assert asked(HELLO, REPLY) == PLAIN
+    assert asked(HELLO, REPLY, tools=[]) == PLAIN
+    assert asked(HELLO, REPLY, tools=[{"name": "find"}]) == PLAIN | {"tool_call_behavior_failure"}
+    assert asked(HELLO, CALL) == PLAIN | {"tool_call_behavior_failure", "tool_result_utilisation"}
+
+
+def test_calls_by_the_user_are_not_the_agents() -> None:
+    assert asked(USERS_CALL, REPLY) == PLAIN
+
+
+def test_answers_are_compared_only_where_one_is_expected() -> None:
+    assert "answer_correctness" in asked(HELLO, REPLY, expected=Expected(turn_index=0, answer="Hi"))
+    assert asked(HELLO, REPLY, expected=Expected(turn_index=0)) == PLAIN
+    assert asked(HELLO, REPLY, expected=Expected(turn_index=1, answer="Hi")) == PLAIN

@@ -1,0 +1,513 @@
+"""The composite: one formula, exact, for tables and notebooks; and what each status means."""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from agent_eval.methodology import load
+from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
+from agent_eval.scores.composite import RatingError, composite, weigh
+from agent_eval.scores.exact import from_text, rounded
+from agent_eval.tables import table
+from tests.scores.builders import (
+    METHODOLOGIES,
+    compose,
+    composed,
+    frames,
+    hallucination,
+    judgment,
+    methodology,
+    one,
+    rating,
+    ratings,
+    session,
+    transcripts,
+    unrated,
+    versioned,
+)
+
+VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
+
+
+def spread(total: int, n: int) -> list[int]:
+    """n ratings 1–5 with that sum."""
+    return [total // n + (i < total % n) for i in range(n)]
+
+
+def given_ratings(u: int, d: int) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """Ratings with ΣU = u and ΣD = d."""
+    criteria = spread(d, 15)
+    triples = [tuple(criteria[i : i + 3]) for i in range(0, 15, 3)]
+    return dict(zip(DIMENSIONS, spread(u, 6), strict=True)), dict(zip(SCENARIOS, triples, strict=True))
+
+
+def all_sums() -> Iterator[tuple[int, int]]:
+    return ((u, d) for u in range(6, 31) for d in range(15, 76))
+
+
+# The worked examples of the methodology, under the versions as published
+
+
+@pytest.mark.parametrize(
+    ("u", "d", "version", "tested", "exact", "shown"),
+    [
+        (30, 75, "1.0.0", None, Fraction(100), "100.0"),
+        (30, 75, "1.2.0", False, Fraction(100), "100.0"),
+        (30, 75, "1.3.0", True, Fraction(100), "100.0"),
+        (30, 75, "1.3.0", False, Fraction(90), "90.0"),
+        (6, 15, "1.3.0", True, Fraction(20), "20.0"),
+        (6, 15, "1.3.0", False, Fraction(10), "10.0"),
+        (24, 60, "1.2.0", False, Fraction(80), "80.0"),
+        (23, 58, "1.2.0", False, Fraction(460 + 696, 15), "77.1"),
+        (23, 58, "1.3.0", False, Fraction(460 + 696, 15) - 10, "67.1"),
+    ],
+)
+def test_worked_examples(
+    u: int, d: int, version: str, tested: bool | None, exact: Fraction, shown: str
+) -> None:
+    result = composite(*given_ratings(u, d), load(version), repeatability_tested=tested)
+    assert result.exact == exact
+    assert rounded(exact) == shown
+    assert result.composite_score == float(exact)
+    assert (result.status, result.missing) == ("published", ())
+
+
+def test_the_two_parts_are_given_beside_the_whole() -> None:
+    result = composite(*given_ratings(24, 60), load("1.3.0"), repeatability_tested=False)
+    assert (result.universal_0to100, result.domain_0to100) == (80.0, 80.0)
+    assert (result.raw_composite_score, result.repeatability_penalty, result.composite_score) == (
+        80.0,
+        10.0,
+        70.0,
+    )
+
+
+# All 25 × 61 = 1,525 pairs of sums
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_pair_of_sums_is_exact_in_the_notebook_function(version: str) -> None:
+    rules = load(version)
+    penalty = rules.penalty_points("repeatability_tested", False)
+    assert penalty is not None
+    for u, d in all_sums():
+        result = composite(*given_ratings(u, d), rules, repeatability_tested=False)
+        assert result.exact == Fraction(20 * u + 12 * d, 15) - penalty
+
+
+def test_every_pair_of_sums_is_exact_in_the_tables() -> None:
+    sums = {f"u{u}-d{d}": (u, d) for u, d in all_sums()}
+    assert len(sums) == 1525
+    rated = [
+        row
+        for agent, (u, d) in sums.items()
+        for row in ratings(spread(u, 6), [spread(d, 15)[i : i + 3] for i in range(0, 15, 3)], agent_id=agent)
+    ]
+    board = composed(
+        rated=rated,
+        held=[row for agent in sums for row in transcripts(agent_id=agent)],
+        declared=[session(agent_id=agent) for agent in sums],
+        judged=[hallucination(agent_id=agent) for agent in sums],
+    )
+    assert set(board["status"]) == {"published"}
+    raw = dict(zip(board["agent_id"], board["raw_composite_exact"], strict=True))
+    final = dict(zip(board["agent_id"], board["composite_exact"], strict=True))
+    for agent, (u, d) in sums.items():
+        assert from_text(raw[agent]) == Fraction(20 * u + 12 * d, 15)
+        assert from_text(final[agent]) == Fraction(20 * u + 12 * d, 15) - 10
+    assert board["composite_score"].to_list() == [float(from_text(e)) for e in board["composite_exact"]]
+
+
+# Laws
+
+RATING = st.integers(1, 5)
+UNIVERSAL = st.fixed_dictionaries(dict.fromkeys(DIMENSIONS, RATING))
+TRIPLES = st.lists(st.tuples(RATING, RATING, RATING), min_size=1, max_size=3)
+DOMAIN = st.fixed_dictionaries(dict.fromkeys(SCENARIOS, TRIPLES))
+
+
+@given(UNIVERSAL, DOMAIN, st.booleans())
+def test_complete_data_stay_on_their_scale(universal: Any, domain: Any, tested: bool) -> None:
+    low = 20 if tested else 10
+    result = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=tested)
+    assert result.exact is not None
+    assert low <= result.exact <= low + 80
+
+
+@given(UNIVERSAL, DOMAIN, st.sampled_from(DIMENSIONS), RATING)
+def test_one_universal_point_is_worth_four_thirds(universal: Any, domain: Any, key: str, value: int) -> None:
+    one_version = METHODOLOGIES["1.2.0"]
+    before = composite(universal, domain, one_version, repeatability_tested=False)
+    after = composite(universal | {key: value}, domain, one_version, repeatability_tested=False)
+    assert before.exact is not None
+    assert after.exact is not None
+    assert after.exact - before.exact == Fraction(4, 3) * (value - universal[key])
+
+
+@given(UNIVERSAL, DOMAIN)
+def test_untested_under_the_penalising_version_is_exactly_ten_lower(universal: Any, domain: Any) -> None:
+    earlier = composite(universal, domain, METHODOLOGIES["1.2.0"], repeatability_tested=False)
+    later = composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=False)
+    assert earlier.exact is not None
+    assert later.exact == earlier.exact - 10
+
+
+@given(UNIVERSAL, DOMAIN, st.randoms(use_true_random=False))
+def test_the_order_of_triples_never_matters(universal: Any, domain: Any, random: Any) -> None:
+    shuffled = {key: random.sample(triples, len(triples)) for key, triples in domain.items()}
+    results = {
+        composite(universal, d, METHODOLOGIES["1.3.0"], repeatability_tested=True) for d in (domain, shuffled)
+    }
+    assert len(results) == 1
+
+
+def test_the_penalty_stops_at_zero() -> None:
+    harsh = methodology(penalties=[{"disclosure": "repeatability_tested", "when": False, "points": 50}])
+    assert weigh(Fraction(20), Fraction(20), harsh, False).score == 0
+    assert weigh(Fraction(20), Fraction(20), harsh, False).raw == 20
+
+
+def test_weights_are_data() -> None:
+    half = methodology(weights={"universal": "0.5", "domain": "0.5"})
+    assert weigh(Fraction(100), Fraction(20), half, True).score == 60
+
+
+# The function for notebooks
+
+
+def test_two_questions_of_one_scenario_give_exact_half_points() -> None:
+    # ΣU = 24; D2 = (4.5, 4, 4), the others 12: ΣD = 60.5; (480 + 726) / 15 = 80.4
+    universal, domain = given_ratings(24, 60)
+    result = composite(
+        universal, domain | {"D2": [(5, 4, 5), (4, 4, 3)]}, METHODOLOGIES["1.2.0"], repeatability_tested=False
+    )
+    assert result.exact == Fraction(402, 5)
+
+
+@pytest.mark.parametrize("value", [True, False, float("nan"), 0, 6, 4.5, 5.0, "5", -1, Fraction(5)])
+def test_what_is_no_integer_from_one_to_five_is_refused_by_key(value: Any) -> None:
+    universal, domain = given_ratings(24, 60)
+    with pytest.raises(RatingError, match=r"^U3: .*integers 1–5"):
+        composite(universal | {"U3": value}, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
+    with pytest.raises(RatingError, match=r"^D4, criterion 2: "):
+        composite(
+            universal, domain | {"D4": (4, value, 4)}, METHODOLOGIES["1.3.0"], repeatability_tested=True
+        )
+
+
+@pytest.mark.parametrize("value", [(5, 4), (5, 4, 5, 4), 5, "555", [(5, 4, 5), (5, 4)], {"a": 1}])
+def test_what_is_no_triple_is_refused_by_key(value: Any) -> None:
+    universal, domain = given_ratings(24, 60)
+    with pytest.raises(RatingError, match=r"^D1: "):
+        composite(universal, domain | {"D1": value}, METHODOLOGIES["1.3.0"], repeatability_tested=True)
+
+
+@pytest.mark.parametrize(("universal", "domain"), [({"U7": 5}, {}), ({}, {"d1": (5, 5, 5)}), ({"D1": 5}, {})])
+def test_an_unknown_key_is_refused(universal: Any, domain: Any) -> None:
+    with pytest.raises(RatingError, match=r"no such key.*U1, U2"):
+        composite(universal, domain, METHODOLOGIES["1.3.0"], repeatability_tested=True)
+
+
+@pytest.mark.parametrize("gone", [{"U4"}, {"D3"}, {"U1", "U6", "D5"}])
+def test_a_missing_key_leaves_no_score_and_is_named(gone: set[str]) -> None:
+    universal, domain = given_ratings(24, 60)
+    result = composite(
+        {k: v for k, v in universal.items() if k not in gone},
+        {k: v for k, v in domain.items() if k not in gone},
+        METHODOLOGIES["1.3.0"],
+        repeatability_tested=True,
+    )
+    assert (result.status, set(result.missing)) == ("incomplete", gone)
+    assert (result.raw_composite_score, result.composite_score, result.exact) == (None, None, None)
+    assert (result.universal_0to100 is None) == any(k.startswith("U") for k in gone)
+    assert (result.domain_0to100 is None) == any(k.startswith("D") for k in gone)
+
+
+@pytest.mark.parametrize("value", [(4, None, 4), [], [(4, 4, 4), (None, 4, 4)]])
+def test_a_criterion_without_a_rating_makes_its_scenario_missing(value: Any) -> None:
+    universal, domain = given_ratings(24, 60)
+    result = composite(universal, domain | {"D2": value}, METHODOLOGIES["1.2.0"], repeatability_tested=False)
+    assert (result.status, result.missing) == ("incomplete", ("D2",))
+
+
+def test_nothing_at_all_is_incomplete_and_not_an_error() -> None:
+    result = composite({}, {}, METHODOLOGIES["1.3.0"], repeatability_tested=None)
+    assert result.status == "incomplete"
+    assert result.missing == (*DIMENSIONS, *SCENARIOS, "repeatability_tested")
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "penalty", "score"),
+    [
+        ("1.0.0", "published", 0.0, 80.0),
+        ("1.2.0", "provisional", 0.0, 80.0),  # must be disclosed, costs nothing
+        ("1.3.0", "provisional", None, None),
+    ],
+)
+def test_undisclosed_repeatability(
+    version: str, status: str, penalty: float | None, score: float | None
+) -> None:
+    result = composite(*given_ratings(24, 60), load(version), repeatability_tested=None)
+    assert result.raw_composite_score == 80.0
+    assert (result.status, result.repeatability_penalty, result.composite_score) == (status, penalty, score)
+    assert result.missing == (() if version == "1.0.0" else ("repeatability_tested",))
+
+
+# The table: statuses and their precedence
+
+
+def row_of(**rows: Any) -> dict[str, Any]:
+    return one(table("composite_scores").conform(composed(**rows)))
+
+
+def under(version: str) -> dict[str, Any]:
+    """The rows of one complete session under a version."""
+    return {
+        "rated": ratings(methodology_version=version),
+        "held": transcripts(methodology_version=version),
+        "judged": [hallucination(methodology_version=version)],
+    }
+
+
+@pytest.mark.parametrize(("version", "score"), [("1.0.0", 80), ("1.1.0", 80), ("1.2.0", 80), ("1.3.0", 70)])
+def test_a_complete_session_is_published(version: str, score: int) -> None:
+    row = row_of(**under(version))
+    assert (row["status"], row["missing"], row["warnings"]) == ("published", [], [])
+    assert (row["composite_score"], row["composite_exact"]) == (score, f"{score}/1")
+    assert (row["raw_composite_score"], row["raw_composite_exact"]) == (80, "80/1")
+    assert row["repeatability_penalty"] == 80 - score
+    assert (row["benchmark_id"], row["n_sessions"], row["judge"]) == ("run", 1, "recorded")
+
+
+def test_a_missing_rating_makes_it_incomplete() -> None:
+    row = row_of(rated=ratings((4, 4, 4, None, 4, 4)))
+    assert (row["status"], row["missing"]) == ("incomplete", ["U4: not rated"])
+    assert (row["universal_0to100"], row["domain_0to100"]) == (None, 80)
+    assert (row["raw_composite_score"], row["composite_score"], row["composite_exact"]) == (None, None, None)
+
+
+def test_a_missing_test_makes_it_provisional_and_changes_no_number() -> None:
+    slots = [*SCENARIOS, "standardised_task", "error_injection"]
+    row = row_of(held=transcripts(slots))
+    assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
+    assert row["missing"] == ["hallucination: no conversation of the session holds this test"]
+
+
+def test_undisclosed_repeatability_keeps_the_raw_composite_only() -> None:
+    row = row_of(declared=[session(repeatability_tested=None)])
+    assert (row["status"], row["raw_composite_exact"]) == ("provisional", "80/1")
+    assert (row["repeatability_penalty"], row["composite_score"], row["composite_exact"]) == (
+        None,
+        None,
+        None,
+    )
+    assert row["repeatability_tested"] is None
+
+
+def test_a_claim_without_evidence_is_provisional_too() -> None:
+    row = row_of(declared=[session(repeatability_tested=True)])
+    assert (row["status"], row["repeatability_tested"], row["composite_exact"]) == ("provisional", None, None)
+
+
+def test_a_tested_agent_keeps_its_raw_composite() -> None:
+    names = ("a", "b", "c")
+    row = row_of(
+        rated=[r for s in names for r in ratings(session_id=s)],
+        held=[r for s in names for r in transcripts(session=s)],
+        declared=[session(s, repeatability_tested=True) for s in names],
+        judged=[hallucination(session=s) for s in names],
+    )
+    assert (row["status"], row["composite_exact"], row["repeatability_penalty"]) == ("published", "80/1", 0)
+    assert (row["n_sessions"], row["repeatability_tested"]) == (3, True)
+
+
+def test_a_rating_lost_to_the_judge_makes_it_invalid() -> None:
+    lost = [r for r in ratings() if r["target"] != "U6"] + [
+        rating("U6", None, status="unscored", reason="judge_error")
+    ]
+    row = row_of(rated=lost, declared=[session(u3_scope=None)])
+    assert row["status"] == "invalid"
+    assert row["missing"] == ["U6: judge_error", "u3_scope: not disclosed"]
+
+
+def test_a_rating_off_the_scale_makes_it_invalid() -> None:
+    broken = [r for r in ratings() if r["target"] != "U6"] + [rating("U6", 9)]
+    assert row_of(rated=broken)["status"] == "invalid"
+
+
+def test_only_harness_failures_make_it_invalid_not_incomplete() -> None:
+    row = row_of(
+        rated=unrated(reason="harness failure: the proxy died"),
+        held=transcripts(is_admitted=False, reason="harness failure: the proxy died"),
+        declared=[session(invalid_reason="the proxy died")],
+    )
+    assert (row["status"], row["n_sessions"], row["benchmark_id"]) == ("invalid", 0, None)
+    assert row["missing"][0] == "session a: harness failure: the proxy died"
+    assert row["composite_score"] is None
+
+
+def test_a_harness_failure_beside_a_valid_session_only_warns() -> None:
+    failed = transcripts(session="b", is_admitted=False, reason="harness failure: no disk")
+    row = row_of(held=[*transcripts(), *failed], declared=[session(), session("b", invalid_reason="no disk")])
+    assert (row["status"], row["warnings"]) == ("published", ["session b: harness failure: no disk"])
+
+
+def test_a_harness_failure_of_another_version_says_nothing_here() -> None:
+    old = session("b", invalid_reason="no disk", methodology_versions=["1.0.0"])
+    other = transcripts(session="b", slots=[None], is_admitted=False, reason="its session was run for 1.0.0")
+    row = row_of(held=[*transcripts(), *other], declared=[session(), old])
+    assert (row["status"], row["warnings"]) == ("published", [])
+
+
+def test_without_a_template_it_is_not_applicable_whatever_else_is_wrong() -> None:
+    none = [rating(d, None, status="not_applicable", reason="no template") for d in SCENARIOS]
+    universal = [r for r in ratings() if r["target"] in DIMENSIONS]
+    lost = [
+        r | ({"status": "unscored", "rating_1to5": None} if r["target"] == "U1" else {}) for r in universal
+    ]
+    row = row_of(rated=[*lost, *none], held=transcripts(template=None))
+    assert (row["status"], row["template"], row["composite_score"]) == ("not_applicable", None, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_undeclared_agent_is_incomplete_with_everything_named_and_nothing_zero(version: str) -> None:
+    row = row_of(
+        rated=versioned(unrated(), version),
+        held=transcripts([None], methodology_version=version, benchmark_id="a"),
+        declared=[session(methodology_versions=["any"], u3_scope=None, repeatability_tested=None)],
+        judged=[],
+    )
+    named = [text.split(":")[0] for text in row["missing"]]
+    of_version = METHODOLOGIES[version]
+    tests = [t.slug for t in of_version.required_tests if t.enforcement == "bars_publication"]
+    assert named == [*DIMENSIONS, *SCENARIOS, *tests, *of_version.required_disclosures]
+    assert (row["status"], row["n_sessions"], row["benchmark_id"], row["judge"]) == (
+        "incomplete",
+        0,
+        None,
+        "none",
+    )
+    scores = [c for c in row if c.endswith(("_0to100", "_score", "_exact", "_penalty"))]
+    assert {row[c] for c in scores} == {None}
+
+
+def test_a_version_that_only_warns_about_tests_publishes_without_them() -> None:
+    rows = under("1.0.0") | {"held": transcripts(SCENARIOS, methodology_version="1.0.0")}
+    row = row_of(**rows)
+    assert (row["status"], row["missing"], row["hallucination_passed"]) == ("published", [], None)
+    assert len(row["warnings"]) == 3
+
+
+def test_a_failed_hallucination_test_is_shown_and_deducts_nothing() -> None:
+    row = row_of(judged=[hallucination(0.0)])
+    assert (row["status"], row["hallucination_passed"], row["composite_exact"]) == (
+        "published",
+        False,
+        "70/1",
+    )
+
+
+def test_an_older_run_is_named_and_not_averaged() -> None:
+    older = transcripts(
+        session="old", is_admitted=False, reason="superseded", superseded_by="run", benchmark_id="march"
+    )
+    row = row_of(held=[*transcripts(), *older], declared=[session(), session("old", benchmark_id="march")])
+    assert (row["benchmark_id"], row["n_sessions"]) == ("run", 1)
+    assert row["warnings"] == ["run march is superseded by run"]
+
+
+def test_transcripts_without_scores_have_every_part_missing() -> None:
+    row = row_of(rated=[])
+    assert row["status"] == "incomplete"
+    assert row["missing"] == [f"{target}: no rating" for target in (*DIMENSIONS, *SCENARIOS)]
+
+
+def test_a_pair_without_transcripts_gives_no_row() -> None:
+    assert composed(rated=[*ratings(), *ratings(agent_id="removed")])["agent_id"].to_list() == ["lumen"]
+
+
+def test_no_transcripts_give_an_empty_table() -> None:
+    assert composed(rated=[], held=[], declared=[], judged=[]).equals(table("composite_scores").empty())
+
+
+# Measured columns
+
+
+def conversation(slot: str, cost: float | None) -> dict[str, Any]:
+    return {"agent_id": "lumen", "conversation_id": f"a-{slot}", "session_id": "a", "cost_usd": cost}
+
+
+def test_goal_completion_is_the_mean_of_what_was_judged() -> None:
+    goals = [
+        judgment("a-D1", "goal_completion", 1.0),
+        judgment("a-D2", "goal_completion", 0.0),
+        judgment("a-D3", "goal_completion", 1.0),
+        judgment("a-D4", "goal_completion", None),  # unscored moves no mean
+        judgment("a-D1", "goal_completion", 0.0, judge="model", is_effective=False),
+        judgment("a-gone", "goal_completion", 0.0),
+    ]
+    row = row_of(judged=[hallucination(), *goals])
+    assert row["goal_completion"] == pytest.approx(2 / 3)
+    assert row["n_goal_completion"] == 3
+
+
+def test_goal_completion_is_null_when_nothing_was_judged() -> None:
+    row = row_of()
+    assert (row["goal_completion"], row["n_goal_completion"]) == (None, 0)
+
+
+@pytest.mark.parametrize(("unknown", "total"), [(None, 2.0), ("D5", None)])
+def test_cost_is_unknown_when_any_part_of_it_is(unknown: str | None, total: float | None) -> None:
+    slots = [r["slot"] for r in transcripts()]
+    costs = [conversation(slot, None if slot == unknown else 0.25) for slot in slots]
+    assert row_of(conversations=costs)["cost_usd"] == total
+
+
+def test_conversations_that_do_not_count_cost_nothing_and_reach_no_goal() -> None:
+    held = [r | {"is_admitted": r["slot"] == "D1"} for r in transcripts()]
+    costs = [conversation("D1", 0.5), conversation("D2", None)]
+    goals = [judgment("a-D1", "goal_completion", 1.0), judgment("a-D2", "goal_completion", 0.0)]
+    row = row_of(held=held, conversations=costs, judged=goals)
+    assert (row["cost_usd"], row["goal_completion"], row["n_goal_completion"]) == (0.5, 1.0, 1)
+
+
+def test_without_an_admitted_conversation_the_cost_is_unknown() -> None:
+    held = transcripts(is_admitted=False)
+    assert row_of(held=held, conversations=[conversation("D1", 0.5)])["cost_usd"] is None
+
+
+def test_every_judge_is_named() -> None:
+    rated = [r | {"judge": {"U5": "rule", "U6": "human"}.get(r["target"], "recorded")} for r in ratings()]
+    assert row_of(rated=rated)["judge"] == "human + recorded + rule"
+
+
+@given(st.randoms(use_true_random=False))
+def test_row_order_never_matters(random: Any) -> None:
+    def shuffled(rows: Sequence[Any]) -> list[Any]:
+        return random.sample(rows, len(rows))  # type: ignore[no-any-return]
+
+    rows = {
+        "rated": [
+            r for v in VERSIONS for s in ("a", "b") for r in ratings(methodology_version=v, session_id=s)
+        ],
+        "held": [
+            r for v in VERSIONS for s in ("a", "b") for r in transcripts(methodology_version=v, session=s)
+        ],
+        "declared": [session("a"), session("b", u3_scope=None)],
+        "judged": [hallucination(session=s, methodology_version=v) for v in VERSIONS for s in ("a", "b")],
+        "conversations": [conversation(s, 0.1 * i) for i, s in enumerate(SCENARIOS)],
+    }
+    expected = composed(**rows)
+    assert_frame_equal(composed(**{k: shuffled(v) for k, v in rows.items()}), expected, check_exact=True)
+
+
+def test_columns_that_the_store_adds_do_no_harm() -> None:
+    made = frames()
+    stored = {k: f.with_columns(run_id=pl.lit("r"), created_at=pl.lit(0)) for k, f in made.items()}
+    assert_frame_equal(compose(stored), compose(made))

@@ -1,0 +1,125 @@
+"""Real agent runs, from their files to the tables; skipped where the files are absent."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.project import Project
+from agent_eval.tables import table
+from tests.conftest import at_home
+
+FILES = {
+    "gpt-4o": ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz"),
+    "qwen": ("tau2", "tau2/airline__qwen2.5-7b.json.gz"),
+    "toolorchestra": ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz"),
+    "gpt-4o-tau1": ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz"),
+}
+
+
+def import_one(agent: str, shared_data: Path) -> int:
+    format_name, file = FILES[agent]
+    arguments = [format_name, str(shared_data / file), "--agent", agent, "--category", "customer_service"]
+    return CliRunner().invoke(app, ["import", *arguments]).exit_code
+
+
+@pytest.fixture(scope="module")
+def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    root = tmp_path_factory.mktemp("real")
+    (root / "data").mkdir()
+    with at_home(root):
+        assert [import_one(agent, shared_data) for agent in FILES] == [0, 0, 0, 0]
+        result = CliRunner().invoke(app, ["run"])
+        assert result.exit_code == 0, (result.output, result.exception)
+        yield Project.open()
+
+
+def counted_in_file(path: Path) -> dict[str, int]:
+    """Counted in the JSON itself, without any code of ours."""
+    with gzip.open(path) as stream:
+        loaded = json.load(stream)
+    runs = loaded["simulations"] if isinstance(loaded, dict) else loaded
+    messages = [m for run in runs for m in (run.get("messages") or run["traj"])]
+    rewards = [(run.get("reward_info") or run)["reward"] for run in runs]
+    return {
+        "conversations": len(runs),
+        "user": sum(m["role"] == "user" for m in messages),
+        "agent": sum(m["role"] == "assistant" for m in messages),
+        "calls": sum(len(m.get("tool_calls") or []) for m in messages),
+        "successes": sum(abs(reward - 1) <= 1e-6 for reward in rewards),
+    }
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_the_tables_hold_what_the_file_holds(project: Project, shared_data: Path, agent: str) -> None:
+    rows = project.store.read(table("conversations"), pl.DataFrame({"agent_id": [agent]}))
+    assert {
+        "conversations": rows.height,
+        "user": rows["n_user_messages"].sum(),
+        "agent": rows["n_agent_messages"].sum(),
+        "calls": rows["n_tool_calls"].sum(),
+        "successes": rows["outcome_correct"].sum(),
+    } == counted_in_file(shared_data / FILES[agent][1])
+    calls = project.store.read(table("tool_calls"), pl.DataFrame({"agent_id": [agent]}))
+    assert calls.height == rows["n_tool_calls"].sum()
+
+
+def test_known_totals(project: Project) -> None:
+    rows = project.store.read(table("conversations"))
+    assert rows.height == 350
+    successes = rows.group_by("agent_id").agg(pl.col("outcome_correct").sum())
+    assert dict(successes.iter_rows())["gpt-4o-tau1"] == 84
+    assert dict(successes.iter_rows())["toolorchestra"] == 28
+
+
+def test_an_undeclared_agent_is_incomplete_with_everything_named_and_never_zero(project: Project) -> None:
+    board = project.store.read(table("leaderboard")).filter(pl.col("methodology_version") == "1.3.0")
+    assert set(board["status"]) == {"incomplete"}
+    for name in (
+        "rank",
+        "universal_0to100",
+        "domain_0to100",
+        "raw_composite_score",
+        "composite_score",
+        "repeatability_penalty",
+    ):
+        assert board[name].null_count() == board.height, name
+    named = {text.partition(":")[0] for text in board["missing"][0]}
+    assert named >= {
+        *(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)),
+        "standardised_task", "hallucination", "error_injection", "u3_scope", "repeatability_tested",
+    }  # fmt: skip
+
+
+def test_tau_bench_gives_its_published_pass_hat_k(project: Project) -> None:
+    result = CliRunner().invoke(app, ["reliability", "--agent", "gpt-4o-tau1", "--json"])
+    rows = json.loads(result.stdout)
+    assert [round(row["pass_hat_k"], 3) for row in rows] == [0.420, 0.273, 0.220, 0.200]
+    assert [round(row["pass_at_k"], 3) for row in rows] == [0.420, 0.567, 0.660, 0.720]
+
+
+@pytest.mark.parametrize("agent", FILES)
+def test_importing_again_changes_nothing(project: Project, shared_data: Path, agent: str) -> None:
+    before = {p: p.read_bytes() for p in sorted((project.home.data / "sessions").rglob("*")) if p.is_file()}
+    agents = project.home.agents_file.read_bytes()
+    assert import_one(agent, shared_data) == 0
+    assert {
+        p: p.read_bytes() for p in sorted((project.home.data / "sessions").rglob("*")) if p.is_file()
+    } == before
+    assert project.home.agents_file.read_bytes() == agents
+
+
+def test_no_price_is_invented(project: Project) -> None:
+    costs = (
+        project.store.read(table("conversations"))
+        .group_by("agent_id")
+        .agg(pl.col("cost_usd").sum(), n=pl.col("cost_usd").count())
+    )
+    known = {row["agent_id"]: row["n"] for row in costs.iter_rows(named=True)}
+    # the file of the local model records 0.0 everywhere, the orchestrator's nothing at all
+    assert known == {"gpt-4o": 50, "qwen": 0, "toolorchestra": 0, "gpt-4o-tau1": 0}

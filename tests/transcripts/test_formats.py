@@ -1,0 +1,323 @@
+"""What each format's records become."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_eval.transcripts.importers import ImportReport, import_file
+from tests.transcripts.making import AGENT, USER, lines, write_json
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
+
+
+def take(format_name: str, path: Path) -> tuple[ImportReport, list[dict[str, Any]]]:
+    report = import_file(
+        format_name, path, sessions_folder=path.parent / "sessions", agent_id="a", session_id="s"
+    )
+    file = report.folder / "conversations.jsonl"
+    return report, [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def tau1(task_id: object = 0, trial: object = 0, reward: object = 1.0, **fields: object) -> dict[str, Any]:
+    action = {"name": "cancel", "kwargs": {"id": 7}}
+    info = {
+        "task": {"instruction": "Cancel it.", "actions": [action], "outputs": ["12"], "user_id": "u"},
+        "user_cost": 0.1,
+    }
+    traj = [{"role": "system", "content": "Policy"}, USER, {**AGENT, "content": None, "tool_calls": [CALL]}]
+    traj.append({"role": "tool", "tool_call_id": "c1", "name": "find", "content": "found"})
+    return {"task_id": task_id, "trial": trial, "reward": reward, "info": info, "traj": traj} | fields
+
+
+def test_a_tau_bench_record_keeps_its_messages_goal_truth_and_outcome(tmp_path: Path) -> None:
+    _, (c,) = take("tau-bench", write_json(tmp_path / "r.json.gz", [tau1(task_id=3, trial=1)]))
+    assert (c["conversation_id"], c["task_id"], c["trial"], c["goal"]) == ("s:3-1", "3", 1, "Cancel it.")
+    assert [m["role"] for m in c["messages"]] == ["system", "user", "assistant", "tool"]
+    assert c["messages"][2]["tool_calls"] == [{"id": "c1", "name": "find", "arguments": {"id": 7}}]
+    assert c["messages"][3] == {"role": "tool", "content": "found", "name": "find", "tool_call_id": "c1"}
+    assert c["expected"] == [{"tools": [{"name": "cancel", "arguments": {"id": 7}}], "answer": "12"}]
+    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau-bench reward"}
+    assert c["metadata"] == {"user_id": "u", "user_cost_usd": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("reward", "fields", "correct"),
+    [
+        (1.0, {}, True),
+        (0.9999995, {}, True),
+        (1, {}, True),
+        (0.0, {}, False),
+        (-5e-7, {}, False),
+        (0.5, {}, None),
+        (0.99999, {}, None),
+        (None, {}, None),
+        (True, {}, None),
+        (0.3, {"base_success": True}, True),
+        (1.0, {"base_success": False}, False),
+        (1.0, {"base_success": None}, True),
+        (0.7, {"info": {"reward_info": {"base_success": False}}}, False),
+    ],
+)
+def test_correct_is_base_success_else_a_reward_close_to_0_or_1_else_unknown(
+    tmp_path: Path, reward: object, fields: dict[str, object], correct: bool | None
+) -> None:
+    _, (c,) = take("tau-bench", write_json(tmp_path / "r.json", [tau1(reward=reward, **fields)]))
+    assert c.get("outcome", {}).get("correct") == correct
+
+
+def test_a_task_without_actions_says_nothing_of_tools(tmp_path: Path) -> None:
+    info = {"task": {"instruction": "Ask.", "actions": [], "outputs": []}}
+    _, (c,) = take("tau-bench", write_json(tmp_path / "r.json", [tau1(info=info)]))
+    assert "expected" not in c
+
+
+def test_trials_that_hold_the_tasks_index_are_renumbered_and_keep_what_was_recorded(tmp_path: Path) -> None:
+    records = [tau1(task_id=5, trial=5, reward=r) for r in (0.0, 1.0, 0.25)] + [tau1(task_id=0, trial=0)]
+    _, found = take("tau-bench", write_json(tmp_path / "r.json", records))
+    assert [(c["task_id"], c["trial"]) for c in found] == [("5", 5), ("5", 0), ("5", 1), ("0", 0)]
+    assert len({c["conversation_id"] for c in found}) == 4
+    assert [c["metadata"].get("recorded_trial") for c in found] == [None, 5, 5, None]
+
+
+def test_a_record_that_repeats_another_word_for_word_is_a_duplicate(tmp_path: Path) -> None:
+    report, found = take("tau-bench", write_json(tmp_path / "r.json", [tau1(), tau1(trial=1), tau1()]))
+    assert len(found) == 2
+    assert [(r.line, r.reason) for r in report.refusals] == [(3, "the same as record 1, which was imported")]
+
+
+def test_bad_tau_bench_records_are_refused_by_number(tmp_path: Path) -> None:
+    robot = tau1(trial=1, traj=[{"role": "robot"}])
+    records = [tau1(), "text", {"task_id": 1}, robot, tau1(trial=2, traj=[]), tau1(trial=3, traj=[7])]
+    report, found = take("tau-bench", write_json(tmp_path / "r.json", records))
+    assert len(found) == 1
+    assert [r.line for r in report.refusals] == [2, 3, 4, 5, 6]
+    assert "messages[0].role is 'robot'" in report.refusals[2].reason
+
+
+@pytest.mark.parametrize("cut", [1, 20, 300])
+def test_an_array_that_breaks_off_keeps_the_records_before_the_break(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps([tau1(trial=i) for i in range(3)])[:-cut])
+    report, found = take("tau-bench", path)
+    assert len(found) == (3 if cut == 1 else 2)
+    assert [r.line for r in report.refusals] == [len(found) + 1]
+
+
+def tau2(**fields: object) -> dict[str, Any]:
+    messages = [
+        {
+            "role": "assistant",
+            "content": "Hi!",
+            "tool_calls": None,
+            "cost": 0.0,
+            "timestamp": "2025-01-01T00:00:00",
+            "raw_data": None,
+        },
+        {
+            "role": "user",
+            "content": "My line is dead",
+            "tool_calls": None,
+            "cost": 0.01,
+            "usage": {"prompt_tokens": 4},
+            "raw_data": {"x": 1},
+        },
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "name": "find", "arguments": {"id": 7}, "requestor": "assistant"}],
+            "cost": 0.02,
+        },
+        {"role": "tool", "id": "c1", "content": "no such line", "error": True, "requestor": "assistant"},
+        {
+            "role": "user",
+            "content": None,
+            "tool_calls": [{"id": "c2", "name": "restart", "arguments": {}, "requestor": "user"}],
+        },
+        {"role": "tool", "id": "c2", "content": "restarted", "error": False, "requestor": "user"},
+        {"role": "assistant", "content": "", "tool_calls": None},
+    ]
+    return {
+        "id": "u-1",
+        "task_id": "t",
+        "trial": 0,
+        "messages": messages,
+        "reward_info": {"reward": 1.0},
+        "termination_reason": "user_stop",
+        "agent_cost": 0.03,
+        "duration": 4.5,
+        "seed": 9,
+    } | fields
+
+
+TASK = {
+    "id": "t",
+    "user_scenario": {
+        "persona": "Patient.",
+        "instructions": {
+            "reason_for_call": "No signal.",
+            "known_info": "You are Ann.",
+            "task_instructions": "Be brief.",
+        },
+    },
+    "evaluation_criteria": {
+        "actions": [
+            {"name": "find", "arguments": {"id": 7}, "requestor": "assistant"},
+            {"name": "restart", "arguments": {}, "requestor": "user"},
+        ],
+        "nl_assertions": ["Agent apologises."],
+        "communicate_info": None,
+    },
+}
+
+
+@pytest.mark.parametrize("order", [("tasks", "simulations"), ("simulations", "tasks")])
+def test_a_tau2_simulation_gets_goal_profile_and_truth_from_its_task_in_any_order(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    parts = {"tasks": [TASK], "simulations": [tau2()]}
+    _, (c,) = take(
+        "tau2", write_json(tmp_path / "r.json", {"info": {}} | {name: parts[name] for name in order})
+    )
+    assert (c["conversation_id"], c["task_id"], c["trial"]) == ("u-1", "t", 0)
+    assert (c["goal"], c["profile"]) == ("No signal.\n\nBe brief.", "Patient.\n\nYou are Ann.")
+    assert c["expected"] == [
+        {"tools": [{"name": "find", "arguments": {"id": 7}}], "assertions": ["Agent apologises."]}
+    ]
+    assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau2 reward"}
+    assert c["metadata"] == {
+        "termination_reason": "user_stop",
+        "duration": 4.5,
+        "seed": 9,
+        "agent_cost_usd": 0.03,
+        "simulation_id": "u-1",
+    }
+
+
+def test_tau2_messages_are_all_kept_with_calls_of_the_user_errors_and_costs(tmp_path: Path) -> None:
+    _, (c,) = take("tau2", write_json(tmp_path / "r.json", {"tasks": [], "simulations": [tau2()]}))
+    messages = c["messages"]
+    assert [m["role"] for m in messages] == [
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "tool",
+        "assistant",
+    ]
+    assert messages[0] == {
+        "role": "assistant",
+        "content": "Hi!",
+        "timestamp": "2025-01-01T00:00:00",
+    }  # cost 0: unknown
+    assert (messages[1]["usage"], messages[1]["cost_usd"]) == ({"prompt_tokens": 4}, 0.01)
+    assert messages[3] == {"role": "tool", "content": "no such line", "tool_call_id": "c1", "is_error": True}
+    assert messages[4]["tool_calls"] == [{"id": "c2", "name": "restart"}]
+    assert messages[6] == {"role": "assistant", "content": ""}
+
+
+def test_a_recorded_agent_cost_of_zero_is_unknown(tmp_path: Path) -> None:
+    _, (c,) = take(
+        "tau2", write_json(tmp_path / "r.json", {"tasks": [], "simulations": [tau2(agent_cost=0.0)]})
+    )
+    assert "agent_cost_usd" not in c["metadata"]
+
+
+def test_tau2_simulations_that_share_an_id_get_ids_from_task_and_trial(tmp_path: Path) -> None:
+    simulations = [tau2(), tau2(trial=1), tau2(trial=1, seed=8)]
+    _, found = take("tau2", write_json(tmp_path / "r.json", {"tasks": [], "simulations": simulations}))
+    assert [c["conversation_id"] for c in found] == ["u-1", "s:t-1", "s:t-0"] or len(
+        {c["conversation_id"] for c in found}
+    ) == 3
+    assert sorted(c["trial"] for c in found) == [0, 1, 2]
+
+
+def test_a_tau2_file_without_simulations_says_what_was_expected(tmp_path: Path) -> None:
+    report, _ = take("tau2", write_json(tmp_path / "r.json", {"tasks": [TASK]}))
+    assert [(r.line, "tasks and simulations" in r.reason) for r in report.refusals] == [(0, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", lines([{"messages": [USER, AGENT]}, [USER]])),
+        ("b.json", json.dumps([{"messages": [USER, AGENT]}, {"messages": [USER]}]).encode()),
+        ("c.json", json.dumps([[USER, AGENT], [USER]]).encode()),
+        ("d.json", json.dumps([{"messages": [USER, AGENT]}, {"messages": [USER]}], indent=2).encode()),
+        ("e.txt", lines([[USER, AGENT], [USER]])),
+    ],
+)
+def test_chat_files_are_read_by_line_and_as_arrays(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    report, found = take("openai", tmp_path / name)
+    assert report.refusals == ()
+    assert [len(c["messages"]) for c in found] == [2, 1]
+    assert [c["conversation_id"] for c in found] == ["s:1", "s:2"]
+
+
+@pytest.mark.parametrize("value", [{"messages": [USER, AGENT]}, [USER, AGENT]])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_one_conversation_fills_a_file_pretty_printed_or_not(
+    tmp_path: Path, value: object, indent: int | None
+) -> None:
+    (tmp_path / "one.json").write_text(json.dumps(value, indent=indent))
+    report, found = take("openai", tmp_path / "one.json")
+    assert report.refusals == ()
+    assert [len(c["messages"]) for c in found] == [2]
+
+
+def test_a_bad_first_line_does_not_hide_the_others(tmp_path: Path) -> None:
+    for name, first in (("a.jsonl", b'{"messages": [\n'), ("b.jsonl", b'[{"role": "user"\n')):
+        (tmp_path / name).write_bytes(first + lines([[USER, AGENT]]))
+        folder = tmp_path / name.replace(".", "-")
+        report = import_file("openai", tmp_path / name, sessions_folder=folder, agent_id="a")
+        assert (report.n_imported, [r.line for r in report.refusals]) == (1, [1])
+
+
+def test_known_keys_of_a_chat_line_are_used_and_unknown_ones_kept(tmp_path: Path) -> None:
+    line = {
+        "messages": [USER, AGENT],
+        "id": "c-1",
+        "task_id": 7,
+        "trial": 2,
+        "goal": "Know",
+        "tools": [{"type": "function"}],
+        "reward": 0.0,
+        "model": "m",
+        "metadata": {"seed": 1},
+    }
+    (tmp_path / "a.jsonl").write_bytes(lines([line]))
+    _, (c,) = take("openai", tmp_path / "a.jsonl")
+    assert (c["conversation_id"], c["task_id"], c["trial"], c["goal"]) == ("c-1", "7", 2, "Know")
+    assert c["tools"] == [{"type": "function"}]
+    assert c["outcome"] == {"correct": False, "reward": 0.0, "source": "openai reward"}
+    assert c["metadata"] == {"seed": 1, "model": "m"}
+
+
+def test_variants_of_chat_messages_are_understood(tmp_path: Path) -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url"}]},
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "not json"}},
+        {"role": "function", "name": "f", "content": {"ok": True}},
+        {"role": "assistant", "content": None, "refusal": "I cannot.", "annotations": []},
+    ]
+    (tmp_path / "a.jsonl").write_bytes(lines([messages]))
+    _, (c,) = take("openai", tmp_path / "a.jsonl")
+    assert c["messages"] == [
+        {"role": "user", "content": "see\n[image_url]"},
+        {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "not json"}]},
+        {"role": "tool", "name": "f", "content": '{"ok": true}'},
+        {"role": "assistant", "content": "I cannot."},
+    ]
+
+
+def test_a_repeated_conversation_id_is_refused_with_its_record(tmp_path: Path) -> None:
+    chat = [{"id": "x", "messages": [USER]}, {"id": "x", "messages": [AGENT]}]
+    (tmp_path / "a.jsonl").write_bytes(lines(chat))
+    report, found = take("openai", tmp_path / "a.jsonl")
+    assert len(found) == 1
+    assert [(r.line, r.reason) for r in report.refusals] == [
+        (2, "conversation_id 'x' stands earlier in the file; the first counts")
+    ]
