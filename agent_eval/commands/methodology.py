@@ -24,7 +24,7 @@ def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
             _LOG.warning("Skipped %s", problem)
         print_json(rows)
         return
-    _print_table(console, rows)
+    _print_table(console, [{**row, "content_hash": str(row["content_hash"])[:12]} for row in rows])
     for problem in registry.problems:
         console.print(f"Skipped: {problem}", style="yellow", markup=False)
 
@@ -194,14 +194,16 @@ def _print_line(console: "Console", line: str, style: str | None = None) -> None
         console.print(Text(line.lstrip("# "), style="bold underline" if line.startswith("# ") else "bold"))
         return
     indent = len(line) - len(line.lstrip())
-    console.print(Padding(Text(line.lstrip(), style=style or ""), (0, 0, 0, indent)))
+    console.print(Padding(Text(line.lstrip(), style=style or ""), (0, 0, 0, indent), expand=False))
 
 
 def _print_table(console: "Console", rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*(rows[0] if rows else ()))
+    table = Table()
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row.values()))
     console.print(table)

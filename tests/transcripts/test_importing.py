@@ -178,7 +178,7 @@ def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_written(
 
 
 def test_an_unknown_format_names_the_known_ones(chat: Path, sessions: Path) -> None:
-    with pytest.raises(UnknownFormatError, match="'csv' is not known. Formats: openai, tau-bench, tau2"):
+    with pytest.raises(UnknownFormatError, match=r"'csv' is not known\. Formats: openai, tau-bench, tau2"):
         take(chat, sessions, "csv")
 
 

@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.streams import json_lines
 
-WORDS = "where is my order " * 300  # 5.4 kB a record
+WORDS = "where is my order " * 900  # 16.2 kB a record
 
 
 def tau1(n: int) -> Iterator[str]:
@@ -56,11 +57,8 @@ def test_an_import_takes_no_more_memory_for_a_longer_file(
         path = tmp_path / f"r{n}.json"
         with path.open("w") as stream:
             stream.writelines(records(n))
-        peaks.append(
-            peak(
-                lambda path=path: import_file(format_name, path, sessions_folder=tmp_path / "s", agent_id="a")
-            )
-        )
+        work = partial(import_file, format_name, path, sessions_folder=tmp_path / "s", agent_id="a")
+        peaks.append(peak(work))
     grown = peaks[1] - peaks[0]
     assert grown < 0.1 * 1_900 * len(WORDS)  # names and hashes of records stay, their texts do not
 

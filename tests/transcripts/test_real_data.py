@@ -67,14 +67,11 @@ def test_every_message_text_is_kept_and_hashes_survive_the_tables(
 
 def recorded(path: Path) -> list[tuple[str, str | None]]:
     with gzip.open(path, "rt") as stream:
-        records: list[Any] = (
-            [json.loads(stream.read())]
-            if ".jsonl" not in path.suffixes
-            else [json.loads(line) for line in stream]
+        values: Any = (
+            [json.loads(line) for line in stream] if ".jsonl" in path.suffixes else json.load(stream)
         )
-    if ".jsonl" not in path.suffixes:
-        records = records[0] if isinstance(records[0], list) else records[0]["simulations"]
-    return [(m["role"], m["content"]) for r in records for m in r.get("traj", r.get("messages"))]
+    records = values["simulations"] if isinstance(values, dict) else values
+    return [(m["role"], m.get("content")) for r in records for m in r.get("traj", r.get("messages"))]
 
 
 def test_what_a_local_model_cost_is_unknown_and_what_a_paid_one_cost_is_its_recorded_cost(

@@ -1,0 +1,350 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import agent_eval
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology import (
+    MethodologyFileError,
+    Registry,
+    UnknownMethodologyError,
+    freeze,
+    load,
+    version_names,
+)
+from agent_eval.methodology.models import Version
+from agent_eval.methodology.registry import MAX_BYTES, PACKAGED
+from tests.methodology.conftest import Write
+
+PUBLISHED = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
+PENALTY = ("    points: 10", "    points: 5")
+
+
+def reason_for(own: Path, name: str) -> str:
+    """The one problem of the folder; everything else still reads."""
+    registry = Registry.read(own)
+    assert registry.versions == PUBLISHED
+    (problem,) = registry.problems
+    assert problem.file == str(own / name)
+    return f"{problem.line}: {problem.reason}"
+
+
+def test_the_published_versions_read_without_a_project() -> None:
+    registry = Registry.read()
+    assert registry.versions == PUBLISHED
+    assert registry.problems == ()
+    assert registry.frozen_problems() == ()
+    assert registry.current.version == "1.3.0"
+
+
+def test_a_folder_that_does_not_exist_adds_nothing(tmp_path: Path) -> None:
+    registry = Registry.read(tmp_path / "none")
+    assert (registry.versions, registry.problems) == (PUBLISHED, ())
+
+
+def test_versions_are_ordered_by_meaning_not_by_text_or_date(own: Path, write: Write) -> None:
+    write("1.10.0", ('published: "2026-04-09"', 'published: "2026-04-01"'))
+    assert Registry.read(own).versions == (*PUBLISHED, "1.10.0")
+    assert version_names(own) == (*PUBLISHED, "1.10.0")
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 30)] * 3), unique=True))
+def test_version_order_is_that_of_the_numbers(numbers: list[tuple[int, int, int]]) -> None:
+    texts = [".".join(map(str, n)) for n in numbers]
+    assert [tuple(Version.parse(t)) for t in sorted(texts, key=Version.parse)] == sorted(numbers)
+
+
+def test_a_users_version_joins_and_may_be_the_current_one(own: Path, write: Write) -> None:
+    write("2.0.0", PENALTY)
+    registry = Registry.read(own)
+    assert registry.current.version == "2.0.0"
+    assert registry.get("2.0.0").penalties[0].points == 5
+    assert registry.own == {"2.0.0"}
+    assert registry.problems == registry.frozen_problems() == ()
+
+
+def test_a_users_draft_is_not_the_current_one(own: Path, write: Write) -> None:
+    write("2.0.0", ("status: current", "status: draft"))
+    assert Registry.read(own).current.version == "1.3.0"
+
+
+def test_an_unknown_version_names_the_published_ones_and_the_fix() -> None:
+    with pytest.raises(
+        UnknownMethodologyError, match=r"'2\.0\.0' is not published.*1\.2\.0, 1\.3\.0.*2\.0\.0\.yaml"
+    ):
+        Registry.read().get("2.0.0")
+    assert issubclass(UnknownMethodologyError, AgentEvalError)
+
+
+def test_a_version_in_a_bad_file_is_reported_with_what_is_wrong(own: Path, write: Write) -> None:
+    write("2.0.0", ("points: 10", "points: ten"))
+    with pytest.raises(
+        UnknownMethodologyError, match=r"cannot be read: .*2\.0\.0\.yaml:\d+: penalties\.0\.points"
+    ):
+        Registry.read(own).get("2.0.0")
+
+
+# What can be wrong with a file: a problem that names it, and the rest goes on.
+
+
+def test_an_unknown_key_is_named_with_its_line(own: Path, write: Write) -> None:
+    path = write("2.0.0", ("penalties:", "penalites: []\npenalties:"))
+    line = path.read_text(encoding="utf-8").splitlines().index("penalites: []") + 1
+    assert reason_for(own, "2.0.0.yaml") == f"{line}: penalites: unknown key; remove it or correct its name"
+
+
+def test_a_repeated_key_is_named_with_both_lines(own: Path, write: Write) -> None:
+    path = write("2.0.0", ("    points: 10", "    points: 10\n    points: 0"))
+    first = path.read_text(encoding="utf-8").splitlines().index("    points: 10") + 1
+    expected = f"{first + 1}: the key penalties.0.points is given twice (first in line {first}); remove one"
+    assert reason_for(own, "2.0.0.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("replacement", "expected"),
+    [
+        (('  universal: "0.40"', '  universal: "0.50"'), "weights: weights sum to 1.1, expected 1"),
+        (("  - id: U4", "  - id: U7"), "dimensions.3.id: Input should be 'U1'"),
+        (
+            ("needs_test: error_injection", "needs_test: error-injection"),
+            "dimensions.3.needs_test: Input should be",
+        ),
+        (("status: current", "status: latest"), "status: Input should be 'current'"),
+        (("      - *usefulness", "      - *useful"), "the alias *useful has no finished anchor before it"),
+        (("status: current", "status: [current"), "not YAML: "),
+        (("status: current", "<<: {a: b}\nstatus: current"), "merge keys (<<) are not supported"),
+        (("status: current", "status: !!python/name:os.system x"), "the tag "),
+        (("status: current", "status: current\n---\na: b"), "not YAML: |holds a second document"),
+    ],
+    ids=lambda value: value[1].strip()[:30] if isinstance(value, tuple) else "",
+)
+def test_bad_content_is_refused_with_its_key_or_line(
+    own: Path, write: Write, replacement: tuple[str, str], expected: str
+) -> None:
+    path = write("2.0.0", replacement)
+    line = (
+        path.read_text(encoding="utf-8").count(
+            "\n", 0, path.read_text(encoding="utf-8").index(replacement[1])
+        )
+        + 1
+    )
+    found, _, reason = reason_for(own, "2.0.0.yaml").partition(": ")
+    assert any(reason.startswith(e) for e in expected.split("|"))
+    assert line - 1 <= int(found) <= line + 2
+
+
+@pytest.mark.parametrize("name", ["2.0.1.yaml", "2.0.yaml", "mine.yaml", "2.0.0.yml"])
+def test_the_file_is_named_by_its_version(own: Path, write: Write, name: str) -> None:
+    write("2.0.0", name=name)
+    assert "rename the file to 2.0.0.yaml" in reason_for(own, name)
+
+
+def test_a_version_that_is_no_version_is_refused(own: Path, write: Write) -> None:
+    write("2.0", name="2.0.yaml")
+    assert "version '2.0' is not MAJOR.MINOR.PATCH" in reason_for(own, "2.0.yaml")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "None: holds no mapping"),
+        (b"# nothing yet\n", "None: holds no mapping"),
+        (b"- a\n- b\n", "None: holds no mapping"),
+        (b"title: ok\nsource: caf\xe9\n", "2: is not UTF-8 (byte 0xe9)"),
+        ("title: ok\n".encode("utf-16"), "1: is not UTF-8"),
+        (b"title: a\x00b\n", "None: not YAML: "),
+        (b"#" * (MAX_BYTES + 1), "None: is larger than 2,000,000 bytes"),
+        (b"[" * 900_000, "1: nested deeper than 32 levels"),
+        (b"a: &a [*a]", "1: the alias *a has no finished anchor"),
+        (
+            b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+            + b"".join(
+                b"%c: &%c [%s]\n" % (c + 1, c + 1, b",".join([b"*%c" % c] * 10)) for c in range(97, 106)
+            ),
+            "5: more than 100,000 values once its aliases are written out",
+        ),
+    ],
+    ids=["empty", "comment", "list", "latin-1", "utf-16", "nul", "large", "deep", "cycle", "bomb"],
+)
+def test_a_file_that_is_no_version_is_refused(own: Path, data: bytes, expected: str) -> None:
+    (own / "2.0.0.yaml").write_bytes(data)
+    assert reason_for(own, "2.0.0.yaml").startswith(expected)
+
+
+def test_the_pure_python_parser_refuses_the_same(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_eval.methodology.strict_yaml.LOADER", yaml.SafeLoader)
+    (own / "2.0.0.yaml").write_bytes(b"[" * 10_000)
+    assert reason_for(own, "2.0.0.yaml") == "1: nested deeper than 32 levels"
+
+
+def test_a_folder_named_like_a_version_is_refused(own: Path) -> None:
+    (own / "2.0.0.yaml").mkdir()
+    assert reason_for(own, "2.0.0.yaml") == "None: is not a file"
+
+
+def test_a_file_in_place_of_the_folder_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "methodologies").write_text("oops")
+    assert "is not a folder" in reason_for(tmp_path / "methodologies", "")
+
+
+def test_many_errors_are_summed_up(own: Path) -> None:
+    (own / "2.0.0.yaml").write_text("".join(f"key{i}: x\n" for i in range(20)))
+    # 8 required keys are missing, 20 keys are unknown; 5 of the 28 are shown
+    assert reason_for(own, "2.0.0.yaml").endswith("and 23 more")
+
+
+def test_a_published_version_cannot_be_redefined(own: Path, write: Write) -> None:
+    write("1.3.0", PENALTY)
+    assert "version 1.3.0 is published with other content" in reason_for(own, "1.3.0.yaml")
+    assert load("1.3.0", own).penalties[0].points == 10
+
+
+def test_a_copy_of_a_published_version_is_fine(own: Path, write: Write) -> None:
+    write("1.3.0")
+    registry = Registry.read(own)
+    assert (registry.versions, registry.problems, registry.own) == (PUBLISHED, (), frozenset())
+
+
+def test_one_bad_file_does_not_stop_the_others(own: Path, write: Write) -> None:
+    write("2.0.0", ("status: current", "status: latest"))
+    write("2.1.0")
+    registry = Registry.read(own)
+    assert registry.versions == (*PUBLISHED, "2.1.0")
+    assert [Path(p.file).name for p in registry.problems] == ["2.0.0.yaml"]
+
+
+def test_hidden_and_other_files_are_left_alone(own: Path) -> None:
+    for name in ("._2.0.0.yaml", ".2.0.0.yaml.swp", "README.md"):
+        (own / name).write_text("not a version")
+    assert Registry.read(own).problems == ()
+    assert version_names(own) == PUBLISHED
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(own: Path, write: Write) -> None:
+    path = write("2.0.0")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert Registry.read(own).get("2.0.0").rubric_hash == load("1.3.0").rubric_hash
+
+
+def test_unquoted_dates_weights_and_anchors_are_read_as_written(own: Path, write: Write) -> None:
+    path = write(
+        "2.0.0",
+        ('published: "2026-04-09"', "published: 2026-05-01"),
+        ('universal: "0.40"', "universal: 0.40"),
+    )
+    path.write_text(path.read_text(encoding="utf-8").replace('"5":', "5:"), encoding="utf-8")
+    m = Registry.read(own).get("2.0.0")
+    assert (m.published, m.weights.universal) == ("2026-05-01", "0.40")
+    assert m.rubric_hash == load("1.3.0").rubric_hash
+
+
+def test_names_are_listed_without_reading(own: Path) -> None:
+    (own / "1.4.0.yaml").write_bytes(b"\xff not YAML")
+    (own / "notes.yaml").write_text("a: b")
+    assert version_names(own) == (*PUBLISHED, "1.4.0")
+    assert version_names() == PUBLISHED
+
+
+# load
+
+
+def test_load_is_reached_from_the_package() -> None:
+    assert agent_eval.methodology.load("1.3.0") is load("1.3.0")
+
+
+def test_load_finds_the_project_around(own: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = own.parent
+    (root / "data").mkdir()
+    own.rename(root / "data" / "methodologies")
+    write_to = root / "data" / "methodologies" / "2.0.0.yaml"
+    text = (
+        (PACKAGED / "1.3.0.yaml").read_text(encoding="utf-8").replace('version: "1.3.0"', 'version: "2.0.0"')
+    )
+    write_to.write_text(text, encoding="utf-8")
+    monkeypatch.delenv("AGENT_EVAL_HOME", raising=False)
+    monkeypatch.chdir(root)
+    assert load("2.0.0").version == "2.0.0"
+
+
+def test_load_works_without_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AGENT_EVAL_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert load("1.0.0").version == "1.0.0"
+    with pytest.raises(UnknownMethodologyError):
+        load("2.0.0")
+
+
+# Frozen content
+
+
+def test_changed_content_without_a_new_version_is_found() -> None:
+    registry = Registry.read()
+    m = registry.get("1.1.0")
+    tampered = m.model_copy(update={"rules": {}})
+    others = tuple(o for o in registry.all() if o is not m)
+    (problem,) = Registry((tampered, *others), recorded=registry.recorded).frozen_problems()
+    assert problem.version == "1.1.0"
+    assert m.content_hash in problem.reason
+    assert tampered.content_hash in problem.reason
+
+
+def test_status_date_and_successor_may_change() -> None:
+    registry = Registry.read()
+    changed = tuple(
+        m.model_copy(update={"status": "superseded", "superseded_by": "2.0.0", "published": "2027-01-01"})
+        for m in registry.all()
+    )
+    assert Registry(changed, recorded=registry.recorded).frozen_problems() == ()
+
+
+def test_a_packaged_version_without_a_recorded_hash_is_found() -> None:
+    problems = Registry(Registry.read().all()).frozen_problems()
+    assert [p.version for p in problems] == list(PUBLISHED)
+
+
+def test_freezing_records_new_versions_once_and_never_changes_one(own: Path, write: Write) -> None:
+    write("2.0.0")
+    write("1.10.0")
+    assert freeze(own) == ("1.10.0", "2.0.0")
+    recorded = (own / "published.yaml").read_text()
+    assert freeze(own) == ()
+    write("2.0.0", PENALTY)
+    write("2.1.0")
+    assert freeze(own) == ("2.1.0",)
+    assert (own / "published.yaml").read_text().startswith(recorded)
+    (problem,) = Registry.read(own).frozen_problems()
+    assert problem.version == "2.0.0"
+    assert problem.file == str(own / "published.yaml")
+
+
+def test_drafts_are_not_frozen(own: Path, write: Write) -> None:
+    write("2.0.0", ("status: current", "status: draft"))
+    assert freeze(own) == ()
+    assert not (own / "published.yaml").exists()
+
+
+def test_a_frozen_version_whose_file_is_gone_is_found(own: Path, write: Write) -> None:
+    path = write("2.0.0")
+    freeze(own)
+    path.unlink()
+    (problem,) = Registry.read(own).frozen_problems()
+    assert "its file is gone; restore 2.0.0.yaml" in problem.reason
+
+
+def test_freezing_refuses_a_record_that_it_cannot_read(own: Path, write: Write) -> None:
+    write("2.0.0")
+    (own / "published.yaml").write_text("next: abc\n")
+    with pytest.raises(
+        MethodologyFileError, match=r"published\.yaml:1: 'next': expected a version and its hash"
+    ):
+        freeze(own)
+    assert (own / "published.yaml").read_text() == "next: abc\n"
+    assert len(Registry.read(own).problems) == 1
+
+
+def test_freezing_a_folder_that_does_not_exist_does_nothing(tmp_path: Path) -> None:
+    assert freeze(tmp_path / "none") == ()
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,186 @@
+"""The published versions hold the published facts."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent_eval.methodology import Methodology, Registry, load
+from agent_eval.methodology.registry import PACKAGED
+
+VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
+TESTS = ("standardised_task", "hallucination", "error_injection")
+CRITERIA = {
+    "customer_service_v1": ("accuracy", "completeness", "usefulness"),
+    "automation_workflow_v1": ("accuracy", "completeness", "usefulness"),
+    "coding_development_v1": ("correctness", "completeness", "code_quality"),
+    "data_analysis_v1": ("query_accuracy", "visualisation_fit", "insight_quality"),
+    "personal_assistant_v1": ("accuracy", "completeness", "usefulness"),
+    "research_v1": ("accuracy", "source_quality", "synthesis_quality"),
+    "marketing_v1": ("accuracy", "brand_fit", "usefulness"),
+    "x_sales_v1": ("accuracy", "completeness", "usefulness"),
+    "x_content_creation_v1": ("accuracy", "brief_adherence", "craft"),
+    "x_hr_recruiting_v1": ("accuracy", "fairness_compliance", "usefulness"),
+}
+FOUR = tuple(CRITERIA)[:4]
+every_version = pytest.mark.parametrize("version", VERSIONS)
+from_1_1 = pytest.mark.parametrize("version", VERSIONS[1:])
+
+
+def composite(m: Methodology, sum_u: int, sum_d: int) -> Fraction:
+    universal, domain = Fraction(sum_u, 30) * 100, Fraction(sum_d, 75) * 100
+    return Fraction(m.weights.universal) * universal + Fraction(m.weights.domain) * domain
+
+
+@pytest.mark.parametrize(
+    ("version", "published", "status", "successor", "n_templates"),
+    [
+        ("1.0.0", "2026-03-31", "superseded", "1.1.0", 4),
+        ("1.1.0", "2026-04-01", "superseded", "1.2.0", 4),
+        ("1.2.0", "2026-04-01", "superseded", "1.3.0", 10),
+        ("1.3.0", "2026-04-09", "current", None, 10),
+    ],
+)
+def test_a_version_has_its_date_status_successor_and_templates(
+    version: str, published: str, status: str, successor: str | None, n_templates: int
+) -> None:
+    m = load(version)
+    assert (m.version, m.published, m.status, m.superseded_by) == (version, published, status, successor)
+    assert len(m.templates) == n_templates
+
+
+@every_version
+def test_forty_parts_universal_and_sixty_parts_domain(version: str) -> None:
+    m = load(version)
+    assert (Fraction(m.weights.universal), Fraction(m.weights.domain)) == (Fraction(2, 5), Fraction(3, 5))
+    assert composite(m, 30, 75) == 100
+    assert composite(m, 6, 15) == 20
+    # 0.4 × 23/30 × 100 + 0.6 × 58/75 × 100 = 92/3 + 232/5 = (460 + 696)/15
+    assert composite(m, 23, 58) == Fraction(460 + 696, 15)
+
+
+def test_the_first_version_requires_nothing_and_only_warns() -> None:
+    m = load("1.0.0")
+    assert [(t.slug, t.enforcement, t.enforcement_origin) for t in m.required_tests] == [
+        (slug, "warn", "ours") for slug in TESTS
+    ]
+    assert m.required_disclosures == ()
+    assert {d.needs_test for d in m.dimensions} == {None}
+    assert {d.anchors_origin for d in m.dimensions} == {"ours"}
+    assert m.rules["averaging"].origin == "ours"
+    assert m.references == ()
+
+
+@from_1_1
+def test_from_1_1_tests_and_disclosures_bar_publication(version: str) -> None:
+    m = load(version)
+    assert [(t.slug, t.enforcement, t.enforcement_origin) for t in m.required_tests] == [
+        (slug, "bars_publication", "published") for slug in TESTS
+    ]
+    assert m.required_disclosures == ("u3_scope", "repeatability_tested")
+    assert {d.id: d.needs_test for d in m.dimensions if d.needs_test} == {"U4": "error_injection"}
+    assert {d.anchors_origin for d in m.dimensions} == {"published"}
+    assert m.rules["averaging"].origin == "published"
+
+
+def test_only_1_3_penalises_untested_repeatability() -> None:
+    assert [len(load(v).penalties) for v in VERSIONS] == [0, 0, 0, 1]
+    m = load("1.3.0")
+    assert [m.penalty_points("repeatability_tested", tested) for tested in (True, False, None)] == [
+        0,
+        10,
+        None,
+    ]
+    assert load("1.2.0").penalty_points("repeatability_tested", None) == 0
+
+
+@every_version
+def test_templates_have_the_published_criteria_in_order(version: str) -> None:
+    m = load(version)
+    expected = CRITERIA if len(m.templates) == 10 else {slug: CRITERIA[slug] for slug in FOUR}
+    assert {t.slug: tuple(c.id for c in t.criteria) for t in m.templates} == expected
+    assert tuple(t.slug for t in m.templates) == tuple(expected)
+
+
+def test_each_template_says_whose_it_is() -> None:
+    origins = {t.slug: (t.origin, t.content_origin) for t in load("1.3.0").templates}
+    assert origins == {
+        slug: ("ours", "ours")
+        if slug.startswith("x_")
+        else ("published", "published" if slug in FOUR else "ours")
+        for slug in CRITERIA
+    }
+
+
+def test_a_category_is_its_slug_without_prefix_and_number() -> None:
+    m = load("1.3.0")
+    assert [t.category for t in m.templates] == [s.removeprefix("x_").removesuffix("_v1") for s in CRITERIA]
+    assert m.template_for("sales") is m.templates[7]
+    assert load("1.1.0").template_for("sales") is None
+
+
+def test_every_false_premise_scenario_says_how_each_criterion_reads_there() -> None:
+    for template in load("1.3.0").templates:
+        d4 = template.scenarios[3]
+        assert set(d4.readings) == {c.id for c in template.criteria}, template.slug
+
+
+@pytest.mark.parametrize(
+    ("slug", "scenario", "criterion"),
+    [
+        ("data_analysis_v1", "D1", "visualisation_fit"),
+        ("data_analysis_v1", "D5", "query_accuracy"),
+        ("data_analysis_v1", "D5", "visualisation_fit"),
+        ("coding_development_v1", "D4", "code_quality"),
+        ("research_v1", "D1", "synthesis_quality"),
+    ],
+)
+def test_a_criterion_that_does_not_fit_has_a_reading(slug: str, scenario: str, criterion: str) -> None:
+    template = next(t for t in load("1.3.0").templates if t.slug == slug)
+    assert criterion in template.scenarios[int(scenario[1]) - 1].readings
+
+
+def test_five_anchors_are_five_different_sentences() -> None:
+    m = load("1.3.0")
+    parts = [(d.id, d.anchors) for d in m.dimensions]
+    parts += [(c.id, c.anchors) for t in m.templates for c in t.criteria]
+    for name, anchors in parts:
+        words = anchors.by_rating()
+        assert list(words) == ["5", "4", "3", "2", "1"]
+        assert len(set(words.values())) == 5, name
+        assert all(text.endswith(".") for text in words.values()), name
+
+
+def test_the_same_question_has_the_same_words_in_every_version() -> None:
+    versions = [load(v) for v in VERSIONS]
+    dimensions = [[(d.id, d.name, d.question, d.anchors) for d in m.dimensions] for m in versions]
+    assert dimensions == [dimensions[0]] * 4
+    by_slug = [{t.slug: t for t in m.templates} for m in versions]
+    for slug in CRITERIA:
+        texts = [templates[slug] for templates in by_slug if slug in templates]
+        assert texts == [texts[0]] * len(texts)
+        assert len(texts) == (4 if slug in FOUR else 2)
+
+
+def test_versions_that_ask_the_same_share_the_rubric_and_differ_in_scoring() -> None:
+    a, b = load("1.2.0"), load("1.3.0")
+    assert a.rubric_hash == b.rubric_hash
+    assert a.scoring_hash != b.scoring_hash
+
+
+def test_references_stand_without_authors_or_years() -> None:
+    references = load("1.1.0").references
+    assert len({r.title for r in references}) == 14
+    assert {(r.authors, r.year) for r in references} == {(None, None)}
+    assert "unverified" in load("1.1.0").rules["references"].text
+
+
+def test_change_lists() -> None:
+    assert [len(load(v).changes) for v in VERSIONS] == [0, 7, 1, 3]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGED.glob("*.yaml")), ids=lambda p: p.name)
+def test_a_plain_yaml_reader_finds_the_same(path: Path) -> None:
+    plain = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert Methodology.model_validate(plain) == Registry.read().get(path.stem)
