@@ -76,7 +76,8 @@ class at_home:  # noqa: N801
 
 
 @pytest.fixture(autouse=True)
-def _no_stray_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_stray_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test reads the developer's own project by accident."""
+    monkeypatch.chdir(tmp_path)
     for name in [n for n in os.environ if n.startswith("AGENT_EVAL_") and n != "AGENT_EVAL_SHARED_DATA"]:
         monkeypatch.delenv(name)

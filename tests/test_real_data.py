@@ -39,6 +39,11 @@ def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield Project.open()
 
 
+@pytest.fixture(autouse=True)
+def _at_home(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(project.home.root))
+
+
 def counted_in_file(path: Path) -> dict[str, int]:
     """Counted in the JSON itself, without any code of ours."""
     with gzip.open(path) as stream:

@@ -24,10 +24,10 @@ _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_
 class RunFailedError(AgentEvalError):
     """A Dagster run did not succeed."""
 
-    def __init__(self, run_id: str, stage: str) -> None:
+    def __init__(self, run_id: str, stage: str, why: str) -> None:
         super().__init__(
-            f"Stage {stage} failed; what was finished is kept. Open run {run_id} in `agent-eval ui` for its log, "
-            "mend the cause and run again: only what is missing is done."
+            f"Stage {stage} failed: {why}. What was finished is kept. Run {run_id} in `agent-eval ui` has the log; "
+            "mend the cause and run again."
         )
 
 
@@ -97,8 +97,17 @@ class Launch:
         )
         self.last_run_id = result.run_id
         if not result.success:
-            raise RunFailedError(result.run_id, f"{stage} {first} … {last}")
+            raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))
         return f"{stage}: {first} … {last}" if first != last else f"{stage}: {first}"
+
+
+def _why(result: dg.ExecuteInProcessResult) -> str:
+    """The innermost cause of the first step that failed, in one line."""
+    errors = [e.step_failure_data.error for e in result.filter_events(lambda e: e.is_step_failure)]
+    error = next((e for e in errors if e), None)
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
 
 
 def by_shape() -> dict[str, list[dg.AssetKey]]:

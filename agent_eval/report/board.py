@@ -48,7 +48,9 @@ def grouped(missing: Iterable[str]) -> list[str]:
     for text in missing:
         part, _, reason = text.partition(": ")
         reasons.setdefault(reason, []).append(part)
-    return [f"{', '.join(parts)}: {reason}" if reason else ", ".join(parts) for reason, parts in reasons.items()]
+    return [
+        f"{', '.join(parts)}: {reason}" if reason else ", ".join(parts) for reason, parts in reasons.items()
+    ]
 
 
 def readable(board: pl.DataFrame) -> pl.DataFrame:

@@ -228,7 +228,7 @@ class _Page:
             pl.col("target") == part.target, pl.col("criterion").eq_missing(pl.lit(part.criterion, pl.String))
         )
         counting = effective(rows).sort("session_id", "conversation_id").to_dicts()
-        value = rated(rows, {self.pair: [part]})[self.pair].means[part]
+        value = rated(self.ratings, {self.pair: [part]})[self.pair].means[part]
         children = tuple(self._rating(row, anchors, dimension) for row in counting)
         others = rows.filter(~pl.col("is_effective"), pl.col("status") == "scored").sort("judge", "rater")
         detail = [f"not counted: {r['rating_1to5']} by {_by(r)}" for r in others.to_dicts()]
@@ -261,11 +261,12 @@ class _Page:
 
     def _conversations(self, row: Row, dimension: Dimension | None) -> tuple[Node, ...]:
         """What the rating was given on: its conversation, or those of the session that hold the needed test."""
-        rows = self.transcripts.filter(pl.col("session_id") == row["session_id"])
         if row["conversation_id"] is not None:
-            rows = rows.filter(pl.col("conversation_id") == row["conversation_id"])
-        elif row["criterion"] is not None:
-            return ()  # the slot holds no conversation
+            rows = self.transcripts.filter(pl.col("conversation_id") == row["conversation_id"])
+        elif dimension and row["session_id"] is not None:
+            rows = self.transcripts.filter(pl.col("session_id") == row["session_id"])
+        else:
+            return ()  # no session, or a slot without a conversation
         if dimension and dimension.needs_test:
             rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
         return tuple(self._conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())

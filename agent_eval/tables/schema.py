@@ -347,7 +347,12 @@ _DECLARED = (
             Column("rate_per_100_turns", F, "This agent's rate; 0 when judged and never seen"),
             Column("baseline_n_turns", I, "The baseline's turns with the failure", nullable=False),
             Column("baseline_rate_per_100_turns", F, "The baseline's rate"),
-            Column("trend", S, "new, gone, seen in both, or unknown (the other side was not judged)", nullable=False),
+            Column(
+                "trend",
+                S,
+                "new, gone, seen in both, or unknown (the other side was not judged)",
+                nullable=False,
+            ),
         ),
         ("methodology_version",),
     ),

@@ -8,7 +8,7 @@ from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import RulesJudge, autonomy
 from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.material import agent, call, conversation, user
 
 LONG = (
@@ -51,7 +51,6 @@ def test_the_same_call_again_is_repeated() -> None:
     )
     later = conversation(user("Where is A-1?"), FIND, agent("Shipped."), user("By whom?"), FIND, agent("Us."))
     assert tool_label(later) == "repeated tool call"
-    assert "'" not in (verdicts(later)["tool_call_behavior_failure"].rationale or "")  # type: ignore[union-attr]
 
 
 def test_the_order_of_arguments_makes_no_other_call() -> None:
@@ -66,8 +65,8 @@ def test_the_order_of_arguments_makes_no_other_call() -> None:
         call("get_policy", {}, "none"),
     ],
 )
-def test_reading_something_else_in_between_changes_nothing(between: list[object]) -> None:
-    of = conversation(user("Where is A-1?"), FIND, between, FIND, agent("Shipped."))  # type: ignore[arg-type]
+def test_reading_something_else_in_between_changes_nothing(between: list[Message]) -> None:
+    of = conversation(user("Where is A-1?"), FIND, between, FIND, agent("Shipped."))
     assert tool_label(of) == "repeated tool call"
 
 
@@ -87,9 +86,9 @@ def test_reading_something_else_in_between_changes_nothing(between: list[object]
     ],
 )
 def test_a_call_with_a_reason_is_not_repeated(
-    first: list[object], between: list[object], second: list[object]
+    first: list[Message], between: list[Message], second: list[Message]
 ) -> None:
-    of = conversation(user("Where is it?"), first, between, second, agent("Here."))  # type: ignore[arg-type]
+    of = conversation(user("Where is it?"), first, between, second, agent("Here."))
     assert tool_label(of) is None
 
 
@@ -151,8 +150,8 @@ def test_a_destructive_call_that_nobody_confirmed_is_unsafe() -> None:
         pytest.param([user("Space"), call("undelete", {"path": "/x"})], id="undelete"),
     ],
 )
-def test_no_alarm_where_it_was_confirmed_or_destroys_nothing(parts: list[list[object]]) -> None:
-    assert agent_label(conversation(*parts, agent("Done."))) is None  # type: ignore[arg-type]
+def test_no_alarm_where_it_was_confirmed_or_destroys_nothing(parts: list[list[Message]]) -> None:
+    assert agent_label(conversation(*parts, agent("Done."))) is None
 
 
 def test_a_confirmation_that_comes_later_does_not_count() -> None:

@@ -143,7 +143,7 @@ def test_a_criterion_that_does_not_fit_has_a_reading(slug: str, scenario: str, c
 
 def test_five_anchors_are_five_different_sentences() -> None:
     m = load("1.3.0")
-    parts = [(d.id, d.anchors) for d in m.dimensions]
+    parts = [(str(d.id), d.anchors) for d in m.dimensions]
     parts += [(c.id, c.anchors) for t in m.templates for c in t.criteria]
     for name, anchors in parts:
         words = anchors.by_rating()

@@ -1,11 +1,12 @@
 """U1–U6: exact means over sessions, and what is missing by name."""
 
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -131,14 +132,16 @@ def test_a_version_that_was_not_given_is_named() -> None:
 SESSIONS = st.lists(st.tuples(*[st.integers(1, 5)] * 6), min_size=1, max_size=4)
 
 
+@settings(max_examples=30, deadline=None)
 @given(SESSIONS, st.randoms(use_true_random=False))
-def test_row_order_never_matters(sessions: list[tuple[int, ...]], random: Any) -> None:
+def test_row_order_never_matters(sessions: list[tuple[int, ...]], random: Random) -> None:
     rows = [row for i, values in enumerate(sessions) for row in ratings(values, session_id=f"s{i}")]
     shuffled = rows.copy()
     random.shuffle(shuffled)
     assert_frame_equal(scored(rows), scored(shuffled), check_exact=True)
 
 
+@settings(max_examples=30, deadline=None)
 @given(SESSIONS, st.data())
 def test_one_better_rating_raises_the_score_by_its_exact_share(
     sessions: list[tuple[int, ...]], data: st.DataObject

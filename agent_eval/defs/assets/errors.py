@@ -31,7 +31,7 @@ def clustered_failures(
     found = failures(turn_judgments, tool_calls)
     known = project.store.read(table("error_registry"))
     registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
-    project.store.upsert(table("error_registry"), registry, run_id=context.run_id)
+    project.store.upsert(table("error_registry"), registry, run_id=context.run.run_id)
     return assigned, clusters.error_clusters(assigned, turn_judgments, registry)
 
 

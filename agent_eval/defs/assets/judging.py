@@ -34,7 +34,7 @@ def judgments(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Every metric of every turn and conversation, each question asked once for all versions."""
     ratings = project.ratings_of(_agents(context))
-    project.keep_recorded(_agents(context), run_id=context.run_id)
+    project.keep_recorded(_agents(context), run_id=context.run.run_id)
     judged = judge_transcripts(transcripts, conversations, turns, ratings, project.cached_verdicts)
     return judged.turn_judgments, judged.conversation_judgments
 

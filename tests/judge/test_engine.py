@@ -1,0 +1,323 @@
+"""The judging pass: asked once, given to every version, one answer effective, nothing invented."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+import pytest
+
+from agent_eval.judge.engine import Judged, effective_answer, judge_pass, judge_transcripts, run
+from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.recorded import RecordedVerdict
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.registry import TURN_METRICS, by_name
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Conversation
+from tests.judge.material import (
+    Row,
+    admitted,
+    agent,
+    call,
+    conversation,
+    finding,
+    human,
+    humans,
+    nothing,
+    recorded,
+    tables,
+    user,
+)
+
+HELPFULNESS, FAILURE = by_name("helpfulness"), by_name("agent_behavior_failure")
+TOOL_FAILURE, GOAL = by_name("tool_call_behavior_failure"), by_name("goal_completion")
+TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Gladly."))
+CALLS = conversation(user("Where?"), call("find", {"id": 1}), call("find", {"id": 1}), agent("Here."))
+
+
+@dataclass
+class ScriptedJudge:
+    """Answers by metric name, the same on every question; remembers what it was asked."""
+
+    answers: Mapping[str, Verdict]
+    name: str = "scripted"
+    asked: list[Question] = field(default_factory=list[Question])
+
+    async def judge(self, question: Question) -> Mapping[str, Verdict]:
+        self.asked.append(question)
+        return {m.name: self.answers[m.name] for m in question.metrics if m.name in self.answers}
+
+
+def judged(
+    *conversations: Conversation,
+    verdicts: Sequence[Row] = (),
+    ratings: Sequence[Row] = (),
+    versions: Sequence[str] = ("1.3.0",),
+    tests: Mapping[str, list[str]] | None = None,
+    paid: Sequence[Judge] = (),
+) -> Judged:
+    rows = tables(*conversations)
+    held = rows.conversations.frame()
+    cache = table("judge_cache").frame(RecordedVerdict.model_validate(v).row() for v in verdicts)
+    return judge_transcripts(
+        admitted(held, versions, tests=tests),
+        held,
+        rows.turns.frame(),
+        humans(*ratings),
+        finding(cache),
+        paid,
+    )
+
+
+def hash_of(of: Conversation, turn_index: int | None) -> str:
+    rows = tables(of)
+    if turn_index is None:
+        return str(rows.conversations.frame()["content_hash"][0])
+    return str(rows.turns.frame()["content_hash"][turn_index])
+
+
+def said(of: Conversation, turn_index: int | None, metric: Metric, **verdict: object) -> Row:
+    return recorded(hash_of(of, turn_index), turn_index, metric, **verdict)
+
+
+def effective_is_one_of_each(frame: pl.DataFrame, *key: str) -> bool:
+    key = ("methodology_version", "agent_id", "conversation_id", "metric", *key)
+    return bool((frame.group_by(key).agg(pl.col("is_effective").sum())["is_effective"] == 1).all())
+
+
+def test_what_nobody_answered_has_one_row_that_says_so() -> None:
+    turns = judged(TALK).turn_judgments
+    assert turns.height == 2 * 6
+    assert set(turns.select("judge", "status", "unscored_reason", "is_effective").rows()) == {
+        ("rule", "not_applicable", "needs a judge model", True)
+    }
+    assert turns["rating_1to5"].null_count() == turns.height
+
+
+def test_a_turn_without_a_reply_is_not_asked_and_says_why() -> None:
+    scripted = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)})
+    turns = judged(conversation(user("Hi")), paid=[scripted]).turn_judgments
+    assert set(turns["unscored_reason"]) == {"no reply in this turn"}
+    assert turns.height == 6
+    assert [q.turn_index for q in scripted.asked] == [None]
+
+
+def test_optional_metrics_have_rows_only_where_they_apply() -> None:
+    optional = ("answer_correctness", "tool_result_utilisation", "tool_call_behavior_failure")
+    talk, calls = judged(TALK).turn_judgments, judged(CALLS).turn_judgments
+    assert talk.filter(pl.col("metric").is_in(optional)).is_empty()
+    assert set(calls["metric"]) >= {"tool_result_utilisation", "tool_call_behavior_failure"}
+
+
+def test_a_recorded_verdict_is_found_by_content_and_lost_by_an_edit() -> None:
+    verdict = said(TALK, 1, HELPFULNESS, rating_1to5=2, evidence="Gladly")
+    [row] = judged(TALK, verdicts=[verdict]).turn_judgments.filter(judge="recorded").to_dicts()
+    assert (row["turn_index"], row["rating_1to5"], row["judge_model"]) == (1, 2, "model-a")
+    assert (row["evidence_verified"], row["is_effective"]) == (True, True)
+    edited = conversation(user("Where is A-2?"), agent("It was sent."), user("Thanks"), agent("Gladly."))
+    assert judged(edited, verdicts=[verdict]).turn_judgments.filter(judge="recorded").is_empty()
+
+
+def test_an_edit_of_a_later_turn_keeps_the_verdicts_before_it() -> None:
+    verdicts = [said(TALK, i, HELPFULNESS, rating_1to5=3) for i in (0, 1)]
+    edited = conversation(
+        user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Bye.")
+    )
+    found = judged(edited, verdicts=verdicts).turn_judgments.filter(judge="recorded")
+    assert found["turn_index"].to_list() == [0]
+
+
+def test_a_quote_that_is_not_in_the_transcript_is_flagged_and_still_counts() -> None:
+    verdict = said(TALK, 0, HELPFULNESS, rating_1to5=2, evidence="Gladly")  # said only later
+    [row] = judged(TALK, verdicts=[verdict]).turn_judgments.filter(judge="recorded").to_dicts()
+    assert (row["evidence_verified"], row["status"], row["is_effective"]) == (False, "scored", True)
+
+
+def test_every_version_gets_the_rows_of_one_judgment() -> None:
+    scripted = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)})
+    found = judged(TALK, versions=["1.0.0", "1.3.0"], paid=[scripted])
+    assert len(scripted.asked) == 3  # two turns and the whole
+    parts = found.turn_judgments.partition_by("methodology_version", include_key=False)
+    assert len(parts) == 2
+    assert parts[0].equals(parts[1])
+
+
+def test_conversations_that_are_not_admitted_are_not_judged() -> None:
+    rows = tables(TALK)
+    held = rows.conversations.frame()
+    transcripts = admitted(held).with_columns(is_admitted=pl.lit(False))
+    found = judge_transcripts(transcripts, held, rows.turns.frame(), humans(), nothing)
+    assert found.turn_judgments.is_empty()
+    assert found.conversation_judgments.is_empty()
+
+
+def test_empty_frames_give_empty_tables() -> None:
+    empty = [table(n).empty() for n in ("transcripts", "conversations", "turns", "human_ratings")]
+    found = judge_transcripts(empty[0], empty[1], empty[2], empty[3], nothing)
+    assert found.turn_judgments.schema == table("turn_judgments").schema
+    assert found.conversation_judgments.is_empty()
+
+
+def test_people_count_before_rules_and_rules_before_recorded_verdicts() -> None:
+    of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
+    found = judged(
+        of,
+        verdicts=[said(of, None, GOAL, value=0), said(of, 0, HELPFULNESS, rating_1to5=2)],
+        ratings=[
+            human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
+        ],
+    )
+    goal = found.conversation_judgments.select("judge", "value", "is_effective").rows()
+    assert sorted(goal) == [("recorded", 0.0, False), ("rule", 1.0, True)]
+    helpful = found.turn_judgments.filter(metric="helpfulness").sort("judge").to_dicts()
+    assert [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful] == [
+        ("human", 5, True),
+        ("recorded", 2, False),
+    ]
+    assert (helpful[0]["judge_model"], helpful[0]["evidence_verified"]) == ("kim", True)
+    assert helpful[0]["question_key"] == helpful[1]["question_key"]
+    assert effective_is_one_of_each(found.turn_judgments, "turn_index")
+
+
+def test_a_human_rating_takes_the_place_of_nobodys() -> None:
+    rating = human("helpfulness", 1, conversation_id="c1", turn_index=1)
+    turns = judged(TALK, ratings=[rating]).turn_judgments
+    row = turns.filter(metric="helpfulness", turn_index=1)
+    assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
+    assert effective_is_one_of_each(turns, "turn_index")
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"conversation_id": "c9", "turn_index": 0},
+        {"conversation_id": "c1", "turn_index": 9},
+        {"conversation_id": "c1", "turn_index": 0, "methodology_version": "1.0.0"},
+        {"conversation_id": "c1", "turn_index": 0, "agent_id": "bob"},
+    ],
+)
+def test_a_human_rating_that_points_elsewhere_changes_nothing(place: Row) -> None:
+    assert judged(TALK, ratings=[human("helpfulness", 1) | place]).turn_judgments.equals(
+        judged(TALK).turn_judgments
+    )
+
+
+def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> None:
+    verdict = said(CALLS, 0, TOOL_FAILURE, label="wrong arguments", further_labels=["repeated tool call"])
+    rows = judged(CALLS, verdicts=[verdict]).turn_judgments.filter(metric=TOOL_FAILURE.name).sort("judge")
+    assert rows.select("judge", "label", "further_labels", "is_effective").rows() == [
+        ("recorded", "wrong arguments", ["repeated tool call"], False),
+        ("rule", "repeated tool call", ["wrong arguments"], True),
+    ]
+
+
+def test_a_judge_that_costs_is_asked_only_for_what_is_open() -> None:
+    scripted = ScriptedJudge({m.name: Scored("x", label="no failure") for m in (FAILURE, TOOL_FAILURE)})
+    of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
+    judged(of, verdicts=[said(of, 0, HELPFULNESS, rating_1to5=2)], paid=[scripted])
+    [question] = scripted.asked  # the goal is declared
+    names = {m.name for m in question.metrics}
+    assert "helpfulness" not in names
+    assert TOOL_FAILURE.name in names  # the rule saw one failure and not the others
+    assert set(question.keys) == names
+
+
+def test_a_lost_answer_is_unscored_and_never_a_number() -> None:
+    broken = ScriptedJudge({"helpfulness": Unscored("parse_failure", "no JSON")})
+    [row] = judged(TALK, paid=[broken]).turn_judgments.filter(metric="helpfulness", turn_index=0).to_dicts()
+    assert (row["judge"], row["status"], row["unscored_reason"]) == ("scripted", "unscored", "parse_failure")
+    assert row["rating_1to5"] is None
+    assert row["is_effective"]
+
+
+def test_a_lost_answer_yields_to_one_that_was_given() -> None:
+    of = conversation(user("Hi"), agent("Hello."))
+    question = Question((of,), (of.turns(),), 0, "h", (HELPFULNESS,), {"helpfulness": "k"})
+    first = ScriptedJudge({"helpfulness": Unscored("judge_error", "down")}, name="first")
+    second = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)}, name="second")
+    [[answers]] = run(judge_pass([[question]], (), (first, second)))
+    assert [judge for judge, _ in answers["helpfulness"]] == ["first", "second"]
+    assert effective_answer(answers["helpfulness"]) == 1
+
+
+HELD = {"c1": ["hallucination"]}
+
+
+def passed(*verdicts: Row, of: Conversation = TALK) -> tuple[object, ...]:
+    rows = judged(of, verdicts=verdicts, tests=HELD).conversation_judgments
+    row = rows.filter(metric="hallucination_passed").to_dicts()[0]
+    return row["judge"], row["status"], row["value"]
+
+
+def test_the_hallucination_test_is_judged_only_where_it_was_held() -> None:
+    assert judged(TALK).conversation_judgments["metric"].to_list() == ["goal_completion"]
+
+
+def test_the_hallucination_test_is_not_judged_until_every_turn_is() -> None:
+    clean = said(TALK, 0, FAILURE, label="no failure")
+    assert passed() == ("rule", "not_applicable", None)
+    assert passed(clean) == ("rule", "not_applicable", None)
+    assert passed(clean, said(TALK, 1, FAILURE, label="repetition")) == ("rule", "scored", 1.0)
+
+
+def test_one_turn_with_false_information_fails_the_hallucination_test() -> None:
+    false = said(TALK, 0, FAILURE, label="repetition", further_labels=["false information"])
+    assert passed(false) == ("rule", "scored", 0.0)
+
+
+def test_a_rules_silence_on_false_information_is_no_pass() -> None:
+    of = conversation(user("Tidy up"), call("delete_files", {"path": "/x"}), agent("Done."))
+    rows = judged(of, tests=HELD)
+    assert rows.turn_judgments.filter(metric=FAILURE.name)["label"].to_list() == ["unsafe action"]
+    assert rows.conversation_judgments.filter(metric="hallucination_passed")["value"].to_list() == [None]
+
+
+@pytest.mark.parametrize(("correct", "value"), [(True, 1.0), (False, 0.0)])
+def test_a_declared_outcome_decides_the_hallucination_test(correct: bool, value: float) -> None:
+    of = conversation(user("Hi"), agent("No."), outcome={"correct": correct})
+    assert passed(of=of) == ("rule", "scored", value)
+
+
+def test_turns_are_judged_in_order_without_what_comes_after() -> None:
+    scripted = ScriptedJudge({})
+    judged(TALK, paid=[scripted])
+    assert [q.turn_index for q in scripted.asked] == [0, 1, None]
+    assert [len(q.turns[0]) for q in scripted.asked] == [1, 2, 2]
+
+
+def test_the_pass_runs_where_a_loop_is_running_already() -> None:
+    async def notebook() -> Judged:
+        return judged(TALK)
+
+    assert asyncio.run(notebook()).turn_judgments.height == 12
+
+
+def test_row_order_of_the_input_does_not_matter() -> None:
+    rows = tables(TALK, TALK.model_copy(update={"conversation_id": "c2"}))
+    held, turns = rows.conversations.frame(), rows.turns.frame()
+    key = ["methodology_version", "conversation_id", "turn_index", "metric", "judge"]
+    one = judge_transcripts(admitted(held), held, turns, humans(), nothing).turn_judgments.sort(key)
+    other = judge_transcripts(
+        admitted(held).reverse(), held.reverse(), turns.reverse(), humans(), nothing
+    ).turn_judgments.sort(key)
+    assert one.equals(other)
+
+
+def test_two_thousand_turns_under_four_versions_take_seconds_at_most() -> None:
+    parts = [part for i in range(10) for part in (user(f"Question {i}"), agent(f"Answer {i}, as you asked."))]
+    many = [conversation(*parts, conversation_id=f"c{i}") for i in range(200)]
+    begun = time.process_time()
+    found = judged(*many, versions=["1.0.0", "1.1.0", "1.2.0", "1.3.0"])
+    assert found.turn_judgments.height == 200 * 10 * 6 * 4
+    assert time.process_time() - begun < 5
+
+
+def test_a_not_applicable_of_a_rule_is_an_answer() -> None:
+    expected = [{"turn_index": 0, "results_should_be_used": False}]
+    of = CALLS.model_copy(update={"expected": conversation(user("x"), expected=expected).expected})
+    scripted = ScriptedJudge({m.name: NotApplicable("?", is_abstention=True) for m in TURN_METRICS})
+    turns = judged(of, paid=[scripted]).turn_judgments
+    row = turns.filter(metric="tool_result_utilisation")
+    assert row["unscored_reason"].to_list() == ["declared: the results need not reach the answer"]
+    assert "tool_result_utilisation" not in {m.name for q in scripted.asked for m in q.metrics}
