@@ -26,20 +26,24 @@ def measure() -> Iterator[str]:
 def frames() -> dict[str, pl.DataFrame]:
     """Ratings of 100 agents over as many complete sessions as make a million, with transcripts and sessions."""
     template = load(VERSION).templates[0]
-    parts = [(f"U{i}", None) for i in range(1, 7)]
+    parts: list[tuple[str, str | None]] = [(f"U{i}", None) for i in range(1, 7)]
     parts += [(f"D{i}", c.id) for i in range(1, 6) for c in template.criteria]
     agents = pl.DataFrame({"agent_id": [f"agent-{i:03}" for i in range(AGENTS)]})
     n_sessions = RATINGS // (AGENTS * len(parts)) + 1
     sessions = agents.join(pl.DataFrame({"session_id": [f"s{i}" for i in range(n_sessions)]}), how="cross")
     grid = sessions.join(pl.DataFrame(parts, schema=["target", "criterion"], orient="row"), how="cross")
     ratings = grid.with_columns(
-        conversation_id=pl.when(pl.col("criterion").is_not_null()).then(pl.col("session_id") + "-" + pl.col("target")),
+        conversation_id=pl.when(pl.col("criterion").is_not_null()).then(
+            pl.col("session_id") + "-" + pl.col("target")
+        ),
         rating_1to5=pl.int_range(pl.len()) * 7 % 5 + 1,
         status=pl.lit("scored"),
         judge=pl.lit("recorded"),
         is_effective=pl.lit(True),
     )
-    slots = pl.DataFrame({"slot": ["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]})
+    slots = pl.DataFrame(
+        {"slot": ["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]}
+    )
     is_test = ~pl.col("slot").str.starts_with("D")
     transcripts = sessions.join(slots, how="cross").with_columns(
         conversation_id=pl.col("session_id") + "-" + pl.col("slot"),
@@ -50,7 +54,9 @@ def frames() -> dict[str, pl.DataFrame]:
         is_admitted=pl.lit(True),
     )
     declared = sessions.with_columns(
-        methodology_versions=pl.lit([VERSION]), u3_scope=pl.lit("multi_turn"), repeatability_tested=pl.lit(True)
+        methodology_versions=pl.lit([VERSION]),
+        u3_scope=pl.lit("multi_turn"),
+        repeatability_tested=pl.lit(True),
     )
     made = {"rubric_ratings": ratings, "transcripts": transcripts, "sessions": declared, "agents": agents}
     return {name: _filled(frame, name) for name, frame in made.items()}

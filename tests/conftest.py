@@ -51,7 +51,7 @@ def sample_copy(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def copy_sample(root: Path) -> None:
     """The shipped data without any store."""
-    ignored = shutil.ignore_patterns("*.duckdb*", "*.lock")
+    ignored = shutil.ignore_patterns("*.duckdb*", "*.lock", "README.md")
     shutil.copytree(REPOSITORY / "data", root / "data", ignore=ignored)
 
 

@@ -9,8 +9,9 @@ from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import Methodology
 from agent_eval.project import Project
-from agent_eval.report.board import badges, grouped, interval, readable, shown
+from agent_eval.report.board import badges, interval, readable, shown
 from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.ratings import grouped
 from agent_eval.tables import table
 
 FORMATS = ("table", "json", "csv", "md")

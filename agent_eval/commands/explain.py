@@ -38,13 +38,19 @@ def explain(
 
 def _tree(node: Node) -> Tree:
     tree = Tree(_label(node), guide_style="dim")
-    _grow(tree, node)
+    _grow(tree, node, set())
     return tree
 
 
-def _grow(tree: Tree, node: Node) -> None:
+def _grow(tree: Tree, node: Node, told: set[str]) -> None:
+    """Add the children; a conversation that several ratings rest on is told once."""
     for child in node.children:
-        _grow(tree.add(_label(child)), child)
+        if child.title in told:
+            tree.add(Text(f"{child.title}: see above", style="dim"))
+            continue
+        if child.title.startswith("conversation "):
+            told.add(child.title)
+        _grow(tree.add(_label(child)), child, told)
 
 
 def _label(node: Node) -> Text:

@@ -7,9 +7,9 @@ from rich.console import Console
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
+from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.agents import add_agent
 
 SHOWN = 20
 

@@ -99,7 +99,7 @@ def _report(project: Project, stale: pl.DataFrame) -> RunReport:
     refusals = [Refusal(row["file"], row["line"], row["reason"]) for row in errors.iter_rows(named=True)]
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
         refusals += source[1]
-    refusals += [Refusal(str(p.file), p.line, p.reason) for p in project.registry.problems]
+    refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
         project.store.read(table(name), stale.select("agent_id", "methodology_version")).filter(
             ~pl.col("judge").is_in(["rule", "human"]), pl.col("status").is_in(["scored", "unscored"])

@@ -8,6 +8,7 @@ import polars as pl
 
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.exact import from_text, rounded
+from agent_eval.scores.ratings import grouped
 
 STATUS_COLOURS = {
     "published": "#2e7d32",
@@ -40,17 +41,6 @@ def interval(row: dict[str, object]) -> str:
     if isinstance(low, float) and isinstance(high, float):
         return f"{low:.1f}–{high:.1f}"
     return f"n = {row['n_sessions']}, none"
-
-
-def grouped(missing: Iterable[str]) -> list[str]:
-    """What is missing, with equal reasons told once: 'U1, U2: no session declared for 1.3.0'."""
-    reasons: dict[str, list[str]] = {}
-    for text in missing:
-        part, _, reason = text.partition(": ")
-        reasons.setdefault(reason, []).append(part)
-    return [
-        f"{', '.join(parts)}: {reason}" if reason else ", ".join(parts) for reason, parts in reasons.items()
-    ]
 
 
 def readable(board: pl.DataFrame) -> pl.DataFrame:
@@ -93,15 +83,15 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def board_metadata(board: pl.DataFrame) -> dict[str, str]:
-    """Markdown for the asset page: the board of each version and a plot of its composites."""
-    found: dict[str, str] = {}
-    for (version,), rows in board.group_by("methodology_version", maintain_order=True):
-        found[f"board_{version}"] = markdown_table(readable(rows))
-        found[f"plot_{version}"] = _image(
-            _bars(rows.iter_rows(named=True)), f"Composite scores under {version}"
-        )
-    return found
+def versions_in(board: pl.DataFrame) -> list[str]:
+    """The methodology versions that have rows."""
+    return board["methodology_version"].unique(maintain_order=True).to_list()
+
+
+def board_page(board: pl.DataFrame, version: str) -> dict[str, str]:
+    """Markdown for the asset page of one version: the board, and a plot of its composites."""
+    plot = _image(_bars(board.iter_rows(named=True)), f"Composite scores under {version}")
+    return {"board": markdown_table(readable(board)), "plot": plot}
 
 
 def _bars(rows: Iterable[dict[str, object]]) -> str:

@@ -170,14 +170,21 @@ def _session_facts(
     counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
 ) -> dict[Pair, list[SessionFacts]]:
     key = [*PAIR, "session_id"]
-    longest = pl.col("n_user_messages").filter(pl.col("slot") == "D3").max().fill_null(0)
+    d3 = counting.filter(pl.col("slot") == "D3").group_by(key).agg(longest=pl.col("n_user_messages").max())
     claims = declared(sessions).select(*key, "u3_scope", "repeatability_tested")
-    held = counting.group_by(key).agg(longest=longest).join(claims, on=key).sort(key)
+    held = (
+        claims.join(counting, on=key, how="semi")
+        .join(d3, on=key, how="left")
+        .select(*claims.columns, pl.col("longest").fill_null(0))
+        .sort(key)
+    )
     gaps = _gaps(counting, methodologies)
     facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
-    for version, agent, session, most, scope, tested in held.iter_rows():
+    for version, agent, session, scope, tested, longest in held.iter_rows():
         pair = Pair(version, agent)
-        facts[pair].append(SessionFacts(session, scope, tested, most, tuple(gaps.get((pair, session), ()))))
+        facts[pair].append(
+            SessionFacts(session, scope, tested, longest, tuple(gaps.get((pair, session), ())))
+        )
     return facts
 
 

@@ -279,7 +279,7 @@ class _Page:
         slot = f", {row['slot']}" if row["slot"] else ""
         return Node(
             f"conversation {row['conversation_id']}{slot}",
-            tuple(_judgment(r) for r in judged),
+            _judgments(judged),
             tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]]) for t in turns),
         )
 
@@ -287,19 +287,32 @@ class _Page:
 def _turn(turn: Row, judgments: Iterable[Row]) -> Node:
     said = (f"user: {turn['user_message'] or '(none)'}", f"agent: {turn['agent_message'] or '(no text)'}")
     calls = (f"tool calls: {turn['n_tool_calls']}",) if turn["n_tool_calls"] else ()
-    return Node(f"turn {turn['turn_index']}", (*said, *calls, *(_judgment(j) for j in judgments)))
+    return Node(f"turn {turn['turn_index']}", (*said, *calls, *_judgments(judgments)))
 
 
-def _judgment(row: Row) -> str:
-    """'helpfulness 5 (recorded): rationale “quote”'; without a value, the status and why."""
-    metric, judge = row["metric"], row["judge"]
+def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
+    """'helpfulness 5 · coherence 4 (recorded): rationale “quote”': judgments with the same words told once."""
+    by_words: dict[str, list[str]] = {}
+    for row in rows:
+        by_words.setdefault(_words(row), []).append(_value(row))
+    return tuple(f"{' · '.join(values)} {words}" for words, values in by_words.items())
+
+
+def _value(row: Row) -> str:
+    """'helpfulness 5', 'agent_behavior_failure repetition + unsafe action', 'relevance unscored'."""
     if row["status"] != "scored":
-        return f"{metric} {row['status']} ({judge}): {row['unscored_reason'] or 'no reason given'}"
+        return f"{row['metric']} {row['status']}"
     value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
     shown = f"{value:g}" if isinstance(value, float) else value
-    further = f" + {', '.join(_texts(row['further_labels']))}" if row["further_labels"] else ""
+    return " + ".join([f"{row['metric']} {shown}", *_texts(row["further_labels"])])
+
+
+def _words(row: Row) -> str:
+    """'(recorded): rationale “quote”'; without a value, why there is none."""
+    if row["status"] != "scored":
+        return f"({row['judge']}): {row['unscored_reason'] or 'no reason given'}"
     quote = f" “{row['evidence']}”" if row["evidence"] else ""
-    return f"{metric} {shown}{further} ({judge}): {row['rationale'] or 'no rationale given'}{quote}"
+    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}"
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:

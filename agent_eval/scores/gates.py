@@ -12,7 +12,7 @@ import polars as pl
 
 from agent_eval.scores.disclosures import NOT_JUDGED
 from agent_eval.scores.exact import rounded
-from agent_eval.scores.ratings import PAIR, Pair
+from agent_eval.scores.ratings import PAIR, Pair, grouped
 
 Result = Literal["passed", "failed", "unknown"]
 Finding = tuple[str, Result, str]  # gate, result, evidence
@@ -119,14 +119,14 @@ def _of_benchmark(row: Mapping[str, object]) -> Iterator[Finding]:
     yield (
         "required_tests",
         "unknown" if lost else "failed" if absent else "unknown" if tests else "passed",
-        "; ".join([*tests, *warned]) or "all required tests are present",
+        "; ".join(grouped([*tests, *warned])) or "all required tests are present",
     )
     yield (
         "disclosures",
         "unknown" if lost else "failed" if disclosures else "passed",
-        "; ".join(disclosures) or "all required disclosures are made",
+        "; ".join(grouped(disclosures)) or "all required disclosures are made",
     )
-    yield "status", OF_STATUS[status], "; ".join([status, *missing])
+    yield "status", OF_STATUS[status], "; ".join([status, *grouped(missing)])
 
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:

@@ -132,26 +132,48 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
 
 def _on_grid(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
     """The effective rows of the expected parts; a part that a session does not have gets a 'missing' row."""
+    key = [*PAIR, *Part._fields]
     parts = pl.DataFrame(
         [(*pair, *part, i) for pair, of_pair in expected.items() for i, part in enumerate(of_pair)],
-        schema=dict.fromkeys((*PAIR, *Part._fields), pl.String) | {"order": pl.Int64},
+        schema=dict.fromkeys(key, pl.String) | {"order": pl.Int64},
         orient="row",
     )
-    # rows without a session stand for "no session at all": they say nothing once there is one
-    sessions = rubric_ratings.filter("is_effective").select(*PAIR, "session_id").unique()
-    has_session = pl.col("session_id").is_not_null()
-    sessions = sessions.filter(has_session | ~has_session.any().over(PAIR))
     targets = parts["target"].unique()
-    rows = effective(rubric_ratings.filter(pl.col("target").is_in(targets.implode())))
-    key = [*PAIR, "session_id", *Part._fields]
-    rows = rows.select(*key, "conversation_id", "rating_1to5", "status", "reason", "judge")
-    return (
-        parts.join(sessions, on=PAIR, how="left")
-        .join(rows, on=key, how="left", nulls_equal=True)
-        .with_columns(
-            pl.col("status").fill_null("missing"),
-            reason=pl.when(pl.col("status").is_null()).then(pl.lit("no rating")).otherwise("reason"),
-        )
+    rows = (
+        effective(rubric_ratings.filter(pl.col("target").is_in(targets.implode())))
+        .select(*key, "session_id", "conversation_id", "rating_1to5", "status", "reason", "judge")
+        .join(parts, on=key, nulls_equal=True)
+    )
+    sessions = _sessions(rubric_ratings.filter("is_effective"))
+    # rows without a session stand for "no session at all": they say nothing once there is one
+    beside = rows.filter(pl.col("session_id").is_null()).join(sessions.drop_nulls(), on=PAIR, how="semi")
+    if not beside.is_empty():
+        rows = rows.join(beside, on=[*key, "session_id"], how="anti", nulls_equal=True)
+    absent = _absent(rows, parts, sessions).with_columns(status=pl.lit("missing"), reason=pl.lit("no rating"))
+    return pl.concat([rows, absent], how="diagonal")
+
+
+def _sessions(rows: pl.DataFrame) -> pl.DataFrame:
+    """The sessions of each pair; one null session for a pair that has none."""
+    has_session = pl.col("session_id").is_not_null()
+    sessions = rows.select(*PAIR, "session_id").unique()
+    return sessions.filter(has_session | ~has_session.any().over(PAIR))
+
+
+def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Parts of sessions that no row stands for. Usually there are none, which counting alone shows."""
+    key = [*PAIR, *Part._fields]
+    n_present = rows.group_by(key).agg(n_present=pl.col("session_id").n_unique())
+    n_sessions = sessions.group_by(PAIR).agg(n_sessions=pl.len())
+    lacking = (
+        parts.join(n_sessions, on=PAIR)
+        .join(n_present, on=key, how="left", nulls_equal=True)
+        .filter(pl.col("n_present").fill_null(0) < pl.col("n_sessions"))
+        .select(*key, "order")
+    )
+    present = rows.join(lacking, on=key, how="semi", nulls_equal=True)
+    return lacking.join(sessions, on=PAIR).join(
+        present, on=[*key, "session_id"], how="anti", nulls_equal=True
     )
 
 
@@ -199,3 +221,14 @@ def _missing(
         names = [target] if is_whole else [f"{target}.{criterion}" for criterion in criteria]
         texts[pair] += [f"{name}{where}: {reason}" for name in names]
     return texts
+
+
+def grouped(missing: Iterable[str]) -> list[str]:
+    """What is missing, with equal reasons told once: 'U1, U2: no session declared for 1.3.0'."""
+    reasons: dict[str, list[str]] = {}
+    for text in missing:
+        part, _, reason = text.partition(": ")
+        reasons.setdefault(reason, []).append(part)
+    return [
+        f"{', '.join(parts)}: {reason}" if reason else ", ".join(parts) for reason, parts in reasons.items()
+    ]

@@ -35,7 +35,7 @@ def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, n
     values = {
         pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
     }  # fmt: skip
-    full = {n: values[dtype] for n, dtype in contract.schema.items()}  # type: ignore[index]
+    full = {n: values[dtype] for n, dtype in contract.schema.items()}
     frame = contract.frame([full])
     store.upsert(contract, frame, run_id="r")
     assert_frame_equal(store.read(contract), frame)

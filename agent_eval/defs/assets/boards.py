@@ -5,7 +5,7 @@ import polars as pl
 
 from agent_eval.defs.assets.common import ins, stored
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
-from agent_eval.report.board import board_metadata
+from agent_eval.report.board import board_page, versions_in
 from agent_eval.scores import leaderboard as boards
 from agent_eval.scores import reliability as trials
 
@@ -24,9 +24,11 @@ def leaderboard(
 ) -> pl.DataFrame:
     """Ranks within each template, on exact composites; unpublished rows below with their reasons."""
     board = boards.leaderboard(composite_scores, agents, reliability)
-    context.add_output_metadata(
-        {name: dg.MetadataValue.md(text) for name, text in board_metadata(board).items()}
-    )
+    for version in versions_in(board):
+        page = board_page(board.filter(pl.col("methodology_version") == version), version)
+        context.add_asset_metadata(
+            {k: dg.MetadataValue.md(v) for k, v in page.items()}, partition_key=version
+        )
     return board
 
 
