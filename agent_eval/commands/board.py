@@ -9,7 +9,7 @@ from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import Methodology
 from agent_eval.project import Project
-from agent_eval.report.board import badges, interval, readable, shown
+from agent_eval.report.board import badges, interval, readable
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.ratings import grouped
 from agent_eval.tables import table
@@ -87,7 +87,7 @@ def _table(title: str, rows: pl.DataFrame) -> Table:
     for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
         grid.add_row(
-            text["rank"], Text(text["agent"]), Text(shown(row["composite_exact"]), style="bold"), text["U"], text["D"],
+            text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
             text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
         )  # fmt: skip
     return grid

@@ -23,6 +23,14 @@ def shown(exact: str | None) -> str:
     return "–" if exact is None else rounded(from_text(exact))
 
 
+def composite(row: dict[str, object]) -> str:
+    """The headline; where the penalty is unknown, the raw composite in brackets, named as such."""
+    exact, raw = row["composite_exact"], row["raw_composite_score"]
+    if exact is None and isinstance(raw, float):
+        return f"({raw:.1f} raw)"
+    return shown(str(exact) if exact else None)
+
+
 def badges(row: dict[str, object]) -> list[str]:
     """Disclosures as short words; an unknown is named as such."""
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
@@ -51,7 +59,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "rank": str(row["rank"]) if row["rank"] else "–",
                 "agent": row["name"] or row["agent_id"],
                 "template": row["template"] or "–",
-                "composite": shown(row["composite_exact"]),
+                "composite": composite(row),
                 "U": _one_decimal(row["universal_0to100"]),
                 "D": _one_decimal(row["domain_0to100"]),
                 "penalty": _points(row["repeatability_penalty"]),

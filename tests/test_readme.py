@@ -1,0 +1,54 @@
+"""What the README claims: its commands exist, its board is the sample's board, CI runs its test command."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+COMMANDS = sorted(set(re.findall(r"`?agent-eval ([a-z]+)", README + (ROOT / "CHANGELOG.md").read_text())))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_that_is_named_exists(name: str) -> None:
+    assert name in get_command(app).commands  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "option", sorted(set(re.findall(r"--[a-z][a-z-]+", README.split("## Commands")[1].split("##")[0])))
+)
+def test_every_option_that_is_named_exists(option: str) -> None:
+    commands = get_command(app).commands.values()  # type: ignore[attr-defined]
+    known = {opt for command in commands for parameter in command.params for opt in parameter.opts}
+    assert option in known
+
+
+def test_the_board_is_what_the_sample_gives(sample_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
+    printed = CliRunner().invoke(app, ["leaderboard", "--template", "customer_service_v1"]).stdout
+    shown = re.search(r"```\n(Leaderboard.*?)\n```", README, re.DOTALL)
+    assert shown
+    assert [line.rstrip() for line in printed.splitlines()] == shown.group(1).splitlines()
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    extract = next(
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("command=")
+    )
+    found = subprocess.run(
+        ["bash", "-c", f'{extract}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip().endswith("-m pytest -n 2")
+    assert found.stdout.strip() in README
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "data" / "README.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
