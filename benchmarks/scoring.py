@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from agent_eval.defs.launch import by_shape
 from benchmarks.measuring import cost
 
 AGENTS = 100
@@ -21,8 +22,21 @@ def measure(agents: int = AGENTS) -> Iterator[str]:
         env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
         command = [sys.executable, "-m", "agent_eval", "run"]
         first = cost(command, env=env)
-        n = _asset_partitions(agents)
+        shapes = {name: len(keys) for name, keys in by_shape().items()}
+        n = agents * shapes["agent"] + 4 * agents * shapes["agent x version"] + 4 * shapes["version"]
         yield f"{agents} agents × 4 versions, {n:,} asset-partitions: {first}: {1000 * first.wall_s / n:.1f} ms each (bar 20)"
+        bare = cost(
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "benchmarks.bare_graph",
+                str(agents),
+                *map(str, shapes.values()),
+            ]
+        )
+        yield f"empty assets of the same shapes: {bare}; ours / bare: {first.cpu_s / bare.cpu_s:.2f} CPU, {first.wall_s / bare.wall_s:.2f} wall"
         yield f"nothing new: {cost(command, env=env)} (bar 5 s)"
 
 
@@ -37,10 +51,3 @@ def _project(data: Path, agents: int) -> None:
         shutil.copytree(source, data / "sessions" / f"agent-{i:03}")
     entries = [entry | {"agent_id": f"agent-{i:03}", "name": f"Agent {i}"} for i in range(agents)]
     (data / "agents.yaml").write_text(yaml.safe_dump(entries))
-
-
-def _asset_partitions(agents: int) -> int:
-    from agent_eval.defs.launch import by_shape
-
-    shapes = {name: len(keys) for name, keys in by_shape().items()}
-    return shapes["agent"] * agents + shapes["agent x version"] * agents * 4 + shapes["version"] * 4

@@ -10,7 +10,9 @@ from benchmarks.measuring import best
 
 
 def measure() -> Iterator[str]:
-    compileall.compile_dir(Path(agent_eval.__path__[0]), quiet=1)  # as pip leaves it: bytecode beside the source
+    compileall.compile_dir(
+        Path(agent_eval.__path__[0]), quiet=1
+    )  # as pip leaves it: bytecode beside the source
     libraries = best([sys.executable, "-c", "import dagster, polars, duckdb"])
     definitions = best([sys.executable, "-c", "import dagster, polars, duckdb, agent_eval.definitions"])
     yield f"import agent_eval.definitions: +{definitions.cpu_s - libraries.cpu_s:.2f} CPU s over its libraries' {libraries.cpu_s:.2f} (bar 0.3)"
