@@ -259,3 +259,6 @@ def main() -> None:
     except AgentEvalError as error:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(2) from error
+    except OSError as error:
+        sys.stderr.write(f"Error: {error.strerror or error}: {error.filename or 'no file is named'}\n")
+        raise SystemExit(2) from error

@@ -1,4 +1,4 @@
-"""Where a project lives: the root rule and the paths under it. Nothing is ever written outside `data/` and `.dagster/`."""
+"""Where a project lives: the root rule and the paths under it. Written are only the data folder, the store and the Dagster home."""
 
 import os
 from dataclasses import dataclass

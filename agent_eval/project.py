@@ -10,17 +10,28 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.home import Home, find_root
+from agent_eval.errors import AgentEvalError
+from agent_eval.home import Home
 from agent_eval.judge.ratings import read_ratings
 from agent_eval.judge.recorded import read_verdicts
 from agent_eval.methodology import Methodology, Registry
-from agent_eval.settings import Settings, read_settings
+from agent_eval.settings import Settings, home_around, read_settings
 from agent_eval.storage import Store
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.records import Refusal
 from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions
+
+
+class UnknownAgentError(AgentEvalError):
+    """An agent was named that the project does not have."""
+
+    def __init__(self, agent: str, known: Collection[str]) -> None:
+        super().__init__(
+            f"Agent {agent!r} is not known. Known: {', '.join(sorted(known)) or 'none yet'}. "
+            "Import transcripts with `agent-eval import FORMAT PATH --agent ID`."
+        )
 
 
 @dataclass(frozen=True)
@@ -33,9 +44,8 @@ class Project:
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
         """The project around `start` (default: the working directory), by the root rule."""
-        root = find_root(Path(start) if start else None)
-        settings = read_settings(root)
-        return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
+        home = home_around(Path(start) if start else None)
+        return cls(home=home, settings=read_settings(home.root))
 
     @cached_property
     def store(self) -> Store:
@@ -68,6 +78,23 @@ class Project:
         """All of data/verdicts: table judge_cache, and what was refused."""
         return read_verdicts(self.home.verdicts)
 
+    def known_agents(self) -> list[str]:
+        """Agents with a session folder now, or with rows from an earlier run."""
+        earlier = self.store.read(table("run_state"), columns=["agent_id"])["agent_id"].to_list()
+        return sorted({*self.with_sessions[0], *earlier})
+
+    def some_agents(self, named: Sequence[str]) -> list[str]:
+        """The named agents, or all known ones when none is named.
+
+        Raises:
+            UnknownAgentError: If an agent is named that has neither sessions nor rows.
+        """
+        known = self.known_agents()
+        for agent in named:
+            if agent not in known:
+                raise UnknownAgentError(agent, known)
+        return list(named) or known
+
     def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
         """The named versions, in semantic order."""
         return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
@@ -95,11 +122,14 @@ class Project:
         return frames | {"agents": self._agent_rows(present)}
 
     def keep_recorded(self, agents: Sequence[str], *, run_id: str) -> None:
-        """Store what the files hold: verdicts that the cache lacks, and the human ratings of some agents."""
+        """Make the store hold what the files hold: all recorded verdicts, and the human ratings of some agents."""
         cache, ratings = table("judge_cache"), table("human_ratings")
-        recorded = self.verdicts[0]
-        known = self.store.read(cache, recorded.select("cache_key"))
-        self.store.upsert(cache, recorded.join(known, on="cache_key", how="anti"), run_id=run_id)
+        recorded = self.verdicts[0].with_columns(is_recorded=pl.lit(True))
+        stored = self.store.read(cache, pl.DataFrame({"is_recorded": [True]}))
+        changed = recorded.join(stored, on=["cache_key", "verdict", "judged_at"], how="anti")
+        withdrawn = stored.join(recorded, on="cache_key", how="anti")
+        self.store.upsert(cache, changed, run_id=run_id)
+        self.store.delete(cache, withdrawn.select("cache_key"))
         owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
         self.store.replace(ratings, self.ratings_of(agents), owners, run_id=run_id)
 

@@ -1,5 +1,6 @@
 """Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
 
+import os
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -11,6 +12,7 @@ from pydantic_settings import (
 )
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.home import Home, find_root
 
 FILE = "agent_eval.toml"
 
@@ -62,3 +64,20 @@ def read_settings(root: Path) -> Settings:
         ) from error
     except ValueError as error:
         raise SettingsError(f'{root / FILE}: {error}. Write it as TOML, e.g. data_dir = "data".') from error
+
+
+def unknown_variables() -> list[str]:
+    """AGENT_EVAL_* in the environment that are no settings: a slip, or a setting of another release."""
+    known = {f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data")}
+    return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
+
+
+def home_around(start: Path | None = None) -> Home:
+    """The folders of the project around `start`, with the data folder of its settings.
+
+    Raises:
+        NoRootError: If there is no project.
+        SettingsError: If its settings cannot be read.
+    """
+    root = find_root(start)
+    return Home(root=root, data=root / read_settings(root).data_dir)

@@ -4,9 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from agent_eval.project import Project
+
+hypothesis.settings.register_profile("shared machine", deadline=None)
+hypothesis.settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).parents[1]
 

@@ -2,10 +2,11 @@
 
 import polars as pl
 
-from agent_eval.clusters.failures import failure_judgments, labels
+from agent_eval.clusters.failures import impartial_judgments, labels
 from agent_eval.tables import table
 
 _PAIR = ("methodology_version", "agent_id")
+_CLUSTER = (*_PAIR, "cluster_id")
 _TURN = ("conversation_id", "turn_index")
 N_EXAMPLES = 3
 
@@ -15,8 +16,10 @@ def error_clusters(
 ) -> pl.DataFrame:
     """One row per version, agent and cluster with failures; sorted.
 
-    A turn is eligible when a metric that gave one of the cluster's labels was scored on it; a turn that
-    the judge lost is in neither count.
+    A turn is eligible when a metric that gave one of the cluster's labels was scored on it by somebody
+    other than a rule, effective or not: a rule speaks only where it finds a failure. The rate is the
+    eligible turns with such a failure per 100 eligible ones; failures that only a rule saw are in
+    `n_turns`, not in the rate. Without an eligible turn both are null: unknown, not 0 and not 100.
 
     Args:
         failures: Table `failures`, with clusters.
@@ -24,11 +27,10 @@ def error_clusters(
         registry: Table `error_registry`: label, title and severity of each cluster.
 
     Raises:
-        TableMismatchError: If a failure's cluster is not in the registry, or its label in no judgment.
+        TableMismatchError: If a failure's cluster is not in the registry.
     """
-    cluster = [*_PAIR, "cluster_id"]
     turns = pl.struct(_TURN)
-    counted = failures.group_by(cluster).agg(
+    counted = failures.group_by(_CLUSTER).agg(
         pl.len().cast(pl.Int64).alias("n_failures"),
         turns.n_unique().cast(pl.Int64).alias("n_turns"),
         pl.col("conversation_id").n_unique().cast(pl.Int64).alias("n_conversations"),
@@ -36,46 +38,71 @@ def error_clusters(
     )
     reference = pl.format("{}#{}", *(pl.element().struct.field(name) for name in _TURN))
     rows = (
-        counted.join(_eligible(failures, turn_judgments), on=cluster, how="left")
+        counted.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
         .join(registry.select("cluster_id", "label", "title", "severity"), on="cluster_id", how="left")
         .with_columns(
             pl.col("examples").list.eval(reference),
-            (pl.col("n_turns") / pl.col("n_turns_eligible") * 100).alias("rate_per_100_turns"),
             pl.lit(None, dtype=pl.String).alias("trend"),
         )
     )
     target = table("error_clusters")
-    return target.conform(rows.select(list(target.schema))).sort(cluster)
+    return target.conform(rows.select(list(target.schema))).sort(_CLUSTER)
 
 
 def judged_turns(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent and failure metric: `n_turns_eligible`, the turns on which it was scored."""
+    """One row per version, agent and failure metric: `n_turns_eligible`, the turns that not only a rule scored.
+
+    An agent that nobody but rules judged has no row.
+    """
     turns = pl.struct(_TURN).n_unique().cast(pl.Int64)
     return (
-        failure_judgments(turn_judgments)
+        impartial_judgments(turn_judgments)
         .group_by(*_PAIR, "metric")
         .agg(turns.alias("n_turns_eligible"))
         .sort(*_PAIR, "metric")
     )
 
 
-def _eligible(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Turns on which a cluster could have been seen; clusters of the same metrics are counted once."""
-    metrics = labels(turn_judgments).select("label", "metric").unique()
-    clusters = (
-        failures.select(*_PAIR, "cluster_id", "label")
+def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
+    """`n_turns_eligible` and `rate_per_100_turns` of each cluster that has eligible turns."""
+    clusters = _metrics(failures, turn_judgments)
+    eligible = _eligible(clusters, turn_judgments)
+    n_turns = pl.len().cast(pl.Int64)
+    counts = eligible.group_by(*_PAIR, "metrics").agg(n_turns.alias("n_turns_eligible"))
+    failing = (
+        failures.select(*_CLUSTER, *_TURN)
         .unique()
-        .join(metrics, on="label")
-        .group_by(*_PAIR, "cluster_id")
+        .join(clusters, on=_CLUSTER)
+        .join(eligible, on=[*_PAIR, "metrics", *_TURN], how="semi")
+        .group_by(_CLUSTER)
+        .agg(n_turns.alias("n_turns_failing"))
+    )
+    rows = clusters.join(counts, on=[*_PAIR, "metrics"]).join(failing, on=_CLUSTER, how="left")
+    rate = pl.col("n_turns_failing").fill_null(0) / pl.col("n_turns_eligible") * 100
+    return rows.select(*_CLUSTER, "n_turns_eligible", rate.alias("rate_per_100_turns"))
+
+
+def _metrics(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
+    """`metrics` of each cluster: those that gave one of its labels, sorted."""
+    by_label = labels(turn_judgments).select("label", "metric").unique()
+    return (
+        failures.select(*_CLUSTER, "label")
+        .unique()
+        .join(by_label, on="label")
+        .group_by(_CLUSTER)
         .agg(pl.col("metric").unique().sort().alias("metrics"))
     )
-    scored = failure_judgments(turn_judgments).select(*_PAIR, *_TURN, "metric")
-    families = clusters.select(*_PAIR, "metrics").unique()
-    counts = (
-        families.with_columns(pl.col("metrics").alias("metric"))
+
+
+def _eligible(clusters: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Each turn on which clusters of the same metrics could have been seen, once."""
+    scored = impartial_judgments(turn_judgments).select(*_PAIR, *_TURN, "metric")
+    return (
+        clusters.select(*_PAIR, "metrics")
+        .unique()
+        .with_columns(pl.col("metrics").alias("metric"))
         .explode("metric")
         .join(scored, on=[*_PAIR, "metric"])
-        .group_by(*_PAIR, "metrics")
-        .agg(pl.struct(_TURN).n_unique().cast(pl.Int64).alias("n_turns_eligible"))
+        .select(*_PAIR, "metrics", *_TURN)
+        .unique()
     )
-    return clusters.join(counts, on=[*_PAIR, "metrics"]).drop("metrics")

@@ -11,6 +11,7 @@ from agent_eval.transcripts.hashing import digest
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
+RULE = "rule"  # the judge that speaks only where it finds a failure
 
 _CONVERSATION = ("agent_id", "conversation_id")
 _TURN = (*_CONVERSATION, "turn_index")
@@ -19,12 +20,15 @@ _IDENTITY = ("agent_id", "methodology_version", "conversation_id", "turn_index",
 
 def failure_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
     """The judgments that count for failures: effective, scored, of a failure metric; 'no failure' included."""
-    return turn_judgments.filter(
-        pl.col("is_effective")
-        & (pl.col("status") == "scored")
-        & pl.col("metric").is_in(FAILURE_METRICS)
-        & pl.col("label").is_not_null()
-    )
+    return turn_judgments.filter(_is_scored() & pl.col("is_effective"))
+
+
+def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
+    """The scored judgments, effective or not, of whoever could also have said 'no failure': all but the rules.
+
+    A rule is silent where it finds nothing, so that the turns it scored are the failing ones only.
+    """
+    return turn_judgments.filter(_is_scored() & (pl.col("judge") != RULE))
 
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:
@@ -64,6 +68,11 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
         pl.lit("agent").alias("fault_author"),
     ).sort("methodology_version", *_TURN, "label", "failure_id")
+
+
+def _is_scored() -> pl.Expr:
+    is_asked = pl.col("metric").is_in(FAILURE_METRICS)
+    return is_asked & (pl.col("status") == "scored") & pl.col("label").is_not_null()
 
 
 def _said(name: str) -> pl.Expr:

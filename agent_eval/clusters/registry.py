@@ -12,8 +12,6 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
 
-SEVERITIES = pl.Enum(["low", "medium", "high", "critical"])
-
 SEVERITY_BY_LABEL: Mapping[str, str] = {
     "repetition": "medium",
     "failure to ask for clarification": "medium",

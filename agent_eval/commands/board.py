@@ -10,7 +10,8 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import Methodology
 from agent_eval.project import Project
 from agent_eval.report.board import badges, interval, readable
-from agent_eval.report.markdown import markdown_table
+from agent_eval.report.markdown import markdown_table, plain
+from agent_eval.scores.leaderboard import in_reading_order, one_version
 from agent_eval.scores.ratings import grouped
 from agent_eval.tables import table
 
@@ -40,7 +41,7 @@ def board_of(project: Project, version: str, template: str | None = None) -> pl.
         if template not in slugs:
             raise UnknownTemplateError(template, slugs)
         board = board.filter(pl.col("template") == template)
-    return board.sort("template", "rank", "status", "agent_id", nulls_last=True)
+    return in_reading_order(one_version(board))
 
 
 def leaderboard(
@@ -73,8 +74,10 @@ def print_board(console: Console, board: pl.DataFrame, methodology: Methodology)
         console.print(_table(title, rows))
     notes = [row for row in board.iter_rows(named=True) if row["missing"]]
     for row in notes:
-        console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
-        console.print(Text("; ".join(grouped(row["missing"]))))
+        console.print(
+            Text(f"{plain(row['name'] or row['agent_id'])} is {row['status']}: ", style="bold"), end=""
+        )
+        console.print(Text(plain("; ".join(grouped(row["missing"])))))
 
 
 def _table(title: str, rows: pl.DataFrame) -> Table:
@@ -87,7 +90,7 @@ def _table(title: str, rows: pl.DataFrame) -> Table:
     for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
         grid.add_row(
-            text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
+            text["rank"], Text(plain(text["agent"])), Text(text["composite"], style="bold"), text["U"], text["D"],
             text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
         )  # fmt: skip
     return grid

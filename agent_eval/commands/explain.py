@@ -6,8 +6,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent_eval.commands.output import print_json
-from agent_eval.commands.run import UnknownAgentError, known_agents
 from agent_eval.project import Project
+from agent_eval.report.markdown import plain
 from agent_eval.scores.explain import Node, to_rows
 from agent_eval.scores.explain import explain as explained
 from agent_eval.tables import table
@@ -26,8 +26,7 @@ def explain(
         UnknownAgentError: If the agent has no rows.
     """
     methodology = project.registry.get(version)
-    if agent_id not in (known := known_agents(project)):
-        raise UnknownAgentError(agent_id, known)
+    project.some_agents([agent_id])
     agent = pl.DataFrame({"agent_id": [agent_id]})
     pair = agent.with_columns(methodology_version=pl.lit(version))
     frames = {name: project.store.read(table(name), pair) for name in _BY_PAIR}
@@ -54,7 +53,7 @@ def _grow(tree: Tree, node: Node, told: set[str]) -> None:
 
 
 def _label(node: Node) -> Text:
-    label = Text(node.title, style="bold" if node.children else "")
+    label = Text(plain(node.title), style="bold" if node.children else "")
     for line in node.detail:
-        label.append(f"\n{line}", style="not bold")
+        label.append(f"\n{plain(line)}", style="not bold")
     return label

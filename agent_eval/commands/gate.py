@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.output import print_json
-from agent_eval.commands.run import UnknownAgentError, known_agents
 from agent_eval.project import Project
 from agent_eval.scores.gates import exit_code, gates
 from agent_eval.tables import table
@@ -23,18 +22,15 @@ def gate_rows(project: Project, version: str, agents: Sequence[str] = ()) -> pl.
         UnknownAgentError: If an agent has no rows.
     """
     project.registry.get(version)
-    known = known_agents(project)
-    for agent in agents:
-        if agent not in known:
-            raise UnknownAgentError(agent, known)
-    keys = pl.DataFrame({"agent_id": list(agents or known)}, schema={"agent_id": pl.String}).with_columns(
+    wanted = project.some_agents(agents)
+    keys = pl.DataFrame({"agent_id": wanted}, schema={"agent_id": pl.String}).with_columns(
         methodology_version=pl.lit(version)
     )
     inputs = {
         name: project.store.read(table(name), keys)
         for name in ("composite_scores", "turn_judgments", "conversation_judgments", "transcripts")
     }
-    return gates(**inputs, max_unscored_share=project.settings.max_unscored_share)
+    return gates(**inputs, pairs=keys, max_unscored_share=project.settings.max_unscored_share)
 
 
 def gate(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> int:

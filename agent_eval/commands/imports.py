@@ -7,6 +7,7 @@ from rich.console import Console
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
+from agent_eval.report.markdown import plain
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
@@ -60,9 +61,9 @@ def import_transcripts(
         task_set=task_set,
     )
     for refusal in report.refusals[:SHOWN]:
-        err.print(f"{refusal.file}:{refusal.line}: {refusal.reason}", markup=False)
+        err.print(plain(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     if (more := len(report.refusals) - SHOWN) > 0:
-        err.print(f"… and {more} more; all are in the table import_errors after the next run.")
+        err.print(f"… and {more} more.")
     if not report.n_imported:
         err.print("Nothing was imported.")
         return 2

@@ -5,19 +5,25 @@ import sys
 from collections.abc import Iterable, Mapping
 
 import polars as pl
+import polars.selectors as cs
 from rich.console import Console
 
 
 def consoles() -> tuple[Console, Console]:
-    """(stdout, stderr). Colours are off when piped; a pipe gets 120 columns, not 80."""
+    """(stdout, stderr). Colours are off when piped; a pipe gets 160 columns, not 80."""
     out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-    if not out.is_terminal:
-        out.width = 160
+    for console in (out, err):
+        if not console.is_terminal:
+            console.width = 160
     return out, err
 
 
 def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
     """One array of rows on stdout; unknown values are null."""
-    records = rows.to_dicts() if isinstance(rows, pl.DataFrame) else list(rows)
-    json.dump(records, sys.stdout, ensure_ascii=False, indent=1, default=str, allow_nan=False)
-    sys.stdout.write("\n")
+    records = (
+        rows.with_columns(cs.float().fill_nan(None)).to_dicts()
+        if isinstance(rows, pl.DataFrame)
+        else list(rows)
+    )
+    text = json.dumps(records, ensure_ascii=False, indent=1, default=str, allow_nan=False)
+    sys.stdout.write(f"{text}\n")  # whole or not at all

@@ -7,6 +7,7 @@ from agent_eval.commands.gate import gate_rows
 from agent_eval.commands.output import print_json
 from agent_eval.commands.run import RunReport
 from agent_eval.project import Project
+from agent_eval.report.markdown import plain
 
 SHOWN = 20
 
@@ -18,9 +19,9 @@ def print_run(
     for warning in report.warnings:
         err.print(f"Note: {warning}", markup=False)
     for refusal in report.refusals[:SHOWN]:
-        err.print(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}", markup=False)
+        err.print(plain(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     if (more := len(report.refusals) - SHOWN) > 0:
-        err.print(f"… and {more} more; see the table import_errors.")
+        err.print(f"… and {more} more.")
     made = (
         f"{report.stale.height} agent × version pairs brought up to date"
         if report.stale.height
@@ -36,4 +37,4 @@ def print_run(
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
     if not board.is_empty() and board["low"].null_count() == board.height:
-        out.print("One run per agent: no interval is shown where none can be measured.", style="dim")
+        out.print("No interval is computed yet; n is the number of sessions behind a score.", style="dim")

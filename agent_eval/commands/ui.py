@@ -6,21 +6,25 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from agent_eval.commands.run import known_agents
-from agent_eval.defs.launch import Launch
+from agent_eval.defs.launch import Launch, dagster_home
 from agent_eval.project import Project
 from agent_eval.sources import read_sources
 
 
 def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off."""
-    agents, versions = known_agents(project), list(project.registry.versions)
-    Launch.at(project).observe(read_sources(project, agents, versions), agents=agents, versions=versions)
+    agents, versions = project.known_agents(), list(project.registry.versions)
+    launch = Launch.at(project)
+    launch.observe(read_sources(project, agents, versions), agents=agents, versions=versions)
     root = project.home.root
     workspace = root / "workspace.yaml"
     source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]
     command = [sys.executable, "-m", "dagster", "dev", *source, "-h", host, "-p", str(port)]
-    environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_DISABLE_TELEMETRY": "yes"}
+    environment = os.environ | {
+        "DAGSTER_HOME": str(dagster_home(root)),
+        "AGENT_EVAL_HOME": str(root),
+        "DAGSTER_DISABLE_TELEMETRY": "yes",
+    }
     err.print(f"Dagster UI on http://{host}:{port} (Ctrl-C to stop)", markup=False)
     os.chdir(root)
     os.execve(command[0], command, environment)  # one process: signals reach Dagster itself

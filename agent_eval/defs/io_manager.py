@@ -8,6 +8,8 @@ from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
 
+PREVIEW = 5  # rows; the same preview is stored with every partition of a range
+
 
 class TableIO(dg.ConfigurableIOManager):
     """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions."""
@@ -20,7 +22,7 @@ class TableIO(dg.ConfigurableIOManager):
         Project.open(self.root).store.replace(target, obj, partitions, run_id=context.run_id)
         count = "dagster/row_count" if partitions.height == 1 else "rows_written_by_this_run"
         context.add_output_metadata(
-            {count: obj.height, "preview": dg.MetadataValue.md(markdown_table(obj.head(10)))}
+            {count: obj.height, "preview": dg.MetadataValue.md(markdown_table(obj.head(PREVIEW), limit=120))}
         )
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:

@@ -1,9 +1,10 @@
 """Runs started from the command line: the same assets, on the same instance, as the UI's."""
 
+import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from agent_eval.project import Project
 from agent_eval.sources import Sources
 
 _SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
@@ -31,17 +32,42 @@ class RunFailedError(AgentEvalError):
         )
 
 
+class UnknownPartitionError(AgentEvalError):
+    """A version is wanted that the loaded definitions do not have."""
+
+    def __init__(self, strangers: Collection[str], versions: Sequence[str]) -> None:
+        super().__init__(
+            f"Methodology {', '.join(sorted(strangers))} is no partition of the loaded definitions "
+            f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
+        )
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """The variable set for a while: resources find the project by the root rule."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
+
+
 def dagster_home(root: Path) -> Path:
     """DAGSTER_HOME, else `.dagster` in the project; created and initialised once, under a lock."""
-    home = Path(os.environ.get("DAGSTER_HOME") or root / ".dagster")
-    home.mkdir(parents=True, exist_ok=True)
-    os.environ["DAGSTER_HOME"] = str(home)
+    home = Path(os.environ.get("DAGSTER_HOME") or root / ".dagster").resolve()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise AgentEvalError(f"DAGSTER_HOME {home} cannot be made a folder: {error.strerror}.") from error
     with (home / ".initialising").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (settings := home / "dagster.yaml").exists():
             own = root / "dagster.yaml"
             shutil.copyfile(own, settings) if own.is_file() else settings.write_text(_SETTINGS)
-        with dg.DagsterInstance.get() as instance:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
             instance.get_dynamic_partitions("agent")  # touches every database once
     return home
 
@@ -50,6 +76,7 @@ def dagster_home(root: Path) -> Path:
 class Launch:
     """Materialises stale pairs in ranges: agents first, then agent × version, then the boards."""
 
+    root: Path
     instance: dg.DagsterInstance
     last_run_id: str = ""
     _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
@@ -57,12 +84,17 @@ class Launch:
     @classmethod
     def at(cls, project: Project) -> "Launch":
         """On the project's instance."""
-        dagster_home(project.home.root)
-        return cls(instance=dg.DagsterInstance.get(), _stages=by_shape())
+        root = project.home.root
+        launch = cls(
+            root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
+        )
+        launch.instance.add_dynamic_partitions(
+            "agent", project.known_agents()
+        )  # boards load every known agent
+        return launch
 
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
-        self.instance.add_dynamic_partitions("agent", sorted(agents))
         for name, hashes in sources.by_name().items():
             for partition in sorted(hashes.keys() & {*agents, *versions}):
                 tags = {"dagster/data_version": hashes[partition]}
@@ -75,6 +107,8 @@ class Launch:
         pairs = [EvalPartition(a, v) for a, v in stale.select("agent_id", "methodology_version").iter_rows()]
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
+        if strangers := {p.methodology_version for p in pairs} - set(versions):
+            raise UnknownPartitionError(strangers, versions)
         for first, last in stretches({p.agent_id for p in pairs}, agents):
             yield self._run("agent", first, last)
         for top, bottom in rectangles(pairs, agents, versions):
@@ -82,19 +116,20 @@ class Launch:
         for first, last in stretches({p.methodology_version for p in pairs}, versions):
             yield self._run("version", first, last)
 
-    def forget(self, agents: Sequence[str]) -> None:
+    def forget(self, agents: Collection[str]) -> None:
         """Drop the partitions of agents that are gone."""
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
     def _run(self, stage: str, first: str, last: str) -> str:
-        result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=self.instance,
-            asset_selection=self._stages[stage],
-            tags=dict(zip(_RANGE, (first, last), strict=True)),
-            run_config=_QUIET,
-            raise_on_error=False,
-        )
+        with _environment("AGENT_EVAL_HOME", str(self.root)):
+            result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+                instance=self.instance,
+                asset_selection=self._stages[stage],
+                tags=dict(zip(_RANGE, (first, last), strict=True)),
+                run_config=_QUIET,
+                raise_on_error=False,
+            )
         self.last_run_id = result.run_id
         if not result.success:
             raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))

@@ -7,16 +7,16 @@ from typing import NamedTuple, Self
 import dagster as dg
 import polars as pl
 
-from agent_eval.home import Home, NoRootError, find_root
+from agent_eval.home import NoRootError
 from agent_eval.methodology import version_names
+from agent_eval.settings import home_around
 
 
 def _version_names() -> tuple[str, ...]:
     try:
-        root = find_root()
+        return version_names(home_around().methodologies)
     except NoRootError:
         return version_names(None)
-    return version_names(Home(root=root, data=root / "data").methodologies)
 
 
 AGENTS = dg.DynamicPartitionsDefinition(name="agent")

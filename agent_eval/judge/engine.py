@@ -16,7 +16,7 @@ import polars as pl
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.ratings import latest_ratings
+from agent_eval.judge.ratings import latest_ratings, placed_ratings
 from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import NEEDS_MODEL, RULE, RulesJudge
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
@@ -148,7 +148,8 @@ def judge_transcripts(
     Ratings and agent_behavior_failure have rows for every turn, the other turn metrics where they apply; what
     nobody answered has one row that says so, judge 'rule'. Conversation metrics likewise; hallucination_passed
     is there for conversations that serve the hallucination test under their version. Human ratings of turns
-    count before everything else. Exactly one row per question is effective.
+    count before everything else, where they point to a turn of the session they name. Exactly one row per
+    question is effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
@@ -165,7 +166,7 @@ def judge_transcripts(
     for item, answers in zip(items, run(judge_pass([i.questions for i in items], judges, paid)), strict=True):
         item.answers = answers
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
-    of_turns = _with_human(of_turns, human_ratings, items)
+    of_turns = _with_human(of_turns, placed_ratings(human_ratings, conversations), items)
     rows = _for_versions(
         _CONVERSATIONS.frame(row for item in items for row in _conversation_rows(item)), admitted
     )
@@ -404,8 +405,6 @@ def _human_rows(
     questions = rows.filter("is_effective", is_replied).select(*_QUESTION, "question_key", "rubric_hash")
     latest = latest_ratings(on_turns, rows["methodology_version"].unique().to_list())
     latest = latest.rename({"target": "metric", "rater": "judge_model", "rated_at": "judged_at"})
-    # A rating may leave the session out: conversation ids are unique within their agent.
-    latest = latest.unique(_QUESTION, keep="last", maintain_order=True)
     return _TURNS.frame(
         row
         | {

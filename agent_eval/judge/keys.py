@@ -8,7 +8,7 @@ from agent_eval.transcripts.hashing import digest
 def question_key(
     content_hash: str, turn_index: int | None, metric: str, rubric_hash: str, profile_version: str
 ) -> str:
-    """What was asked: content up to the turn, the turn, the metric, its rubric and schema, the judge profile."""
+    """What was asked: content up to the turn, the turn, the metric, its rubric and the judge profile's version."""
     return digest("question", content_hash, turn_index, metric, rubric_hash, profile_version)
 
 

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import polars as pl
 
+from agent_eval.judge.files import files_in, unreadable
 from agent_eval.judge.when import instant, seconds
 from agent_eval.methodology.models import DIMENSIONS, Version
 from agent_eval.metrics.registry import TURN_RATINGS
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
+from agent_eval.transcripts.jsontext import clean
 from agent_eval.transcripts.models import SLOTS, is_slug
 from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.streams import MEGABYTE
 
 COLUMNS = (
     "agent_id",
@@ -38,19 +41,45 @@ PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "cr
 
 _TABLE = table("human_ratings")
 _MAX_TURN = 2**31
+LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 
 def read_ratings(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Every *.csv of the folder: table `human_ratings` and the refused lines; no folder, no ratings."""
+    """Every *.csv of the folder: table `human_ratings` and what was refused; no folder, no ratings.
+
+    A file that cannot be read, is larger than 50 MB or is not UTF-8 is refused as a whole, with line 0.
+    """
     rows: list[dict[str, object]] = []
     refusals: list[Refusal] = []
-    for path in sorted(folder.glob("*.csv")):
-        for line, found in _read_file(path):
+    for path, reason in files_in(folder, ".csv"):
+        file = clean(path.name)
+        for line, found in [(0, reason)] if reason else _read_file(path):
             if isinstance(found, str):
-                refusals.append(Refusal(path.name, line, found))
+                refusals.append(Refusal(file, line, found))
             else:
-                rows.append({**found, "file": path.name, "line": line})
+                rows.append({**found, "file": file, "line": line})
     return _TABLE.conform(_TABLE.frame(rows)), refusals
+
+
+def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
+    """The ratings without those of conversations that are unknown or belong to another session than they say.
+
+    A rating of a conversation or turn that leaves the session out gets the conversation's own: ids of
+    conversations are unique within their agent. Ratings of sessions stay as they are.
+
+    Args:
+        human_ratings: Table human_ratings.
+        conversations: Table conversations of its agents.
+    """
+    own = conversations.select("agent_id", "conversation_id", own_session="session_id")
+    session, own_session = pl.col("session_id"), pl.col("own_session")
+    is_there = own_session.is_not_null() & (session.is_null() | (session == own_session))
+    return (
+        human_ratings.join(own, on=["agent_id", "conversation_id"], how="left", maintain_order="left")
+        .filter(pl.col("conversation_id").is_null() | is_there)
+        .with_columns(session_id=pl.coalesce(session, own_session))
+        .drop("own_session")
+    )
 
 
 def latest_ratings(
@@ -59,7 +88,8 @@ def latest_ratings(
     """The rating that counts for each part under each of the versions: the last by `rated_at`, then file and line.
 
     One row per methodology_version and part, whoever rated; with `by=("rater",)` one per rater too. A rating
-    for 'any' version and one for a single version are equals: the later one counts.
+    for 'any' version and one for a single version are equals: the later one counts. Ratings that point elsewhere
+    must be gone before (`placed_ratings`).
     """
     every = pl.DataFrame({"version": sorted(versions)}, schema={"version": pl.String})
     is_meant = pl.col("methodology_version").is_in([ANY]) | (
@@ -89,7 +119,15 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
     """Line and row, or line and what is wrong with it."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST + 1)
+        if len(raw) > LARGEST:
+            yield 0, f"the file is larger than {LARGEST // MEGABYTE} MB; split it into several files"
+            return
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        yield 0, unreadable(error)
+        return
     except UnicodeDecodeError as error:
         yield 0, f"the file is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         return

@@ -1,9 +1,8 @@
 """Recorded verdicts: what was answered before, by whom and on what content. They answer without a key or a network.
 
-A verdict is found by its question: content, turn, metric, rubric and profile. Whatever was edited since is a miss.
+A verdict is found by its question: content, turn, metric, rubric and version of the profile. Whatever was edited since is a miss.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_eval.judge.files import files_in
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.when import instant, seconds
@@ -28,8 +28,10 @@ from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import canonical, digest
+from agent_eval.transcripts.jsontext import clean
 from agent_eval.transcripts.models import SLOTS, Frozen
 from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.streams import Record, json_lines
 
 Text = Annotated[StrictStr, StringConstraints(min_length=1)]
 Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
@@ -105,24 +107,26 @@ class RecordedVerdict(Frozen):
 
 
 def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Every *.jsonl of the folder: table `judge_cache` and the refused lines; no folder, no verdicts.
+    """Every *.jsonl of the folder: table `judge_cache` and what was refused; no folder, no verdicts.
 
     A cache_key that comes again is skipped when the line says the same, else refused: the first one stays.
+    What is no readable file is refused as a whole, with line 0; where reading breaks off, what was read before stays.
     """
     rows: dict[str, dict[str, object]] = {}
     refusals: list[Refusal] = []
-    for path in sorted(folder.glob("*.jsonl")):
-        for line, found in _read_file(path):
+    for path, reason in files_in(folder, ".jsonl"):
+        file = clean(path.name)
+        for line, found in [(0, reason)] if reason else _read_file(path, file):
             if isinstance(found, str):
-                refusals.append(Refusal(path.name, line, found))
+                refusals.append(Refusal(file, line, found))
                 continue
             row = found.row()
             if rows.setdefault(found.cache_key, row) != row:
-                reason = (
+                again = (
                     f"cache_key {found.cache_key} was answered otherwise before; the first answer stays. "
                     "Remove one of the lines, or give this one another `repeat`"
                 )
-                refusals.append(Refusal(path.name, line, reason))
+                refusals.append(Refusal(file, line, again))
     return _CACHE.conform(_CACHE.frame(rows.values())), refusals
 
 
@@ -203,19 +207,22 @@ def _is_rubric(name: str) -> bool:
     return name in DIMENSIONS or (slot in SLOTS and criterion.isidentifier())
 
 
-def _read_file(path: Path) -> Iterator[tuple[int, RecordedVerdict | str]]:
+def _read_file(path: Path, file: str) -> Iterator[tuple[int, RecordedVerdict | str]]:
     """Line and verdict, or line and what is wrong with it; blank lines are skipped."""
-    for line, raw in enumerate(path.read_bytes().split(b"\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            text = raw.decode("utf-8-sig")
-            json.dumps(parsed := json.loads(text), ensure_ascii=False).encode()  # no lone surrogates
-            yield line, RecordedVerdict.model_validate(parsed)
-        except ValidationError as error:
-            yield line, "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
-        except (ValueError, RecursionError) as error:
-            yield line, f"not a JSON object in UTF-8: {error}; write one row of judge_cache a line"
+    for record in json_lines(path, file):
+        if isinstance(record, Record):
+            yield record.number, _verdict_of(record.value)
+        else:
+            yield record.line, record.reason
+
+
+def _verdict_of(value: JsonValue) -> RecordedVerdict | str:
+    try:
+        return RecordedVerdict.model_validate(value)
+    except ValidationError as error:
+        return "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
+    except RecursionError:
+        return "it is nested too deeply; write one row of judge_cache a line"
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:

@@ -22,7 +22,7 @@ from agent_eval.judge.engine import (
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.keys import question_key
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.ratings import TURN_TARGETS, latest_ratings
+from agent_eval.judge.ratings import TURN_TARGETS, latest_ratings, placed_ratings
 from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import AUTONOMY, RulesJudge
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
@@ -58,6 +58,7 @@ def rubric_ratings(
     criteria once for each conversation of a slot. A slot without conversation, a dimension whose required test is
     absent, a pair without a session and an agent without a template have rows that say so. People count before
     rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective.
+    A rating that names another session than its conversation's counts for nothing.
 
     Args:
         transcripts: Table transcripts.
@@ -71,7 +72,8 @@ def rubric_ratings(
     held = _held(transcripts, conversations, turns, sessions)
     parts = [part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)]
     _answer(parts, lookup)
-    people = _people(human_ratings, [version for version, _ in _pairs(transcripts)])
+    placed = placed_ratings(human_ratings, conversations)
+    people = _people(placed, [version for version, _ in _pairs(transcripts)])
     return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
 
 
@@ -311,14 +313,14 @@ def _identity(part: _Part, question: Question) -> _Identity:
     return _Identity(part.agent_id, part.session_id, part.conversation_id, *question.keys.values())
 
 
-def _people(human_ratings: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:
+def _people(placed: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:
     """Human ratings by the part that they rate: of each rater the last, the last of all at the end."""
-    rubric = human_ratings.filter(pl.col("turn_index").is_null())
+    rubric = placed.filter(pl.col("turn_index").is_null())
     people: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in latest_ratings(rubric, set(versions), by=("rater",)).iter_rows(named=True):
         place = row["conversation_id"] or row["session_id"]
         key = (row["methodology_version"], row["agent_id"], place, row["target"], row["criterion"])
-        people[key] = [*(r for r in people[key] if r["rater"] != row["rater"]), row]
+        people[key].append(row)
     return people
 
 
@@ -326,7 +328,7 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
     """The rows of one part; exactly one is effective."""
     place = part.conversation_id or part.session_id
     key = (part.methodology_version, part.agent_id, place, part.target, part.criterion)
-    raters = [r for r in people.get(key, ()) if r["session_id"] in (None, part.session_id)]
+    raters = people.get(key, ())
     is_rated = bool(raters) and part.metric is not None
     asked = {
         "question_key": None if part.question is None else part.question.keys[part.question.metrics[0].name]

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.home import Home, NoRootError, find_root
+from agent_eval.home import NoRootError
 from agent_eval.methodology.models import Methodology, Version
 from agent_eval.methodology.strict_yaml import Document, StrictYamlError, read_strict
+from agent_eval.settings import home_around
 
 PACKAGED = Path(__file__).parent / "versions"
 PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
@@ -195,10 +196,9 @@ def _changed(m: Methodology, recorded: str) -> str:
 
 def _folder_around() -> Path | None:
     try:
-        root = find_root()
+        return home_around().methodologies
     except NoRootError:
         return None
-    return Home(root=root, data=root / "data").methodologies
 
 
 @cache

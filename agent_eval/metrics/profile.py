@@ -1,29 +1,26 @@
-"""The judge profile: how turn metrics inform and cap U and D ratings. It has its own version and hash.
+"""The judge profile: how turn metrics are to inform and cap U and D ratings. It has its own version and hash.
 
 Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a
-person. The profile says which metrics a rubric judgment is shown for a target (`informed_by`) and which findings
-bound its rating (`caps`). It is data for a judge that rates rubrics with a model, and part of every
-question's key. Ratings by people, recorded ratings and the counted U5 are never capped afterwards.
+person. The profile says which metrics a rubric judgment is shown for a target (`INFORMED_BY`) and which findings
+bound its rating (`CAPS`). Both are data for a judge that rates rubrics with a model; nothing reads them yet.
+In use is PROFILE_VERSION: it is part of every question's key, and PROFILE_HASH shows a change that was made
+without raising it. Ratings by people, recorded ratings and the counted U5 are never capped.
 
 The mapping is ours; the methodology is silent on it.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 from agent_eval.transcripts.hashing import digest
 
 PROFILE_VERSION = "1"
-
-Bearing = Literal["accuracy", "completeness", "usefulness"]
-"""What a criterion is about; a template's own criteria are read as one of these."""
 
 
 @dataclass(frozen=True)
 class Cap:
     """A finding that bounds a rating: 'goal_completion is 0' allows at most `at_most`."""
 
-    target: str  # U1..U6, or what a criterion bears on
+    target: str  # U1..U6, or what a criterion bears on: accuracy, completeness, usefulness
     metric: str
     finding: str  # a label of the metric, or a value as text, or a fact of the transcript
     at_most: int

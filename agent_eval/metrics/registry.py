@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from agent_eval.errors import AgentEvalError
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.base import Metric
@@ -27,26 +26,6 @@ TURN_METRICS = (
 CONVERSATION_METRICS = (GOAL_COMPLETION,)
 
 NO_REPLY = "no reply in this turn"
-
-
-class UnknownMetricError(AgentEvalError):
-    """No metric of that name."""
-
-    def __init__(self, name: str) -> None:
-        known = ", ".join(m.name for m in (*TURN_METRICS, *CONVERSATION_METRICS))
-        super().__init__(f"Metric {name!r} is not known. Metrics: {known}. Write one of these names.")
-
-
-def by_name(name: str) -> Metric:
-    """The turn or conversation metric of that name.
-
-    Raises:
-        UnknownMetricError: If there is none.
-    """
-    for metric in (*TURN_METRICS, *CONVERSATION_METRICS):
-        if metric.name == name:
-            return metric
-    raise UnknownMetricError(name)
 
 
 def expected_of(turn_index: int, expected: Iterable[Expected]) -> Expected | None:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable
+from fractions import Fraction
 from html import escape
 
 import polars as pl
@@ -27,7 +28,7 @@ def composite(row: dict[str, object]) -> str:
     """The headline; where the penalty is unknown, the raw composite in brackets, named as such."""
     exact, raw = row["composite_exact"], row["raw_composite_score"]
     if exact is None and isinstance(raw, float):
-        return f"({raw:.1f} raw)"
+        return f"({_one_decimal(raw)} raw)"
     return shown(str(exact) if exact else None)
 
 
@@ -105,7 +106,9 @@ def board_page(board: pl.DataFrame, version: str) -> dict[str, str]:
 def _bars(rows: Iterable[dict[str, object]]) -> str:
     """Horizontal bars of composites, 0–100; rows without a composite keep their place and say why."""
     lines: list[str] = []
+    n_rows = 0
     for i, row in enumerate(rows):
+        n_rows = i + 1
         y, score, status = 26 * i + 8, row["composite_score"], str(row["status"])
         name = escape(str(row["name"] or row["agent_id"]))
         lines.append(f'<text x="190" y="{y + 13}" text-anchor="end">{name}</text>')
@@ -119,7 +122,7 @@ def _bars(rows: Iterable[dict[str, object]]) -> str:
             )
         else:
             lines.append(f'<text x="206" y="{y + 13}" fill="#757575">{status}</text>')
-    height = 26 * len(lines) // 2 + 12
+    height = 26 * n_rows + 16
     style = 'font-family="system-ui, sans-serif" font-size="12" fill="#333"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{height}" {style}>{"".join(lines)}</svg>'
 
@@ -133,7 +136,8 @@ def _flag(value: object) -> bool | None:
 
 
 def _one_decimal(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
+    """A stored float with one decimal, half up: of the fraction that it stands for, not of its double."""
+    return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 
 
 def _points(value: float | None) -> str:

@@ -8,27 +8,35 @@ _ESCAPED = str.maketrans(
 )
 
 
-def inert(text: str, limit: int = 120) -> str:
-    """Text that markdown and HTML leave alone, cut to `limit` characters."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return cut.translate(_ESCAPED)
+_CONTROL = {i: "\ufffd" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
 
 
-def markdown_table(frame: pl.DataFrame) -> str:
-    """A frame as a markdown table; no rows: 'no rows'."""
+def plain(text: str) -> str:
+    """Text without control characters: no escape sequence of a transcript reaches a terminal."""
+    return text.translate(_CONTROL)
+
+
+def inert(text: str, limit: int | None = None) -> str:
+    """Text that markdown and HTML leave alone, cut to `limit` characters if there is one."""
+    cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+    return plain(cut.translate(_ESCAPED))
+
+
+def markdown_table(frame: pl.DataFrame, *, limit: int | None = None) -> str:
+    """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'."""
     if frame.is_empty():
         return "no rows"
     head = "| " + " | ".join(inert(name) for name in frame.columns) + " |"
     rule = "|" + " --- |" * frame.width
-    rows = ("| " + " | ".join(_cell(value) for value in row) + " |" for row in frame.iter_rows())
+    rows = ("| " + " | ".join(_cell(value, limit) for value in row) + " |" for row in frame.iter_rows())
     return "\n".join([head, rule, *rows])
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, limit: int | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return inert(", ".join(map(str, value)))
-    return inert(str(value))
+        return inert(", ".join(map(str, value)), limit)
+    return inert(str(value), limit)

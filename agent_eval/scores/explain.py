@@ -30,10 +30,10 @@ class UnknownScoreError(AgentEvalError):
 class NothingToExplainError(AgentEvalError):
     """There is no row for the agent under that version."""
 
-    def __init__(self, pair: Pair, known: Iterable[str]) -> None:
+    def __init__(self, pair: Pair) -> None:
         super().__init__(
             f"Agent {pair.agent_id!r} has no scores under methodology {pair.methodology_version}. "
-            f"Agents with scores there: {', '.join(sorted(known)) or 'none'}. Run `agent-eval run` after importing."
+            "Run `agent-eval run` after importing."
         )
 
 
@@ -76,8 +76,7 @@ def explain(
     pair = Pair(version, agent_id)
     composite = _row_of(composite_scores, pair)
     if composite is None:
-        known = composite_scores.filter(pl.col("methodology_version") == version)["agent_id"].unique()
-        raise NothingToExplainError(pair, known)
+        raise NothingToExplainError(pair)
     slug = composite["template"]
     page = _Page(
         pair,

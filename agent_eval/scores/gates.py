@@ -35,13 +35,15 @@ def gates(
     conversation_judgments: pl.DataFrame,
     transcripts: pl.DataFrame,
     *,
+    pairs: pl.DataFrame | None = None,
     max_unscored_share: float = 0.05,
 ) -> pl.DataFrame:
     """One row per pair of `composite_scores` and gate: passed, failed or unknown, with the evidence.
 
     `coverage` counts questions (a metric of a turn or conversation) that were put to a model: none put or
     none scored is unknown, more than `max_unscored_share` unscored fails. `required_tests`, `disclosures`
-    and `status` are there only for agents with a slotted session, one that was held as a benchmark.
+    and `status` are there only for agents with a slotted session, one that was held as a benchmark. A pair of
+    `pairs` (agent_id, methodology_version) without a composite row has an unknown status: it never passes unseen.
     """
     allowed = Fraction(str(max_unscored_share))
     asked = _asked(turn_judgments, conversation_judgments)
@@ -53,7 +55,13 @@ def gates(
         found = [_coverage(n_asked, n_unscored, reasons, allowed)]
         found += _of_benchmark(row) if pair in slotted else []
         rows += [(*pair, *finding) for finding in found]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    if pairs is not None:
+        unseen = pairs.join(composite_scores, on=PAIR, how="anti").select(PAIR).sort(PAIR)
+        rows += [
+            (*pair, "status", "unknown", "no transcripts: not run yet, or every record was refused")
+            for pair in unseen.rows()
+        ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(PAIR, maintain_order=True)
 
 
 def exit_code(gates: pl.DataFrame) -> int:

@@ -31,7 +31,7 @@ def leaderboard(
     """Table `leaderboard`: one row per row of `composite_scores`, of one or more versions.
 
     Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite.
-    `low` and `high` are null (n = 1, no interval), so both ends of the rank range are the rank.
+    No interval is computed yet: `low`, `high` and both ends of the rank range are null.
     `pass_at_1` is the unbiased estimate, null unless the agent has exactly one task set.
     Sorted by version, template, published rows by rank, then the others by status; row order never matters.
     """
@@ -46,10 +46,15 @@ def leaderboard(
         rows.append(
             row
             | {"name": names.get(pair.agent_id) or pair.agent_id}
-            | {"rank": rank, "rank_low": rank, "rank_high": rank, "rank_overall": overall.get(pair)}
+            | {"rank": rank, "rank_overall": overall.get(pair)}
             | passes.get(pair, {})
         )
     return table("leaderboard").frame(sorted(rows, key=_place))
+
+
+def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
+    """A stored board as `leaderboard` made it: version, template, rank, then the others by status."""
+    return table("leaderboard").frame(sorted(board.iter_rows(named=True), key=_place))
 
 
 def competition_ranks(values: Sequence[Fraction]) -> list[int]:

@@ -94,6 +94,7 @@ def reliability(
     Raises:
         TrialCountError: If a k is no integer ≥ 1.
     """
+    _check_attempts(ks or ())
     outcomes = trial_outcomes(transcripts, conversations, tool_correctness, conversation_judgments)
     if outcomes.is_empty():
         return table("reliability").empty()
@@ -164,6 +165,12 @@ def trial_outcomes(
     )
 
 
+def largest_n(outcomes: pl.DataFrame) -> int:
+    """The most trials of known outcome that any task has, from `trial_outcomes`; 0 when none is known."""
+    known = outcomes.filter(pl.col("is_correct").is_not_null())
+    return max(known.group_by(*_GROUP, "task").len()["len"], default=0)
+
+
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     """Agents ranked by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
 
@@ -214,6 +221,13 @@ def _check_integer(name: str, value: object) -> None:
         raise TrialCountError(f"{name} is {value!r}, which is no integer")
 
 
+def _check_attempts(ks: Sequence[int]) -> None:
+    for k in ks:
+        _check_integer("k", k)
+        if k < 1:
+            raise TrialCountError(f"k is {k}")
+
+
 def _ways(trials: int, k: int, estimator: Estimator) -> int:
     """Ways to draw k of these trials: without putting back when unbiased, with it for the plug-in."""
     return math.comb(trials, k) if estimator == "unbiased" else trials**k
@@ -221,10 +235,6 @@ def _ways(trials: int, k: int, estimator: Estimator) -> int:
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     """One row per group and k, with what does not depend on k."""
-    for k in ks or ():
-        _check_integer("k", k)
-        if k < 1:
-            raise TrialCountError(f"k is {k}")
     groups = tasks.group_by(*_GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
         pl.col("n_unknown").sum().alias("n_trials_unknown"),

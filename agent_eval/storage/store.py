@@ -9,7 +9,7 @@ import contextlib
 import fcntl
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,6 +73,10 @@ class Store:
             TableMismatchError: If the frame breaks the table's contract; nothing is deleted.
             StoreError: If a row lies outside the partitions, or the database cannot be written.
         """
+        if set(partitions.columns) != set(table.partition):
+            raise StoreError(
+                self.attach, f"write {table.name} to", f"its partitions are keyed by {table.partition}"
+            )
         rows = table.conform(frame)
         strays = rows.join(partitions, on=list(partitions.columns), how="anti")
         if not strays.is_empty():
@@ -104,27 +108,40 @@ class Store:
         """Remove the rows that match a row of `keys` on its columns."""
         self._transact(table, lambda con: _delete(con, table, keys))
 
-    def read(self, table: Table, keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def read(
+        self, table: Table, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
         """The rows of a table in key order: all, or those that match a row of `keys` on its columns.
 
-        A table that was never written is empty.
+        A table that was never written is empty; a column that an older store lacks is null. `columns`: only these.
         """
+        wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
-            return table.empty()
-        columns = ", ".join(_quoted(name) for name in table.schema)
-        order = ", ".join(_quoted(name) for name in table.key)
+            return pl.DataFrame(schema=wanted)
         with self._session(read_only=True) as con:
-            if not _exists(con, table):
-                return table.empty()
+            present = _columns(con, table)
+            if not present:
+                return pl.DataFrame(schema=wanted)
             match = ""
             if keys is not None:
                 con.register("wanted", keys.to_arrow())
-                on = ", ".join(_quoted(name) for name in keys.columns)
-                match = f" SEMI JOIN wanted USING ({on})"
+                match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})"
+            select = _listed(name for name in wanted if name in present)
+            order = _listed(name for name in table.key if name in present)
             frame: pl.DataFrame = con.sql(
-                f"SELECT {columns} FROM {_quoted(table.name)}{match} ORDER BY {order}"
+                f"SELECT {select} FROM {_quoted(table.name)}{match} ORDER BY {order}"
             ).pl()
-        return frame.cast(table.schema)
+        lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
+        return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
+
+    @contextlib.contextmanager
+    def only_one(self, purpose: str) -> Iterator[None]:
+        """Hold the one place for some purpose (a run); another process that wants it waits."""
+        if self.lock_file is None:
+            yield
+            return
+        with self._flocked(self.lock_file.with_name(f"{self.lock_file.name}.{purpose}"), fcntl.LOCK_EX):
+            yield
 
     def _is_absent(self) -> bool:
         return self.lock_file is not None and not Path(self.attach).exists()
@@ -153,13 +170,21 @@ class Store:
         if self.lock_file is None:
             yield
             return
+        with self._flocked(self.lock_file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _flocked(self, file: Path, kind: int) -> Iterator[None]:
         try:
-            self.lock_file.parent.mkdir(parents=True, exist_ok=True)
-            handle = self.lock_file.open("a")
+            if kind == fcntl.LOCK_SH and file.exists():
+                handle = file.open("r")  # a reader may have no right to write
+            else:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                handle = file.open("a")
         except OSError as error:
-            raise StoreError(self.attach, "lock", f"{error.strerror}: {self.lock_file}") from error
+            raise StoreError(self.attach, "lock", f"{error.strerror}: {file}") from error
         with handle:
-            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            fcntl.flock(handle, kind)
             yield
 
     def _attached(self, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -198,12 +223,17 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _exists(con: duckdb.DuckDBPyConnection, table: Table) -> bool:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
+    """The stored columns; none when the table does not exist."""
     found = con.execute(
-        "SELECT 1 FROM information_schema.tables WHERE table_catalog = 'store' AND table_name = ?",
+        "SELECT column_name FROM information_schema.columns WHERE table_catalog = 'store' AND table_name = ?",
         [table.name],
     )
-    return bool(found.fetchall())
+    return {row[0] for row in found.fetchall()}
 
 
 def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
@@ -211,8 +241,7 @@ def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
     wanted = {name: _SQL_TYPES[dtype] for name, dtype in table.schema.items()} | STAMPS
     columns = ", ".join(f"{_quoted(name)} {sql_type}" for name, sql_type in wanted.items())
     con.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
-    present = {row[1] for row in con.execute(f"PRAGMA table_info({_quoted(table.name)})").fetchall()}
-    for name in wanted.keys() - present:
+    for name in wanted.keys() - _columns(con, table):
         con.execute(f"ALTER TABLE {_quoted(table.name)} ADD COLUMN {_quoted(name)} {wanted[name]}")
 
 

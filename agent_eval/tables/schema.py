@@ -308,8 +308,8 @@ _DECLARED = (
             Column("n_failures", I, "Failures", nullable=False),
             Column("n_turns", I, "Turns with such a failure", nullable=False),
             Column("n_conversations", I, "Conversations with such a failure", nullable=False),
-            Column("n_turns_eligible", I, "Turns on which the label was judged", nullable=False),
-            Column("rate_per_100_turns", F, "n_turns per 100 eligible turns", nullable=False),
+            Column("n_turns_eligible", I, "Turns judged for it by others than rules; null when none"),
+            Column("rate_per_100_turns", F, "Eligible turns with it per 100 eligible turns; null when none"),
             Column("examples", NAMES, "Up to three turn references, conversation#turn", nullable=False),
             Column("trend", S, "See error_trends; null before a comparison exists"),
         ),
@@ -350,7 +350,7 @@ _DECLARED = (
             Column(
                 "trend",
                 S,
-                "new, gone, seen in both, or unknown (the other side was not judged)",
+                "new, gone, seen in both, or unknown (the side without it was not judged, or by rules alone)",
                 nullable=False,
             ),
         ),
@@ -477,11 +477,11 @@ _DECLARED = (
             Column(
                 "rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"
             ),
-            Column("rank_low", I, "Best rank that the intervals allow"),
-            Column("rank_high", I, "Worst rank that the intervals allow"),
+            Column("rank_low", I, "Best rank that the intervals allow; null without intervals"),
+            Column("rank_high", I, "Worst rank that the intervals allow; null without intervals"),
             Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),
             *COMPOSED,
-            Column("low", F, "Lower 95 % bound of the composite; null: n = 1, no interval"),
+            Column("low", F, "Lower 95 % bound of the composite; null without an interval"),
             Column("high", F, "Upper 95 % bound"),
             Column("n_sessions", I, "Sessions averaged", nullable=False),
             *DISCLOSED,
@@ -559,6 +559,7 @@ _DECLARED = (
             Column("n_tokens_cached", I, "Cached prompt tokens"),
             Column("cost_usd", F, "US dollars; null when unknown"),
             Column("judged_at", S, "ISO 8601", nullable=False),
+            Column("is_recorded", B, "True: it stands in data/verdicts and goes when it goes; null: a model answered here"),
         ),
     ),
     Table(

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_eval.methodology.models import Version
 from agent_eval.transcripts.jsontext import loads
 
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
@@ -31,6 +32,10 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 def is_slug(text: str) -> bool:
     """Whether the text may name an agent or a session."""
     return len(text) <= 128 and _SLUG.match(text) is not None
+
+
+Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
+"""A cost or a time: finite, so that sums stay finite too."""
 
 
 class Frozen(BaseModel):
@@ -104,9 +109,9 @@ class Message(Frozen):
     tool_call_id: str | None = None
     is_error: bool | None = None
     timestamp: str | None = None
-    latency_ms: float | None = Field(default=None, ge=0)
+    latency_ms: Measured | None = None
     usage: dict[str, JsonValue] | None = None
-    cost_usd: float | None = Field(default=None, ge=0)
+    cost_usd: Measured | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -133,7 +138,7 @@ class Outcome(Frozen):
     """What is known of the result. Unknown is None, never 0."""
 
     correct: bool | None = None
-    reward: float | None = None
+    reward: Annotated[float, Field(allow_inf_nan=False, strict=True)] | None = None
     source: str | None = None
 
 
@@ -185,7 +190,7 @@ class Session(Frozen):
     """One benchmark session: session.yaml."""
 
     session_id: Slug | None = None  # the folder's name; stated, it must equal it
-    methodology_versions: Literal["any"] | tuple[str, ...]
+    methodology_versions: Literal["any"] | tuple[str, ...]  # each once, MAJOR.MINOR.PATCH
     benchmark_id: str | None = None  # default: the session's own id
     date: datetime.date | None = None
     evaluator: str | None = None
@@ -205,7 +210,23 @@ class Session(Frozen):
             raise ValueError(
                 "methodology_versions is empty; list the versions it was run for, or write 'any'"
             )
+        if self.methodology_versions != "any":
+            _check_versions(self.methodology_versions)
         return self
+
+
+def _check_versions(versions: tuple[str, ...]) -> None:
+    for version in versions:
+        try:
+            Version.parse(version)
+        except ValueError as error:
+            raise ValueError(
+                f"methodology_versions: {error}; list such versions, or write any in place of the list"
+            ) from None
+    if repeated := sorted({v for v in versions if versions.count(v) > 1}):
+        raise ValueError(
+            f"methodology_versions names {', '.join(repeated)} more than once; name each version once"
+        )
 
 
 class Agent(Frozen):

@@ -1,14 +1,18 @@
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.clusters.clusters import error_clusters, judged_turns
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.registry import cluster_id, register
-from agent_eval.tables import TableMismatchError, table
+from agent_eval.tables import table
 from tests.clusters.rows import BEHAVIOUR, TOOL, call, calls, judgment, judgments
 
 NOTHING = "no failure"
+RATE = ("n_turns", "n_turns_eligible", "rate_per_100_turns")
+TURNS, LABELS = st.integers(0, 5), st.sampled_from(["repetition", "unsafe action"])
 
 
 def clusters(turn_judgments: pl.DataFrame, registry: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -83,20 +87,86 @@ def test_no_failures_give_an_empty_table() -> None:
     assert_frame_equal(clusters(judgments(judgment(NOTHING))), table("error_clusters").empty())
 
 
-def test_a_failure_without_its_judgment_is_refused_not_dropped() -> None:
+def test_a_failure_without_its_judgment_is_kept_and_its_rate_unknown() -> None:
     rows = judgments(judgment("repetition"))
     registry, assigned = register(
         table("error_registry").empty(), failures(rows, calls()), seen_at="2026-06-01"
     )
-    with pytest.raises(TableMismatchError, match="n_turns_eligible"):
-        error_clusters(assigned, rows.clear(), registry)
+    assert error_clusters(assigned, rows.clear(), registry).select(RATE).rows() == [(1, None, None)]
+
+
+def test_where_only_rules_judged_the_rate_is_unknown_not_a_hundred() -> None:
+    # the rule found a repetition and said nothing on the other turns: nobody knows how many are free of it
+    rows = judgments(
+        judgment("repetition", judge="rule"),
+        judgment(None, turn_index=1, judge="rule", status="not_applicable"),
+        judgment(None, turn_index=2, judge="m", status="unscored", unscored_reason="judge_error"),
+    )
+    assert clusters(rows).select(RATE).rows() == [(1, None, None)]
+    assert judged_turns(rows).is_empty()
+
+
+@pytest.mark.parametrize("judge", ["recorded", "m", "human"])
+def test_a_turn_whose_finding_is_a_rules_is_eligible_when_another_judged_it_too(judge: str) -> None:
+    # turns 0 and 1 judged by the other, whose answer on turn 0 does not count beside the rule's
+    rows = judgments(
+        judgment("repetition", judge="rule"),
+        judgment(NOTHING, judge=judge, is_effective=False),
+        judgment(NOTHING, turn_index=1, judge=judge),
+    )
+    assert clusters(rows).select(RATE).rows() == [(1, 2, 50.0)]
+    assert judged_turns(rows).select("metric", "n_turns_eligible").rows() == [(BEHAVIOUR, 2)]
+
+
+def test_what_only_a_rule_saw_is_counted_but_moves_no_rate() -> None:
+    # the model judged turns 0 and 1, and found one; rules found four more elsewhere: 1 of 2, not 5 of 2
+    rows = judgments(
+        judgment("repetition"),
+        judgment(NOTHING, turn_index=1),
+        *(judgment("repetition", turn_index=turn, judge="rule") for turn in range(2, 6)),
+    )
+    assert clusters(rows).select(RATE).rows() == [(5, 2, 50.0)]
+
+
+def test_a_metric_that_only_rules_judged_is_unknown_beside_one_that_a_model_judged() -> None:
+    rows = judgments(
+        judgment("repetition"),
+        judgment("repeated tool call", TOOL, judge="rule"),
+        judgment(NOTHING, turn_index=1),
+    )
+    actual = clusters(rows).sort("title")
+    assert actual.select("title", *RATE).rows() == [
+        ("repeated tool call · book", 1, None, None),
+        ("repetition", 1, 2, 50.0),
+    ]
+
+
+@given(
+    st.lists(st.tuples(TURNS, st.sampled_from(["rule", "m"]), LABELS, LABELS), unique_by=lambda row: row[:2])
+)
+def test_a_rate_is_between_0_and_100_or_unknown(found: list[tuple[int, str, str, str]]) -> None:
+    by_rule = {turn for turn, judge, *_ in found if judge == "rule"}
+    rows = judgments(
+        *(
+            judgment(
+                label, turn_index=turn, judge=judge, further_labels=[more],
+                is_effective=judge == "rule" or turn not in by_rule,
+            )
+            for turn, judge, label, more in found
+        )
+    )  # fmt: skip
+    n_by_model = len({turn for turn, judge, *_ in found if judge == "m"})
+    for _, n_eligible, rate in clusters(rows).select(RATE).iter_rows():
+        assert n_eligible == (n_by_model or None)
+        assert (rate is None) == (n_by_model == 0)
+        assert rate is None or 0 <= rate <= 100
 
 
 def test_judged_turns_count_turns_not_judges() -> None:
     rows = judgments(
         judgment("repetition"),
         judgment(NOTHING, turn_index=1),
-        judgment(NOTHING, turn_index=1, judge="rule", is_effective=False),
+        judgment(NOTHING, turn_index=1, judge="recorded", is_effective=False),
         judgment(NOTHING, TOOL),
     )
     counts = judged_turns(rows).select("metric", "n_turns_eligible").rows()

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.run import UnknownAgentError, run
-from agent_eval.project import Project
+from agent_eval.commands.run import run
+from agent_eval.project import Project, UnknownAgentError
 from agent_eval.scores.exact import from_text
 from agent_eval.tables import table
 

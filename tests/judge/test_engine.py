@@ -11,8 +11,12 @@ import pytest
 from agent_eval.judge.engine import Judged, effective_answer, judge_pass, judge_transcripts, run
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.recorded import RecordedVerdict
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.registry import TURN_METRICS, by_name
+from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
+from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.metrics.registry import TURN_METRICS
+from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE as TOOL_FAILURE
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation
 from tests.judge.material import (
@@ -30,8 +34,6 @@ from tests.judge.material import (
     user,
 )
 
-HELPFULNESS, FAILURE = by_name("helpfulness"), by_name("agent_behavior_failure")
-TOOL_FAILURE, GOAL = by_name("tool_call_behavior_failure"), by_name("goal_completion")
 TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Gladly."))
 CALLS = conversation(user("Where?"), call("find", {"id": 1}), call("find", {"id": 1}), agent("Here."))
 
@@ -195,12 +197,31 @@ def test_a_human_rating_takes_the_place_of_nobodys() -> None:
         {"conversation_id": "c1", "turn_index": 9},
         {"conversation_id": "c1", "turn_index": 0, "methodology_version": "1.0.0"},
         {"conversation_id": "c1", "turn_index": 0, "agent_id": "bob"},
+        {"conversation_id": "c1", "turn_index": 0, "session_id": "s9"},
     ],
 )
 def test_a_human_rating_that_points_elsewhere_changes_nothing(place: Row) -> None:
     assert judged(TALK, ratings=[human("helpfulness", 1) | place]).turn_judgments.equals(
         judged(TALK).turn_judgments
     )
+
+
+def test_a_later_rating_that_names_another_session_does_not_push_out_a_valid_one() -> None:
+    place: Row = {"conversation_id": "c1", "turn_index": 0}
+    valid = human("helpfulness", 4) | place
+    astray = human("helpfulness", 1, line=3, session_id="s9") | place
+    assert judged(TALK, ratings=[valid, astray]).turn_judgments.equals(
+        judged(TALK, ratings=[valid]).turn_judgments
+    )
+
+
+def test_the_last_rating_of_a_turn_counts_whether_it_names_the_session_or_not() -> None:
+    place: Row = {"conversation_id": "c1", "turn_index": 0}
+    named, unnamed = human("helpfulness", 4, session_id="s1") | place, human("helpfulness", 2) | place
+    for first, last in ((named, unnamed), (unnamed, named)):
+        ratings = [first | {"line": 2}, last | {"line": 3}]
+        rows = judged(TALK, ratings=ratings).turn_judgments.filter(judge="human")
+        assert rows["rating_1to5"].to_list() == [last["rating_1to5"]]
 
 
 def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.judge.ratings import COLUMNS, latest_ratings, ratings_hash, read_ratings
+from agent_eval.judge.ratings import (
+    COLUMNS,
+    LARGEST,
+    latest_ratings,
+    placed_ratings,
+    ratings_hash,
+    read_ratings,
+)
 from agent_eval.tables import table
 from tests.judge.material import human, humans
 
@@ -115,6 +122,39 @@ def test_bytes_that_are_no_text_and_broken_quotes_refuse_what_they_spoil(tmp_pat
     (tmp_path / "c.csv").write_text(",".join(COLUMNS) + "\nada,s1\n")
     _, refusals = read_ratings(tmp_path)
     assert [(r.file, r.line) for r in refusals] == [("a.csv", 0), ("b.csv", 2), ("c.csv", 2)]
+
+
+def test_a_file_that_is_too_large_is_refused_without_being_read_whole(tmp_path: Path) -> None:
+    written(tmp_path, U1)
+    with (tmp_path / "r.csv").open("r+b") as stream:
+        stream.truncate(LARGEST + 1)
+    frame, [refusal] = read_ratings(tmp_path)
+    assert frame.is_empty()
+    assert (refusal.file, refusal.line) == ("r.csv", 0)
+    assert "larger than 50 MB" in refusal.reason
+
+
+def test_ratings_are_placed_in_the_session_of_their_conversation() -> None:
+    conversations = table("conversations").frame(
+        {"agent_id": "ada", "conversation_id": name, "session_id": session}
+        for name, session in (("c1", "s1"), ("c2", "s2"))
+    )
+    turn = {"turn_index": 0}
+    placed = placed_ratings(
+        humans(
+            human("U1", 1, session_id="s9"),  # of a session: stays as it is
+            human("helpfulness", 2, conversation_id="c1", **turn),
+            human("helpfulness", 3, conversation_id="c1", session_id="s1", **turn),
+            human("helpfulness", 4, conversation_id="c1", session_id="s2", **turn),
+            human("helpfulness", 4, conversation_id="c3", **turn),
+            human("helpfulness", 4, conversation_id="c3", session_id="s1", **turn),
+            human("helpfulness", 4, conversation_id="c1", agent_id="bob", **turn),
+            human("D2", 5, conversation_id="c2", criterion="accuracy"),
+        ),
+        conversations,
+    )
+    assert placed.schema == table("human_ratings").schema
+    assert placed.select("rating_1to5", "session_id").rows() == [(1, "s9"), (2, "s1"), (3, "s1"), (5, "s2")]
 
 
 def test_the_last_rating_counts_whoever_gave_it() -> None:

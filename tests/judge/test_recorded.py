@@ -1,20 +1,21 @@
 """Recorded verdicts: read strictly, found by content, lost by an edit."""
 
 import asyncio
+import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored
 from agent_eval.judge.recorded import RecordedJudge, read_verdicts, verdicts_hash
-from agent_eval.metrics.registry import by_name
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
+from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
+from agent_eval.metrics.helpfulness import HELPFULNESS
 from agent_eval.tables import table
 from tests.judge.material import Row, agent, conversation, recorded, user
 
-HELPFULNESS = by_name("helpfulness")
-GOAL = by_name("goal_completion")
-FAILURE = by_name("agent_behavior_failure")
 GOOD = recorded("hash", 0, HELPFULNESS, rating_1to5=4)
 
 
@@ -48,7 +49,7 @@ def test_a_rating_off_the_scale_is_refused_with_file_and_line(tmp_path: Path, ra
     line = json.dumps(GOOD).replace('"rating_1to5": 4', f'"rating_1to5": {rating}')
     [(file, at, reason)] = refused(tmp_path, "", line)
     assert (file, at) == ("v.jsonl", 2)
-    assert "rating" in reason
+    assert "rating" in reason or reason.startswith("not JSON: ")
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,29 @@ def test_a_line_that_is_no_object_is_refused_and_the_rest_goes_on(tmp_path: Path
     frame, refusals = read_verdicts(written(tmp_path, line, GOOD))
     assert frame.height == 1
     assert [r.line for r in refusals] == [1]
+
+
+def test_lines_are_read_one_by_one(tmp_path: Path) -> None:
+    rows = [recorded("hash", i, HELPFULNESS, rating_1to5=4, evidence="x" * 1000) for i in range(20)]
+    written(tmp_path, *(row for row in rows for _ in range(500)))
+    size = (tmp_path / "v.jsonl").stat().st_size
+    tracemalloc.start()
+    try:
+        frame, refusals = read_verdicts(tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (frame.height, refusals) == (20, [])
+    assert peak < size / 4
+
+
+def test_a_file_that_breaks_off_is_refused_and_the_next_one_is_read(tmp_path: Path) -> None:
+    whole = (written(tmp_path, GOOD) / "v.jsonl").read_bytes()
+    (tmp_path / "a.jsonl").write_bytes(gzip.compress(whole)[:-6])
+    frame, [refusal] = read_verdicts(tmp_path)
+    assert frame.height == 1
+    assert refusal.file == "a.jsonl"
+    assert "cannot be read on from here" in refusal.reason
 
 
 def test_a_second_answer_under_one_key_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:

@@ -174,6 +174,38 @@ def test_a_human_rating_of_a_criterion_may_leave_the_session_out() -> None:
     assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
 
 
+@pytest.mark.parametrize("session_id", [None, "s1"])
+def test_a_later_rating_that_names_another_session_does_not_push_out_a_valid_one(
+    session_id: str | None,
+) -> None:
+    place: Row = {"conversation_id": "c2", "criterion": "accuracy"}
+    valid = human("D2", 4, session_id=session_id) | place
+    astray = human("D2", 1, line=3, session_id="s2") | place
+    assert rated(*FULL, ratings=[valid, astray]).equals(rated(*FULL, ratings=[valid]))
+    row = rated(*FULL, ratings=[valid, astray]).filter(target="D2", criterion="accuracy")
+    assert row.select("judge", "rating_1to5").rows() == [("human", 4)]
+
+
+def test_the_last_rating_by_one_person_counts_whether_it_names_the_session_or_not() -> None:
+    place: Row = {"conversation_id": "c2", "criterion": "accuracy"}
+    named, unnamed = human("D2", 4, session_id="s1") | place, human("D2", 2) | place
+    for first, last in ((named, unnamed), (unnamed, named)):
+        frame = rated(*FULL, ratings=[first | {"line": 2}, last | {"line": 3}])
+        assert frame.filter(judge="human")["rating_1to5"].to_list() == [last["rating_1to5"]]
+
+
+def test_what_is_said_to_count_for_nothing_counts_for_nothing() -> None:
+    astray = [
+        human("D2", 1, conversation_id="c2", criterion="accuracy", session_id="s9"),
+        human("D2", 1, conversation_id="c9", criterion="accuracy"),
+        human("U1", 1, session_id="s9"),
+        human("D2", 1, conversation_id="c3", criterion="accuracy"),
+    ]
+    held = tables(*FULL).conversations.frame()
+    assert len(orphan_ratings(humans(*astray), held)) == len(astray)
+    assert rated(*FULL, ratings=astray).equals(rated(*FULL))
+
+
 def test_without_a_template_the_scenarios_are_not_applicable_and_the_dimensions_are_rated() -> None:
     frame = rated(*FULL, template=None, verdicts=[u_said("U1", 4, *FULL)])
     domain = frame.filter(pl.col("target").str.starts_with("D"))

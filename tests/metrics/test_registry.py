@@ -4,27 +4,27 @@ import dataclasses
 
 import pytest
 
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.helpfulness import HELPFULNESS
 from agent_eval.metrics.profile import CAPS, INFORMED_BY, PROFILE_HASH, PROFILE_VERSION
 from agent_eval.metrics.registry import (
     CONVERSATION_METRICS,
     NO_REPLY,
     TURN_METRICS,
     TURN_RATINGS,
-    UnknownMetricError,
     applicable,
-    by_name,
     expected_of,
     why_not_applicable,
 )
+from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.transcripts.models import Conversation, Expected, Message
 
 ALL = (*TURN_METRICS, *CONVERSATION_METRICS)
 
 
 @pytest.mark.parametrize("metric", ALL, ids=lambda m: m.name)
-def test_every_metric_is_found_by_its_name_and_writes_out_its_anchors(metric: Metric) -> None:
-    assert by_name(metric.name) is metric
+def test_every_metric_asks_a_question_and_writes_out_its_anchors(metric: Metric) -> None:
     assert metric.question.endswith(("?", "labels."))
     assert all(metric.anchors.values())
 
@@ -40,7 +40,7 @@ def test_ratings_anchor_five_to_one_values_anchor_both_ends_and_labels_begin_wit
 
 
 def test_the_failure_labels_are_the_published_ones() -> None:
-    assert by_name("agent_behavior_failure").labels[1:] == (
+    assert AGENT_BEHAVIOR_FAILURE.labels[1:] == (
         "repetition",
         "failure to ask for clarification",
         "lack of specific information",
@@ -49,7 +49,7 @@ def test_the_failure_labels_are_the_published_ones() -> None:
         "unsafe action",
         "unsafe state",
     )
-    assert by_name("tool_call_behavior_failure").labels[1:] == (
+    assert TOOL_CALL_BEHAVIOR_FAILURE.labels[1:] == (
         "unnecessary tool call",
         "wrong tool",
         "wrong arguments",
@@ -59,16 +59,14 @@ def test_the_failure_labels_are_the_published_ones() -> None:
     )
 
 
-def test_an_unknown_metric_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownMetricError, match=r"'helpfullness'.*helpfulness"):
-        by_name("helpfullness")
+def test_no_two_metrics_have_one_name() -> None:
+    assert len({m.name for m in ALL}) == len(ALL)
 
 
 def test_a_changed_word_changes_the_rubric_hash_and_nothing_else_does() -> None:
-    helpfulness = by_name("helpfulness")
-    assert dataclasses.replace(helpfulness).rubric_hash == helpfulness.rubric_hash
-    changed = dataclasses.replace(helpfulness, anchors={**helpfulness.anchors, "3": "So so."})
-    assert changed.rubric_hash != helpfulness.rubric_hash
+    assert dataclasses.replace(HELPFULNESS).rubric_hash == HELPFULNESS.rubric_hash
+    changed = dataclasses.replace(HELPFULNESS, anchors={**HELPFULNESS.anchors, "3": "So so."})
+    assert changed.rubric_hash != HELPFULNESS.rubric_hash
     assert len({m.rubric_hash for m in ALL}) == len(ALL)
 
 

@@ -220,9 +220,8 @@ def test_an_unknown_score_names_what_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(("agent", "version"), [("nobody", "1.3.0"), ("lumen", "1.2.0")])
-def test_an_agent_without_scores_is_an_error_that_names_those_with(agent: str, version: str) -> None:
-    known = "lumen" if version == "1.3.0" else "none"
-    with pytest.raises(NothingToExplainError, match=f"{agent!r} has no scores .*: {known}"):
+def test_an_agent_without_scores_is_an_error_that_names_it(agent: str, version: str) -> None:
+    with pytest.raises(NothingToExplainError, match=f"{agent!r} has no scores"):
         explained(agent=agent, version=version)
 
 

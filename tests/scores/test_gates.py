@@ -32,14 +32,16 @@ def evaluated(
     turns: list[dict[str, Any]] | None = None,
     whole: list[dict[str, Any]] | None = None,
     held: list[dict[str, Any]] | None = None,
-    **options: float,
+    max_unscored_share: float = 0.05,
+    pairs: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     return gates(
         table("composite_scores").frame([composite()] if composites is None else composites),
         table("turn_judgments").frame([turn(0)] if turns is None else turns),
         table("conversation_judgments").frame([hallucination()] if whole is None else whole),
         table("transcripts").frame(transcripts() if held is None else held),
-        **options,
+        max_unscored_share=max_unscored_share,
+        pairs=pairs,
     )
 
 

@@ -108,7 +108,7 @@ def test_ranks_are_within_a_template_and_an_overall_rank_stands_beside() -> None
 
 def test_without_an_interval_the_rank_range_is_the_rank() -> None:
     made = board([row("a", "90/1"), row("b", None)])
-    assert made["rank_low"].to_list() == made["rank_high"].to_list() == [1, None]
+    assert made["rank_low"].to_list() == made["rank_high"].to_list() == [None, None]
     assert made["low"].to_list() == made["high"].to_list() == [None, None]
 
 

@@ -103,6 +103,24 @@ def test_a_column_that_an_older_store_lacks_is_added(store: Store) -> None:
     assert store.read(STATE)["fingerprint"].to_list() == ["x"]
 
 
+def test_a_column_that_an_older_store_lacks_reads_as_null(store: Store) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
+        con.execute("CREATE TABLE s.run_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
+    assert store.read(STATE).rows() == [("a", "1", None)]
+
+
+def test_only_the_wanted_columns_are_read(store: Store) -> None:
+    store.upsert(STATE, state(("a", "1", "x")), run_id="r")
+    assert store.read(STATE, columns=["fingerprint"]).to_dicts() == [{"fingerprint": "x"}]
+    assert store.read(table("agents"), columns=["name"]).columns == ["name"]
+
+
+def test_a_write_that_is_keyed_by_other_columns_than_the_table_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="keyed by"):
+        store.replace(STATE, STATE.empty(), pl.DataFrame({"agent_id": ["a"]}), run_id="r")
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     file = tmp_path / "store.duckdb"
     file.write_text("not a database, but quite long enough to be read as a header of one" * 100)

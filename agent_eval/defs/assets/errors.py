@@ -35,10 +35,17 @@ def clustered_failures(
     return assigned, clusters.error_clusters(assigned, turn_judgments, registry)
 
 
-@stored("error_trends", "errors", VERSIONS, ins=ins(error_clusters=TO_VERSION, agents=EVERY_AGENT))
-def error_trends(error_clusters: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
+@stored(
+    "error_trends",
+    "errors",
+    VERSIONS,
+    ins=ins(error_clusters=TO_VERSION, turn_judgments=TO_VERSION, agents=EVERY_AGENT),
+)
+def error_trends(
+    error_clusters: pl.DataFrame, turn_judgments: pl.DataFrame, agents: pl.DataFrame
+) -> pl.DataFrame:
     """Each agent's clusters beside those of the baseline that agents.yaml names."""
-    return trends.error_trends(error_clusters, agents)
+    return trends.error_trends(error_clusters, agents, clusters.judged_turns(turn_judgments))
 
 
 ASSETS = [clustered_failures, error_trends]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ONE_RUN, ins, out, stored
-from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
+from agent_eval.defs.assets.common import ONE_RUN, ins, on, out, stored
+from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all
 
@@ -30,7 +30,13 @@ def take_in(
         yield dg.Output(frames[name], name)
 
 
-@stored("transcripts", "ingest", PAIRS, ins=ins(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT))
+@stored(
+    "transcripts",
+    "ingest",
+    PAIRS,
+    ins=ins(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
+    deps=[on("scoring_spec", TO_VERSION)],
+)
 def transcripts(
     context: dg.AssetExecutionContext,
     conversations: pl.DataFrame,

@@ -1,0 +1,145 @@
+"""What a run remembers, and what it must not: stores, homes, verdicts and agents that come and go."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.commands.run import run
+from agent_eval.project import Project
+from agent_eval.tables import table
+
+
+def board(version: str = "1.3.0", root: Path | None = None) -> dict[str, dict[str, object]]:
+    rows = Project.open(root).store.read(
+        table("leaderboard"), pl.DataFrame({"methodology_version": [version]})
+    )
+    return {row["agent_id"]: row for row in rows.iter_rows(named=True)}
+
+
+def touch(root: Path, agent: str) -> None:
+    file = next((root / "data" / "sessions" / agent).glob("*/conversations.jsonl"))
+    lines = file.read_text().splitlines()
+    file.write_text(
+        "\n".join([json.dumps(json.loads(lines[0]) | {"metadata": {"touched": True}}), *lines[1:]]) + "\n"
+    )
+
+
+def test_a_lost_dagster_home_loses_no_agent_from_the_boards(sample_copy: Path) -> None:
+    before = set(board())
+    shutil.rmtree(sample_copy / ".dagster")
+    touch(sample_copy, "harbor-desk")
+    assert set(run(Project.open()).stale["agent_id"]) == {"harbor-desk"}
+    assert set(board()) == before
+
+
+def test_the_data_folder_of_the_settings_holds_for_versions_too(
+    sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "elsewhere"
+    shutil.copytree(sample_root / "data", root / "evals", ignore=shutil.ignore_patterns("*.duckdb*"))
+    (root / "agent_eval.toml").write_text('data_dir = "evals"\n')
+    own = root / "evals" / "methodologies"
+    own.mkdir()
+    packaged = Path(__file__).parents[2] / "agent_eval" / "methodology" / "versions" / "1.3.0.yaml"
+    text = packaged.read_text().replace('version: "1.3.0"', 'version: "1.4.0"', 1)
+    (own / "1.4.0.yaml").write_text(
+        text.replace('universal: "0.40"', 'universal: "0.50"').replace('domain: "0.60"', 'domain: "0.50"')
+    )
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
+    _agent_eval(root, "run")
+    # quill-help: U 90, D 73 1/3; 0.5 × 90 + 0.5 × 73 1/3 = 81 2/3, minus 10
+    assert board("1.4.0")["quill-help"]["composite_exact"] == "215/3"
+
+
+def _agent_eval(root: Path, *arguments: str) -> str:
+    """In a process of its own: partitions are read when the definitions are loaded."""
+    import os
+    import subprocess
+    import sys
+
+    environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
+    done = subprocess.run(
+        [sys.executable, "-m", "agent_eval", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_edited_verdict_takes_effect_and_a_withdrawn_one_is_gone(sample_copy: Path) -> None:
+    file = sample_copy / "data" / "verdicts" / "sample.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        if row["metric"] == "U1" and row["verdict"]["rating_1to5"] == 5:
+            row["verdict"]["rating_1to5"] = 4
+    before = float(str(board("1.2.0")["forge-coder"]["raw_composite_score"]))
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run(Project.open())
+    # one universal point is 20/15 of the composite
+    assert float(str(board("1.2.0")["forge-coder"]["raw_composite_score"])) == pytest.approx(before - 20 / 15)
+    file.write_text("")
+    run(Project.open())
+    assert board("1.2.0")["forge-coder"]["status"] == "incomplete"
+    assert Project.open().store.read(table("judge_cache")).is_empty()
+
+
+def test_a_removed_agent_leaves_every_board_even_version_by_version(sample_copy: Path) -> None:
+    shutil.rmtree(sample_copy / "data" / "sessions" / "quill-help")
+    run(Project.open(), versions=["1.3.0"])
+    assert "quill-help" not in board("1.3.0")
+    assert "quill-help" in board("1.2.0")
+    run(Project.open())
+    assert "quill-help" not in board("1.2.0")
+    assert run(Project.open()).stale.is_empty()
+    assert "quill-help" not in Project.open().known_agents()
+
+
+def test_an_agent_that_was_never_run_does_not_pass_its_gate(sample_copy: Path) -> None:
+    shutil.copytree(
+        sample_copy / "data" / "sessions" / "forge-coder", sample_copy / "data" / "sessions" / "newcomer"
+    )
+    result = CliRunner().invoke(app, ["gate", "--agent", "newcomer", "--json"])
+    assert result.exit_code == 2
+    assert [(row["gate"], row["result"]) for row in json.loads(result.stdout)] == [("status", "unknown")]
+
+
+def test_a_project_runs_from_any_folder(
+    sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "far"
+    shutil.copytree(sample_root / "data", root / "data", ignore=shutil.ignore_patterns("*.duckdb*"))
+    monkeypatch.chdir(tmp_path)
+    assert run(Project.open(root)).stale.height == 32
+    assert len(board(root=root)) == 8
+    assert (root / ".dagster").is_dir()
+
+
+def test_a_refused_record_keeps_the_exit_code_until_it_is_mended(sample_copy: Path) -> None:
+    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    good = file.read_text()
+    file.write_text(good + "{\n")
+    assert run(Project.open()).exit_code == 1
+    assert run(Project.open()).exit_code == 1
+    file.write_text(good)
+    assert run(Project.open()).exit_code == 0
+
+
+def test_no_escape_sequence_of_a_transcript_reaches_the_terminal(sample_copy: Path) -> None:
+    file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines[0]["messages"][0]["content"] = "\x1b[2Jgone\x9b31m"
+    file.write_text("".join(json.dumps(c) + "\n" for c in lines))
+    run(Project.open())
+    shown = CliRunner().invoke(app, ["explain", "harbor-desk", "--score", "D1"]).stdout
+    assert "gone" in shown
+    assert "\x1b" not in shown
+    assert "\x9b" not in shown
