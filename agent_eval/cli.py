@@ -160,7 +160,7 @@ def reliability(
     agent: Agents = None,
     k: Annotated[
         list[int] | None,
-        typer.Option("-k", help="Attempts; may be repeated. Default: every k that the data allow."),
+        typer.Option("-k", help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go."),
     ] = None,
     methodology: Version = None,
     as_json: AsJson = False,

@@ -28,11 +28,6 @@ class Transcript:
         seen = self._texts if last_turn is None else self._texts[: last_turn + 1]
         return bool(wanted) and any(wanted in text for texts in reversed(seen) for text in texts)
 
-    def holds_in(self, turn_index: int, quote: str) -> bool:
-        """Whether that turn itself has the quote."""
-        wanted = _plain(quote)
-        return bool(wanted) and any(wanted in text for text in self._texts[turn_index])
-
     @cached_property
     def _texts(self) -> list[list[str]]:
         return [[_plain(text) for text in _texts(turn.messages)] for turn in self.turns]

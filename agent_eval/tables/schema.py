@@ -311,7 +311,7 @@ _DECLARED = (
             Column("n_turns_eligible", I, "Turns judged for it by others than rules; null when none"),
             Column("rate_per_100_turns", F, "Eligible turns with it per 100 eligible turns; null when none"),
             Column("examples", NAMES, "Up to three turn references, conversation#turn", nullable=False),
-            Column("trend", S, "See error_trends; null before a comparison exists"),
+            Column("trend", S, "Reserved for the comparison with an earlier run; null: see error_trends"),
         ),
         BY_PAIR,
     ),
@@ -559,7 +559,11 @@ _DECLARED = (
             Column("n_tokens_cached", I, "Cached prompt tokens"),
             Column("cost_usd", F, "US dollars; null when unknown"),
             Column("judged_at", S, "ISO 8601", nullable=False),
-            Column("is_recorded", B, "True: it stands in data/verdicts and goes when it goes; null: a model answered here"),
+            Column(
+                "is_recorded",
+                B,
+                "True: it stands in data/verdicts and goes when it goes; null: a model answered here",
+            ),
         ),
     ),
     Table(

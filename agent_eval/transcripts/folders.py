@@ -45,7 +45,10 @@ class Bounds:
     def _is_outside(self, path: Path) -> bool:
         if not path.is_symlink():
             return False
-        real = path.resolve()
+        try:
+            real = path.resolve()
+        except (OSError, RuntimeError):  # a link that leads to itself leads nowhere
+            return True
         return not any(real.is_relative_to(root) for root in self.roots)
 
 

@@ -25,11 +25,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for agent in ("many", "few", "unjudged"):
         (tmp_path / "data" / "sessions" / agent / "s").mkdir(parents=True)
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    outcomes: dict[str, list[bool | None]] = {
-        "many": [True] * 12 + [False] * 4,
-        "few": [True, True],
-        "unjudged": [None],
-    }
+    outcomes: dict[str, list[bool | None]] = {"few": [True, True], "unjudged": [None]}
+    outcomes["many"] = [i < 12 for i in range(16)]
     store(
         Project.open(tmp_path), [(agent, i, c) for agent, row in outcomes.items() for i, c in enumerate(row)]
     )

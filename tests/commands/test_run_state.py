@@ -50,6 +50,8 @@ def test_the_data_folder_of_the_settings_holds_for_versions_too(
     (own / "1.4.0.yaml").write_text(
         text.replace('universal: "0.40"', 'universal: "0.50"').replace('domain: "0.60"', 'domain: "0.50"')
     )
+    session = next((root / "evals" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.4.0\n"))
     monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
     _agent_eval(root, "run")
     # quill-help: U 90, D 73 1/3; 0.5 × 90 + 0.5 × 73 1/3 = 81 2/3, minus 10

@@ -132,7 +132,7 @@ def _turn(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Ite
 
 
 def _is_in(turn: Turn, quote: str) -> bool:
-    return Transcript([turn]).holds_in(0, quote)
+    return Transcript([turn]).holds(quote)
 
 
 def _failures(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Iterator[str]:

@@ -31,7 +31,8 @@ def clustered_failures(
     found = failures(turn_judgments, tool_calls)
     known = project.store.read(table("error_registry"))
     registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
-    project.store.upsert(table("error_registry"), registry, run_id=context.run.run_id)
+    changed = registry.join(known, on=registry.columns, how="anti", nulls_equal=True)
+    project.store.upsert(table("error_registry"), changed, run_id=context.run.run_id)
     return assigned, clusters.error_clusters(assigned, turn_judgments, registry)
 
 
