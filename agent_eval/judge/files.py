@@ -35,5 +35,3 @@ def _refused(folder: Path, path: Path) -> str | None:
         return Bounds.of(folder).refused_file(path)
     except OSError as error:
         return unreadable(error)
-    except RuntimeError:  # how pathlib reports links that lead in a circle
-        return "a link that leads back to itself; put the file itself here"

@@ -8,6 +8,7 @@ from agent_eval.transcripts.models import is_slug
 SLUG_FORM = (
     "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 128 characters"
 )
+_CIRCLE = "a link that leads back to itself; put the file itself here"
 _OUTSIDE = "a link that leads out of the data folder; put the files themselves here"
 
 
@@ -24,8 +25,8 @@ class Bounds:
 
     def refused_folder(self, path: Path, holder: str) -> str | None:
         """Why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
-        if self._is_outside(path):
-            return _OUTSIDE
+        if astray := self._astray(path):
+            return astray
         if not path.is_dir():
             return f"not a folder; here stands one folder for each {holder}"
         if not is_slug(path.name):
@@ -34,22 +35,23 @@ class Bounds:
 
     def refused_file(self, path: Path) -> str | None:
         """Why a path cannot be read as a file; None when it can."""
-        if self._is_outside(path):
-            return _OUTSIDE
+        if astray := self._astray(path):
+            return astray
         if path.is_dir():
             return "a folder stands where a file is expected"
         if not path.is_file():
             return "not a regular file" if path.exists() else "the file is missing"
         return None
 
-    def _is_outside(self, path: Path) -> bool:
+    def _astray(self, path: Path) -> str | None:
+        """Where a link leads that may not be followed."""
         if not path.is_symlink():
-            return False
+            return None
         try:
             real = path.resolve()
-        except (OSError, RuntimeError):  # a link that leads to itself leads nowhere
-            return True
-        return not any(real.is_relative_to(root) for root in self.roots)
+        except RuntimeError:  # how pathlib reports links that lead in a circle
+            return _CIRCLE
+        return None if any(real.is_relative_to(root) for root in self.roots) else _OUTSIDE
 
 
 def entries(folder: Path) -> list[Path]:
