@@ -121,3 +121,16 @@ def test_an_unknown_setting_is_named_with_those_known(root: Path) -> None:
 def test_an_empty_project_says_what_to_do(root: Path) -> None:
     assert "Import transcripts" in agent_eval(root, "leaderboard").stdout
     assert agent_eval(root, "gate").returncode == 2
+
+
+def test_an_id_that_another_session_holds_is_refused_at_once_and_not_lost_at_the_next_run(root: Path) -> None:
+    line = json.dumps(CHAT | {"conversation_id": "one"}) + "\n"
+    fresh = json.dumps(CHAT | {"conversation_id": "two"}) + "\n"
+    assert imported(root, line, "--session", "may").returncode == 0
+    assert imported(root, line, "--session", "may").returncode == 0
+    again = imported(root, line + fresh, "--session", "june")
+    assert again.returncode == 1
+    assert "source.jsonl:1:" in again.stderr
+    assert "'may'" in again.stderr
+    assert "1 conversations imported" in again.stdout
+    assert imported(root, line, "--session", "july").returncode == 2

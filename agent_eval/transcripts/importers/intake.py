@@ -140,7 +140,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         raise OutsideProjectError(wanted.folder)
     with locked(agent_folder), _temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
-        n_imported, refusals = _write_records(new, importer(wanted.source))
+        found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
+        n_imported, refusals = _write_records(new, found)
         _write(new / SESSION, session_text)
         is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
         if is_changed:
@@ -211,6 +212,30 @@ def _check_origin(wanted: _Wanted) -> None:
     else:
         return
     raise SessionExistsError(wanted.folder.name, wanted.agent_id, reason)
+
+
+def _ids_elsewhere(folder: Path) -> dict[str, str]:
+    """Conversation id → session, of the agent's other sessions: ids are unique within an agent."""
+    taken: dict[str, str] = {}
+    for path in sorted(folder.parent.glob(f"[!.]*/{CONVERSATIONS}")):
+        for record in json_lines(path, path.name) if path.parent != folder and path.is_file() else ():
+            if isinstance(record, Record) and isinstance(record.value, dict):
+                taken.setdefault(str(record.value.get("conversation_id")), path.parent.name)
+    return taken
+
+
+def _new_to_agent(
+    found: Iterator[Conversation | Refusal], taken: Mapping[str, str], file: str
+) -> Iterator[Conversation | Refusal]:
+    """Refuse what the agent has already: it would be read from one of the two sessions only."""
+    for item in found:
+        session = taken.get(item.conversation_id) if isinstance(item, Conversation) else None
+        if isinstance(item, Conversation) and session is not None:
+            number = re.search(r"#(\d+) ", item.source or "")
+            reason = f"conversation_id {item.conversation_id!r} is already in session {session!r} of this agent; give it an id of its own"
+            yield Refusal(file, int(number[1]) if number else 0, reason)
+        else:
+            yield item
 
 
 def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, list[Refusal]]:
