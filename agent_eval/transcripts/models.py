@@ -21,7 +21,6 @@ from agent_eval.methodology.models import Version
 from agent_eval.transcripts.jsontext import loads
 
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
-REQUIRED_TESTS = ("standardised_task", "hallucination", "error_injection")
 
 Scenario = Literal["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
