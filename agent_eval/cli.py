@@ -50,6 +50,9 @@ def run(
         list[str] | None,
         typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
     ] = None,
+    boards: Annotated[
+        bool, typer.Option("--boards", help="Make the boards anew even if nothing is stale.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take in what is new, materialise every stale asset through Dagster, print board and gates.
@@ -65,7 +68,11 @@ def run(
     out, err = consoles()
     with err.status("Reading what has changed …") as status:
         report = run_project(
-            project, agent or (), methodology or (), say=lambda line: status.update(f"Done: {line}")
+            project,
+            agent or (),
+            methodology or (),
+            say=lambda line: status.update(f"Done: {line}"),
+            boards=boards,
         )
     shown = methodology[-1] if methodology else project.registry.current.version
     print_run(project, out, err, report, version=shown, as_json=as_json)

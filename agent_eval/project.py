@@ -3,13 +3,14 @@
 The command line and the Dagster resources both start here, so that they see the same thing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
+from agent_eval import __version__
 from agent_eval.errors import AgentEvalError
 from agent_eval.home import Home
 from agent_eval.judge.ratings import read_ratings
@@ -19,9 +20,10 @@ from agent_eval.settings import Settings, home_around, read_settings
 from agent_eval.storage import Store
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import read_agents
+from agent_eval.transcripts.hashing import digest
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions
+from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions, sessions_hash
 
 
 class UnknownAgentError(AgentEvalError):
@@ -108,8 +110,13 @@ class Project:
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
         return self.store.read(table("judge_cache"), wanted)
 
+    def sessions_hash(self, agent: str) -> str:
+        """Hash of the agent's entry in agents.yaml and of its session files; no folder has a hash too."""
+        return sessions_hash(self.declared[0].get(agent), self.home.sessions / agent)
+
     def take_in(self, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows."""
+        hashes = {agent: taken_in(self.sessions_hash(agent)) for agent in agents}  # before anything is read
         taken = {agent: read_sessions(agent, self.home.sessions / agent) for agent in agents}
         names = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
         frames = {
@@ -119,7 +126,7 @@ class Project:
         present = [
             agent for agent, t in taken.items() if not t.sessions.is_empty() or not t.import_errors.is_empty()
         ]
-        return frames | {"agents": self._agent_rows(present)}
+        return frames | {"agents": self._agent_rows({agent: hashes[agent] for agent in present})}
 
     def keep_recorded(self, agents: Sequence[str], *, run_id: str) -> None:
         """Make the store hold what the files hold: all recorded verdicts, and the human ratings of some agents."""
@@ -133,7 +140,8 @@ class Project:
         owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
         self.store.replace(ratings, self.ratings_of(agents), owners, run_id=run_id)
 
-    def _agent_rows(self, agents: Sequence[str]) -> pl.DataFrame:
+    def _agent_rows(self, agents: Mapping[str, str]) -> pl.DataFrame:
+        """Table agents, from agent → hash of what was taken in."""
         current = self.registry.current
         entries = [self.declared[0].get(agent) or Agent(agent_id=agent) for agent in agents]
         templates = [current.template_for(entry.category) for entry in entries]
@@ -141,10 +149,16 @@ class Project:
             {
                 **entry.model_dump(include={"agent_id", "category", "provider", "baseline"}),
                 "name": entry.name or entry.agent_id,
+                "taken_in": agents[entry.agent_id],
                 "template": template.slug if template else None,
             }
             for entry, template in zip(entries, templates, strict=True)
         )
+
+
+def taken_in(sessions_hash: str) -> str:
+    """What stands in table agents for session files with this hash, taken in by this release."""
+    return digest(__version__, sessions_hash)
 
 
 def _part(taken: TakenIn, name: str) -> pl.DataFrame:

@@ -28,6 +28,10 @@ class Settings(BaseSettings):
 
     data_dir: Path = Path("data")
     store: Path | None = None  # default: agent_eval.duckdb in the data folder
+    nightly_cron: str = "0 3 * * *"  # of the schedule `nightly`, in the time zone of the server
+    failure_hook: str | None = Field(
+        default=None, pattern=r"^[\w.]+:\w+$"
+    )  # module:function, told of failed runs
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
 
     @classmethod

@@ -16,7 +16,6 @@ from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
-from agent_eval.transcripts.sessions import sessions_hash
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Sources:
                     self.scoring_spec[version],
                 ),
             }
-            for agent in self.agent_sessions
-            for version in self.judge_spec
+            for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
+            for version in sorted(self.judge_spec.keys() & self.scoring_spec.keys())
         )
 
     def by_name(self) -> dict[str, Mapping[str, str]]:
@@ -63,7 +62,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
 
 def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
     """Agent → hash of its agents.yaml entry and session files."""
-    return {a: sessions_hash(project.declared[0].get(a), project.home.sessions / a) for a in agents}
+    return {agent: project.sessions_hash(agent) for agent in agents}
 
 
 def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
@@ -72,10 +71,10 @@ def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 
 def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its rubrics, the metrics, the judge profile and the recorded verdicts."""
+    """Version → hash of its rubrics and required tests, the metrics, the judge profile and the recorded verdicts."""
     metrics = sorted(m.rubric_hash for m in (*TURN_METRICS, *CONVERSATION_METRICS))
     recorded = verdicts_hash(project.verdicts[0])
     return {
-        v: digest(m.rubric_hash, metrics, PROFILE_VERSION, recorded)
+        v: digest(m.rubric_hash, [t.slug for t in m.required_tests], metrics, PROFILE_VERSION, recorded)
         for v, m in project.methodologies(versions).items()
     }

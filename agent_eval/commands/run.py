@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval.judge.rubric import orphan_ratings
-from agent_eval.project import Project
+from agent_eval.project import Project, taken_in
 from agent_eval.settings import unknown_variables
 from agent_eval.sources import Sources, read_sources
 from agent_eval.tables import table
@@ -38,8 +38,10 @@ def run(
     agents: Sequence[str] = (),
     versions: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
+    *,
+    boards: bool = False,
 ) -> RunReport:
-    """Bring every table up to date for the named agents and versions (default: all).
+    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards in any case.
 
     Raises:
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
@@ -52,23 +54,35 @@ def run(
         sources = read_sources(project, wanted_agents, list(versions) or list(project.registry.versions))
         wanted = sources.fingerprints()
         stale = wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
-        if not stale.is_empty():
-            _materialise(project, sources, stale, say)
+        if not stale.is_empty() or boards:
+            _materialise(project, sources, stale, wanted if boards else stale, say)
     return _report(project, wanted.select("agent_id", "methodology_version"), stale)
 
 
-def _materialise(project: Project, sources: Sources, stale: pl.DataFrame, say: Callable[[str], None]) -> None:
+def _materialise(
+    project: Project,
+    sources: Sources,
+    stale: pl.DataFrame,
+    boards_of: pl.DataFrame,
+    say: Callable[[str], None],
+) -> None:
     from agent_eval.defs.launch import Launch  # Dagster costs a second: only when there is work
 
     launch = Launch.at(project)
     agents, versions = stale["agent_id"].unique().to_list(), stale["methodology_version"].unique().to_list()
     launch.observe(sources, agents=agents, versions=versions)
-    for done in launch.materialise(stale):
+    for done in launch.materialise(stale, _not_taken_in(project, sources, agents), boards_of):
         say(done)
     is_gone = ~pl.col("agent_id").is_in(project.with_sessions[0])
     project.store.upsert(RUN_STATE, stale.filter(~is_gone), run_id=launch.last_run_id)
     project.store.delete(RUN_STATE, stale.filter(is_gone).select("agent_id", "methodology_version"))
     launch.forget(set(agents) - set(project.known_agents()))
+
+
+def _not_taken_in(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
+    """The agents whose stored rows were read from other session files than those of now."""
+    held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
+    return {a for a in agents if held.get(a) != taken_in(sources.agent_sessions[a])}
 
 
 def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> RunReport:

@@ -14,8 +14,10 @@ from agent_eval.sources import read_sources
 def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off."""
     agents, versions = project.known_agents(), list(project.registry.versions)
-    launch = Launch.at(project)
-    launch.observe(read_sources(project, agents, versions), agents=agents, versions=versions)
+    with project.store.only_one("run", wait=False) as is_idle:
+        if is_idle:  # else the sensor will see to it
+            launch = Launch.at(project)
+            launch.observe(read_sources(project, agents, versions), agents=agents, versions=versions)
     root = project.home.root
     workspace = root / "workspace.yaml"
     source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]

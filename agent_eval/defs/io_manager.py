@@ -1,7 +1,10 @@
 """Between Dagster and the store: a partition key becomes an exact key of rows, and nothing else."""
 
+import contextlib
+
 import dagster as dg
 import polars as pl
+from pydantic import PrivateAttr
 
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
@@ -12,9 +15,28 @@ PREVIEW = 5  # rows; the same preview is stored with every partition of a range
 
 
 class TableIO(dg.ConfigurableIOManager):
-    """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions."""
+    """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions.
+
+    From its first step to its last a run has the store to itself, as `agent-eval run` has: runs follow one another, and
+    what is newer was made from what was newest. The lock goes with the process, however it ends.
+    """
 
     root: str | None = None
+    _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        def waiting() -> None:
+            if context.log:
+                context.log.info("Another run works on this store; waiting for it.")
+
+        store = Project.open(self.root).store
+        self._turn.enter_context(store.only_one("run", on_wait=waiting))
+        if context.run:
+            store.hold("run", context.run.run_id)
+            self._turn.callback(store.hold, "run", "")
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        self._turn.close()
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         target = table(context.asset_key.path[-1])

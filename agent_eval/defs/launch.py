@@ -12,6 +12,8 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.definitions import defs
+from agent_eval.defs.abandoned import OURS, bury_abandoned
+from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
@@ -74,7 +76,10 @@ def dagster_home(root: Path) -> Path:
 
 @dataclass
 class Launch:
-    """Materialises stale pairs in ranges: agents first, then agent × version, then the boards."""
+    """Materialises stale pairs in ranges: agents first, then agent × version, then the boards.
+
+    Only for who holds the run lock of the store.
+    """
 
     root: Path
     instance: dg.DagsterInstance
@@ -88,32 +93,40 @@ class Launch:
         launch = cls(
             root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
         )
-        launch.instance.add_dynamic_partitions(
-            "agent", project.known_agents()
-        )  # boards load every known agent
+        launch.instance.add_dynamic_partitions("agent", project.known_agents())  # boards load them all
+        bury_abandoned(launch.instance, project.store)
         return launch
 
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
-        for name, hashes in sources.by_name().items():
-            for partition in sorted(hashes.keys() & {*agents, *versions}):
-                tags = {"dagster/data_version": hashes[partition]}
-                self.instance.report_runless_asset_event(
-                    dg.AssetObservation(name, partition=partition, tags=tags)
-                )
+        for event in news(sources, observed(self.instance), {*agents, *versions}):
+            self.instance.report_runless_asset_event(event)
 
-    def materialise(self, stale: pl.DataFrame) -> Iterator[str]:
-        """Run every stage for the stale pairs; yields a line per finished run."""
+    def materialise(
+        self, stale: pl.DataFrame, not_taken_in: Collection[str], boards_of: pl.DataFrame
+    ) -> Iterator[str]:
+        """Run every stage that has work; yields a line per finished run.
+
+        Args:
+            stale: The pairs to make anew, agent_id and methodology_version.
+            not_taken_in: The agents whose session folders have to be read.
+            boards_of: The boards of these versions are made.
+
+        Raises:
+            UnknownPartitionError: If a version is wanted that the loaded definitions do not have.
+            RunFailedError: If a run does not succeed; the later stages are not started.
+        """
         pairs = [EvalPartition(a, v) for a, v in stale.select("agent_id", "methodology_version").iter_rows()]
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
-        if strangers := {p.methodology_version for p in pairs} - set(versions):
+        wanted = set(boards_of["methodology_version"])
+        if strangers := ({p.methodology_version for p in pairs} | wanted) - set(versions):
             raise UnknownPartitionError(strangers, versions)
-        for first, last in stretches({p.agent_id for p in pairs}, agents):
+        for first, last in stretches(not_taken_in, agents):
             yield self._run("agent", first, last)
         for top, bottom in rectangles(pairs, agents, versions):
             yield self._run("agent x version", top.key, bottom.key)
-        for first, last in stretches({p.methodology_version for p in pairs}, versions):
+        for first, last in stretches(wanted, versions):
             yield self._run("version", first, last)
 
     def forget(self, agents: Collection[str]) -> None:
@@ -126,7 +139,7 @@ class Launch:
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
-                tags=dict(zip(_RANGE, (first, last), strict=True)),
+                tags=OURS | dict(zip(_RANGE, (first, last), strict=True)),
                 run_config=_QUIET,
                 raise_on_error=False,
             )

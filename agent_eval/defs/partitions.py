@@ -7,9 +7,9 @@ from typing import NamedTuple, Self
 import dagster as dg
 import polars as pl
 
-from agent_eval.home import NoRootError
+from agent_eval.home import NoRootError, find_root
 from agent_eval.methodology import version_names
-from agent_eval.settings import home_around
+from agent_eval.settings import Settings, home_around, read_settings
 
 
 def _version_names() -> tuple[str, ...]:
@@ -17,6 +17,14 @@ def _version_names() -> tuple[str, ...]:
         return version_names(home_around().methodologies)
     except NoRootError:
         return version_names(None)
+
+
+def project_settings() -> Settings:
+    """The settings of the project that the definitions are loaded for; the defaults where there is none."""
+    try:
+        return read_settings(find_root())
+    except NoRootError:
+        return Settings()
 
 
 AGENTS = dg.DynamicPartitionsDefinition(name="agent")

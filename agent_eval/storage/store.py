@@ -19,6 +19,7 @@ import duckdb
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.storage.exclusive import exclusive
 from agent_eval.tables import Table
 
 T = TypeVar("T")
@@ -135,13 +136,35 @@ class Store:
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
     @contextlib.contextmanager
-    def only_one(self, purpose: str) -> Iterator[None]:
-        """Hold the one place for some purpose (a run); another process that wants it waits."""
-        if self.lock_file is None:
-            yield
+    def only_one(
+        self, purpose: str, *, wait: bool = True, on_wait: Callable[[], None] = lambda: None
+    ) -> Iterator[bool]:
+        """Hold the one place for some purpose (a run) against other processes; yields whether it is held.
+
+        A process that holds it already passes through. See `exclusive` for `wait` and `on_wait`.
+        """
+        if (file := self._place(purpose)) is None:
+            yield True
             return
-        with self._flocked(self.lock_file.with_name(f"{self.lock_file.name}.{purpose}"), fcntl.LOCK_EX):
-            yield
+        with contextlib.ExitStack() as stack:
+            try:
+                held = stack.enter_context(exclusive(file, wait=wait, on_wait=on_wait))
+            except OSError as error:
+                raise StoreError(self.attach, "lock", f"{error.strerror}: {file}") from error
+            yield held
+
+    def hold(self, purpose: str, name: str) -> None:
+        """Write down who is in the place; only for who holds it. An empty name: it was left in order."""
+        if file := self._place(purpose):
+            file.write_text(name)
+
+    def holder(self, purpose: str) -> str:
+        """Who was in the place last and has not left it in order; empty if nobody."""
+        file = self._place(purpose)
+        return file.read_text() if file and file.exists() else ""
+
+    def _place(self, purpose: str) -> Path | None:
+        return self.lock_file and self.lock_file.with_name(f"{self.lock_file.name}.{purpose}")
 
     def _is_absent(self) -> bool:
         return self.lock_file is not None and not Path(self.attach).exists()

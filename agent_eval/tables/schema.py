@@ -103,6 +103,7 @@ _DECLARED = (
             Column("provider", S, "Who makes it"),
             Column("template", S, "Domain template of the category in the current version; null when none"),
             Column("baseline", S, "The agent that this one is compared with in error trends"),
+            Column("taken_in", S, "Hash of the session files these rows were read from, and of the release"),
         ),
         ("agent_id",),
     ),

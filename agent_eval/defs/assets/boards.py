@@ -1,5 +1,7 @@
 """Boards: one leaderboard per methodology version."""
 
+from datetime import timedelta
+
 import dagster as dg
 import polars as pl
 
@@ -9,12 +11,16 @@ from agent_eval.report.board import board_page, versions_in
 from agent_eval.scores import leaderboard as boards
 from agent_eval.scores import reliability as trials
 
+# With `nightly` on, boards are made every night; without it, a board that nobody made for a week says so.
+WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
+
 
 @stored(
     "leaderboard",
     "boards",
     VERSIONS,
     ins=ins(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
+    freshness=WEEKLY,
 )
 def leaderboard(
     context: dg.AssetExecutionContext,
@@ -32,7 +38,7 @@ def leaderboard(
     return board
 
 
-@stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION))
+@stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION), freshness=WEEKLY)
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     """Agents ranked by pass^k within each task set."""
     return trials.reliability_leaderboard(reliability)

@@ -1,19 +1,24 @@
 """What every asset shares: where its rows go, what the UI says about it, how a range of partitions runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from agent_eval import __version__
+from agent_eval.defs.checks import check_specs, checked
+from agent_eval.defs.partitions import key_frame
 from agent_eval.tables import table
 
 OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
 ONE_RUN = dg.BackfillPolicy.single_run()
+EAGER = dg.AutomationCondition.eager()
 
 
-Wired = Callable[[Callable[..., Any]], dg.AssetsDefinition]
+Body = Callable[..., Any]
+Wired = Callable[[Body], dg.AssetsDefinition]
 
 
 def stored(
@@ -23,25 +28,61 @@ def stored(
     *,
     ins: Mapping[str, dg.AssetIn] | None = None,
     deps: Sequence[dg.AssetDep | str] = (),
+    freshness: dg.FreshnessPolicy | None = None,
 ) -> Wired:
-    """Decorator of the asset that fills table `name`, described by the table's contract."""
-    return dg.asset(
-        name=name,
-        group_name=group,
-        description=_description(name),
-        metadata=_metadata(name),
-        partitions_def=partitions,
-        ins=ins,
-        deps=deps,
-        kinds=KINDS,
-        owners=OWNERS,
-        code_version=__version__,
-        backfill_policy=ONE_RUN,
-    )
+    """Decorator of the asset that fills table `name`, described by the table's contract and guarded by its checks."""
+
+    def wire(body: Body) -> dg.AssetsDefinition:
+        asset = dg.asset(
+            name=name,
+            group_name=group,
+            description=_description(name),
+            metadata=_metadata(name),
+            partitions_def=partitions,
+            ins=ins,
+            deps=deps,
+            kinds=KINDS,
+            owners=OWNERS,
+            code_version=__version__,
+            backfill_policy=ONE_RUN,
+            automation_condition=EAGER,
+            freshness_policy=freshness,
+            check_specs=check_specs(name),
+        )
+        return asset(_guarded((name,), body))
+
+    return wire
 
 
-def out(name: str, group: str) -> dg.AssetOut:
-    """One output of a `@dg.multi_asset` that fills table `name`."""
+def stored_together(
+    op_name: str,
+    names: Sequence[str],
+    group: str,
+    partitions: dg.PartitionsDefinition,
+    *,
+    ins: Mapping[str, dg.AssetIn] | None = None,
+    deps: Sequence[dg.AssetDep | str] = (),
+    pool: str | None = None,
+) -> Wired:
+    """Decorator of the op that fills several tables at once; its body returns their frames by name."""
+
+    def wire(body: Body) -> dg.AssetsDefinition:
+        assets = dg.multi_asset(
+            name=op_name,
+            outs={name: _out(name, group) for name in names},
+            ins=ins,
+            deps=deps,
+            partitions_def=partitions,
+            backfill_policy=ONE_RUN,
+            pool=pool,
+            check_specs=[spec for name in names for spec in check_specs(name)],
+        )
+        return assets(_guarded(names, body))
+
+    return wire
+
+
+def _out(name: str, group: str) -> dg.AssetOut:
     return dg.AssetOut(
         description=_description(name),
         metadata=_metadata(name),
@@ -49,7 +90,31 @@ def out(name: str, group: str) -> dg.AssetOut:
         kinds=KINDS,
         owners=OWNERS,
         code_version=__version__,
+        automation_condition=EAGER,
     )
+
+
+def _guarded(names: Sequence[str], body: Body) -> Body:
+    """The body as an op: its frames pass their checks on the way to the store. Inputs are those of the body."""
+    parameters = list(inspect.signature(body).parameters.values())
+    has_context = bool(parameters) and parameters[0].name == "context"
+
+    def op(context: dg.AssetExecutionContext, **inputs: Any) -> Iterator[Any]:
+        made = body(context, **inputs) if has_context else body(**inputs)
+        frames = made if isinstance(made, Mapping) else {names[0]: made}
+        partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
+        for name in names:
+            output = name if len(names) > 1 else "result"
+            yield from checked(name, frames[name], partitions, {**inputs, **frames}, output=output)
+
+    context = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=dg.AssetExecutionContext
+    )
+    signature = inspect.Signature([context, *parameters[has_context:]])
+    op.__name__, op.__doc__ = body.__name__, body.__doc__
+    op.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    vars(op)["__signature__"] = signature
+    return op
 
 
 def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:

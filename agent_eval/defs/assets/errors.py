@@ -8,32 +8,31 @@ import polars as pl
 from agent_eval.clusters import clusters, trends
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.registry import register
-from agent_eval.defs.assets.common import ONE_RUN, ins, out, stored
+from agent_eval.defs.assets.common import ins, stored, stored_together
 from agent_eval.defs.partitions import EVERY_AGENT, PAIRS, TO_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.tables import table
 
 
-@dg.multi_asset(
-    name="clustered_failures",
-    outs={name: out(name, "errors") for name in ("failures", "error_clusters")},
-    ins=ins(tool_calls=TO_AGENT),
-    partitions_def=PAIRS,
-    backfill_policy=ONE_RUN,
+@stored_together(
+    "clustered_failures", ("failures", "error_clusters"), "errors", PAIRS, ins=ins(tool_calls=TO_AGENT)
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
     turn_judgments: pl.DataFrame,
     tool_calls: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> dict[str, pl.DataFrame]:
     """Failure labels of judged turns, each in a cluster of the registry."""
     found = failures(turn_judgments, tool_calls)
     known = project.store.read(table("error_registry"))
     registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
     changed = registry.join(known, on=registry.columns, how="anti", nulls_equal=True)
     project.store.upsert(table("error_registry"), changed, run_id=context.run.run_id)
-    return assigned, clusters.error_clusters(assigned, turn_judgments, registry)
+    return {
+        "failures": assigned,
+        "error_clusters": clusters.error_clusters(assigned, turn_judgments, registry),
+    }
 
 
 @stored(

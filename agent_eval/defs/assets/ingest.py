@@ -1,11 +1,9 @@
 """Ingest: session folders to tables, and which conversation counts under which version."""
 
-from collections.abc import Iterator
-
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ONE_RUN, ins, on, out, stored
+from agent_eval.defs.assets.common import ins, on, stored, stored_together
 from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all
@@ -13,21 +11,13 @@ from agent_eval.transcripts.admission import admit_all
 TAKEN = ("agents", "sessions", "conversations", "turns", "tool_calls", "import_errors")
 
 
-@dg.multi_asset(
-    outs={name: out(name, "ingest") for name in TAKEN},
-    deps=["agent_sessions"],
-    partitions_def=AGENTS,
-    backfill_policy=ONE_RUN,
-)
-def take_in(
-    context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
-) -> Iterator[dg.Output[pl.DataFrame]]:
+@stored_together("take_in", TAKEN, "ingest", AGENTS, deps=["agent_sessions"])
+def take_in(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> dict[str, pl.DataFrame]:
     """Read the agents' session folders; refused records become rows of import_errors."""
     frames = project.take_in(list(context.partition_keys))
     for refused in frames["import_errors"].iter_rows(named=True):
         context.log.warning("%(agent_id)s: %(file)s:%(line)s: %(reason)s", refused)
-    for name in TAKEN:
-        yield dg.Output(frames[name], name)
+    return frames
 
 
 @stored(
@@ -35,7 +25,7 @@ def take_in(
     "ingest",
     PAIRS,
     ins=ins(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
-    deps=[on("scoring_spec", TO_VERSION)],
+    deps=[on("judge_spec", TO_VERSION)],
 )
 def transcripts(
     context: dg.AssetExecutionContext,

@@ -3,7 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ONE_RUN, ins, on, out, stored
+from agent_eval.defs.assets.common import ins, on, stored, stored_together
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
@@ -16,13 +16,13 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
 
 
-@dg.multi_asset(
-    name="judgments",
-    outs={name: out(name, "judging") for name in ("turn_judgments", "conversation_judgments")},
+@stored_together(
+    "judgments",
+    ("turn_judgments", "conversation_judgments"),
+    "judging",
+    PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
-    partitions_def=PAIRS,
-    backfill_policy=ONE_RUN,
     pool="llm",
 )
 def judgments(
@@ -31,12 +31,12 @@ def judgments(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> dict[str, pl.DataFrame]:
     """Every metric of every turn and conversation, each question asked once for all versions."""
     ratings = project.ratings_of(_agents(context))
     project.keep_recorded(_agents(context), run_id=context.run.run_id)
     judged = judge_transcripts(transcripts, conversations, turns, ratings, project.cached_verdicts)
-    return judged.turn_judgments, judged.conversation_judgments
+    return vars(judged)
 
 
 @stored(

@@ -1,0 +1,163 @@
+"""Automation: who notices a change, who redoes what it makes stale, who repairs what was missed, who tells of failures.
+
+`source_changes` notices, `redo_stale` redoes (the condition of each asset is `eager`), `nightly` does what `agent-eval
+run` does, `failed_runs` tells. The sensors run from the start, the schedule starts stopped.
+"""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import dagster as dg
+
+from agent_eval.defs.abandoned import bury_abandoned
+from agent_eval.defs.observations import news, observed
+from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
+from agent_eval.defs.settling import settled_pairs
+from agent_eval.project import Project, taken_in
+from agent_eval.sources import Sources, read_sources
+from agent_eval.tables import table
+
+EVERY_S = 15
+BUSY = "a run is under way; the sources are looked at when it is done"
+RUN_STATE = table("run_state")
+
+
+@dg.sensor(
+    minimum_interval_seconds=EVERY_S,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Reports new, changed and removed sessions, ratings, methodology and judge settings, by partition.",
+)
+def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    """Observe what differs from what was observed last, and keep run_state true to what runs have done.
+
+    Never while a run works on the store: an observation in its middle would count as consumed by it.
+    """
+    project = Project.open()
+    with project.store.only_one("run", wait=False) as is_idle:
+        if not is_idle:
+            return dg.SensorResult(skip_reason=BUSY)
+        instance = context.instance
+        for run_id in bury_abandoned(instance, project.store):
+            context.log.warning(f"Run {run_id} had no process any more; it is marked as failed.")
+        cursor = str(instance.event_log_storage.get_maximum_record_id())
+        seen, versions = observed(instance), _loaded_versions(context, project)
+        agents = sorted({*project.known_agents(), *instance.get_dynamic_partitions("agent")})
+        gone: set[str] = set()
+        if cursor != context.cursor:  # something was made since
+            gone = keep_run_state(project, instance, seen, agents, versions)
+        kept = [agent for agent in agents if agent not in gone]
+        events = news(read_sources(project, kept, versions), seen)
+    new = sorted(set(kept) - set(instance.get_dynamic_partitions("agent")))
+    added, deleted = AGENTS.build_add_request(new), AGENTS.build_delete_request(sorted(gone))
+    return dg.SensorResult(
+        asset_events=events,
+        dynamic_partitions_requests=[*([added] if new else []), *([deleted] if gone else [])],
+        skip_reason=None if events or gone else "nothing new",
+        cursor=cursor,
+    )
+
+
+def keep_run_state(
+    project: Project,
+    instance: dg.DagsterInstance,
+    seen: Sources,
+    agents: Sequence[str],
+    versions: Sequence[str],
+) -> set[str]:
+    """Write the fingerprints of pairs that any run has brought up to date; `agent-eval run` then leaves them alone.
+
+    Returns:
+        Agents without sessions whose rows are all gone by now: their partitions can go too.
+    """
+    from agent_eval.definitions import defs
+
+    held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
+    settled = {
+        pair
+        for pair in settled_pairs(instance, defs, agents, versions)
+        if held.get(pair.agent_id) in (None, taken_in(seen.agent_sessions[pair.agent_id]))
+    }
+    wanted = seen.fingerprints().join(
+        project.store.read(RUN_STATE), on=["agent_id", "methodology_version", "fingerprint"], how="anti"
+    )
+    rows = [
+        row
+        for row in wanted.iter_rows(named=True)
+        if row["agent_id"] in held and (row["agent_id"], row["methodology_version"]) in settled
+    ]
+    project.store.upsert(RUN_STATE, RUN_STATE.frame(rows), run_id="")
+    absent = set(agents) - set(held) - set(project.with_sessions[0])
+    gone = {agent for agent in absent if all((agent, version) in settled for version in versions)}
+    project.store.delete(
+        RUN_STATE, RUN_STATE.frame({"agent_id": agent} for agent in sorted(gone)).select("agent_id")
+    )
+    return gone
+
+
+def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> list[str]:
+    loaded = VERSIONS.get_partition_keys()
+    for version in set(project.registry.versions) - set(loaded):
+        context.log.warning(f"Methodology {version} is new: reload the code location to get its partitions.")
+    return [version for version in project.registry.versions if version in loaded]
+
+
+redo_stale = dg.AutomationConditionSensorDefinition(
+    name="redo_stale",
+    target=dg.AssetSelection.all(),
+    minimum_interval_seconds=EVERY_S,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Requests every partition whose inputs changed, in ranges. Stop it to materialise by hand only.",
+)
+
+
+@dg.op
+def run_what_is_stale(context: dg.OpExecutionContext) -> None:
+    """`agent-eval run --boards` in a process of its own: its exit code 2 fails this run, 1 is a warning."""
+    command = [sys.executable, "-m", "agent_eval", "run", "--boards"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
+        context.log.info(line)
+    if done.returncode == 1:
+        context.log.warning("Records were refused, or judgments are unscored: see the lines above.")
+    elif done.returncode:
+        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+
+
+@dg.job(
+    description="What `agent-eval run` does: everything stale, whatever automation missed, and all boards."
+)
+def reconcile() -> None:
+    """One op."""
+    run_what_is_stale()
+
+
+nightly = dg.ScheduleDefinition(
+    name="nightly",
+    job=reconcile,
+    cron_schedule=project_settings().nightly_cron,
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Repairs what automation missed and makes the boards anew. Setting: nightly_cron.",
+)
+
+
+@dg.run_failure_sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Calls the function that setting failure_hook names, with what failed and why.",
+)
+def failed_runs(context: dg.RunFailureSensorContext) -> None:
+    """Tell of a failed run: to the log, and to the project's own hook if it has one."""
+    run = context.dagster_run
+    assets = sorted(key.to_user_string() for key in run.asset_selection or ())
+    why = context.failure_event.message
+    told = {"run_id": run.run_id, "job": run.job_name, "assets": assets, "tags": dict(run.tags), "error": why}
+    context.log.error(f"Run {run.run_id} of {run.job_name} failed: {why}")
+    if hook := Project.open().settings.failure_hook:
+        module, _, function = hook.partition(":")
+        getattr(importlib.import_module(module), function)(told)
+
+
+SENSORS = [source_changes, redo_stale, failed_runs]
+SCHEDULES = [nightly]
+JOBS = [reconcile]

@@ -1,0 +1,37 @@
+"""What Dagster knows of the sources: data versions observed by partition, and what has to be observed anew.
+
+An observation is reported only when it says something new, so that its event stands for a change.
+"""
+
+from collections.abc import Collection, Mapping
+
+import dagster as dg
+
+from agent_eval.sources import Sources
+
+DATA_VERSION = "dagster/data_version"
+NAMES = tuple(Sources.__dataclass_fields__)
+
+
+def observed(instance: dg.DagsterInstance) -> Sources:
+    """The data versions that were observed last, by source and partition."""
+    found = {}
+    for name in NAMES:
+        tags = instance.event_log_storage.get_latest_tags_by_partition(
+            dg.AssetKey(name), dg.DagsterEventType.ASSET_OBSERVATION, [DATA_VERSION]
+        )
+        found[name] = {partition: tag[DATA_VERSION] for partition, tag in tags.items() if DATA_VERSION in tag}
+    return Sources(**found)
+
+
+def news(
+    now: Sources, before: Sources, partitions: Collection[str] | None = None
+) -> list[dg.AssetObservation]:
+    """One observation for each partition (of `partitions`, if given) whose data version is not the observed one."""
+    seen: Mapping[str, Mapping[str, str]] = before.by_name()
+    return [
+        dg.AssetObservation(name, partition=partition, tags={DATA_VERSION: version})
+        for name, versions in now.by_name().items()
+        for partition, version in sorted(versions.items())
+        if seen[name].get(partition) != version and (partitions is None or partition in partitions)
+    ]

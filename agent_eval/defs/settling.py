@@ -1,0 +1,64 @@
+"""Which pairs Dagster has brought up to date, by any door: the UI, a backfill, automation, the command.
+
+A pair is settled when every asset of it is younger than all that it is made from, and its boards are younger than the
+pair. Younger means a later event. That is exact because runs work on a store one after the other and sources are
+observed only between runs (see docs/decisions/0012).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition
+
+Events = Mapping[str, int]
+"""Partition → storage id of its latest event."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """An asset that is made, the shape of its partitions and what it is made from."""
+
+    name: str
+    shape: str
+    parents: tuple[str, ...]
+
+
+def settled_pairs(
+    instance: dg.DagsterInstance, defs: dg.Definitions, agents: Sequence[str], versions: Sequence[str]
+) -> list[EvalPartition]:
+    """The pairs of these agents and versions for which nothing is missing and nothing is older than its input."""
+    graph = defs.resolve_asset_graph()
+    keys = graph.get_all_asset_keys()
+    shapes = {key.path[-1]: _shape(graph.get(key).partitions_def) for key in keys}
+    nodes = [
+        _Node(key.path[-1], shapes[key.path[-1]], tuple(p.path[-1] for p in graph.get(key).parent_keys))
+        for key in graph.materializable_asset_keys
+    ]
+    made = {key.path[-1] for key in graph.materializable_asset_keys}
+    events = {
+        name: instance.get_latest_storage_id_by_partition(
+            dg.AssetKey(name),
+            dg.DagsterEventType.ASSET_MATERIALIZATION if name in made else dg.DagsterEventType.ASSET_OBSERVATION,
+        )
+        for name in shapes
+    }  # fmt: skip
+    pairs = [EvalPartition(agent, version) for agent in agents for version in versions]
+    return [pair for pair in pairs if all(_in_order(node, pair, shapes, events) for node in nodes)]
+
+
+def _in_order(
+    node: _Node, pair: EvalPartition, shapes: Mapping[str, str], events: Mapping[str, Events]
+) -> bool:
+    made_at = events[node.name].get(_partition(node.shape, pair))
+    inputs = (events[parent].get(_partition(shapes[parent], pair)) for parent in node.parents)
+    return made_at is not None and all(at is not None and at < made_at for at in inputs)
+
+
+def _partition(shape: str, pair: EvalPartition) -> str:
+    return {"pair": pair.key, "agent": pair.agent_id, "version": pair.methodology_version}[shape]
+
+
+def _shape(partitions: dg.PartitionsDefinition | None) -> str:
+    return "pair" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"

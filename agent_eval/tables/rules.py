@@ -1,0 +1,79 @@
+"""What a table's rows must keep beyond their columns' types: their scale, their parents, their partition.
+
+A rating off its scale comes from outside (a judge, a file) and is set aside as `invalid`; whatever else is broken is
+a defect of ours, and must not be stored.
+"""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from agent_eval.tables.contract import Table
+
+SCALES = {"_1to5": (1, 5), "_0to100": (0, 100)}
+"""The scale that a column's name states."""
+
+PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "conversations": ("sessions", ("agent_id", "session_id")),
+    "turns": ("conversations", ("agent_id", "conversation_id")),
+    "tool_calls": ("turns", ("agent_id", "conversation_id", "turn_index")),
+    "transcripts": ("conversations", ("agent_id", "conversation_id")),
+    "turn_judgments": ("turns", ("agent_id", "conversation_id", "turn_index")),
+    "conversation_judgments": ("conversations", ("agent_id", "conversation_id")),
+    "rubric_ratings": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
+    "tool_correctness": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
+    "failures": ("turn_judgments", ("methodology_version", "agent_id", "conversation_id", "turn_index")),
+    "error_clusters": ("failures", ("methodology_version", "agent_id", "cluster_id")),
+    "domain_scores": ("rubric_ratings", ("methodology_version", "agent_id")),
+    "universal_scores": ("rubric_ratings", ("methodology_version", "agent_id")),
+    "composite_scores": ("universal_scores", ("methodology_version", "agent_id")),
+    "leaderboard": ("composite_scores", ("methodology_version", "agent_id")),
+    "reliability_leaderboard": ("reliability", ("methodology_version", "agent_id")),
+}
+"""Table → the table that its rows belong to, and by which columns. A null in one of them belongs to nothing finer."""
+
+_REASONS = ("unscored_reason", "reason")
+
+
+def off_scale(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows with a number outside the scale that its column's name states; NaN is outside every scale."""
+    bad = [
+        ~pl.col(name).is_between(low, high)
+        for name in table.schema
+        for suffix, (low, high) in SCALES.items()
+        if name.endswith(suffix)
+    ]
+    return frame.filter(pl.any_horizontal(bad)) if bad else frame.clear()
+
+
+def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The rows whose parent is not among `others` (frames by table name); none if that table is not at hand."""
+    parent, columns = PARENTS.get(table.name, ("", ()))
+    if parent not in others:
+        return frame.clear()
+    return frame.drop_nulls(list(columns)).join(others[parent], on=list(columns), how="anti")
+
+
+def strays(frame: pl.DataFrame, partitions: pl.DataFrame) -> pl.DataFrame:
+    """The rows outside the partitions (one row per key): of another agent, or mixed in from another version."""
+    return frame.join(partitions, on=partitions.columns, how="anti")
+
+
+def quarantined(table: Table, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The frame with off-scale ratings set aside, and the rows as they came.
+
+    Set aside: the rating is null, the status `invalid`, the reason says what stood there. Only in tables that have a
+    rating and a status; elsewhere nothing changes.
+    """
+    reason = next((name for name in _REASONS if name in table.schema), None)
+    if reason is None or not {"rating_1to5", "status"} <= set(table.schema):
+        return frame, frame.clear()
+    low, high = SCALES["_1to5"]
+    is_bad = (~pl.col("rating_1to5").is_between(low, high)).fill_null(value=False)
+    said = pl.format(f"rating_1to5 was {{}}, allowed are {low} to {high}", "rating_1to5")
+    cleaned = frame.with_columns(
+        pl.when(is_bad).then(None).otherwise("rating_1to5").alias("rating_1to5"),
+        pl.when(is_bad).then(pl.lit("invalid")).otherwise("status").alias("status"),
+        pl.when(is_bad).then(said).otherwise(reason).alias(reason),
+    )
+    return cleaned, frame.filter(is_bad)
