@@ -19,7 +19,15 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
 
-_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
+_SETTINGS = """\
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+event_log_storage:
+  module: agent_eval.defs.event_log
+  class: BatchedSqliteEventLogStorage
+"""
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 

@@ -1,0 +1,88 @@
+"""Dagster's SQLite event log, written a batch at a time: the same files and rows, a third of the cost.
+
+Configured in dagster.yaml, so that every process on that Dagster home uses it; see docs/decisions/0007.
+"""
+
+import functools
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from dagster import DagsterInstance
+from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
+from dagster._core.storage.sql import create_engine
+from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.pool import NullPool
+
+BATCH_SIZE = 200
+"""Events: few enough that other writers wait well under a second for the index."""
+
+
+class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
+    """Dagster's own storage, which still writes and reads every row; only connections and commits differ.
+
+    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are kept
+    (without connections: forks and deleted files are as harmless as before), and a batch of events, one
+    per partition of an asset, shares one transaction per file. Files lie where Dagster's own lie.
+    """
+
+    def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
+        self._inst_data = inst_data  # the folder is known, and opened, when the instance registers
+        self._batch = threading.local()
+
+    @classmethod
+    def config_type(cls) -> dict[str, object]:
+        return {}
+
+    @classmethod
+    def from_config_value(
+        cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, object]
+    ) -> Self:
+        return cls(inst_data)
+
+    def register_instance(self, instance: DagsterInstance) -> None:
+        """Open the log of that instance; from here on Dagster hands over events in batches, in this process."""
+        super().__init__(str(Path(instance.root_directory) / "history" / "runs"), self._inst_data)
+        super().register_instance(instance)
+        os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", str(BATCH_SIZE))
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store all or none; when it raises, Dagster stores them one by one."""
+        shards = [INDEX_SHARD_NAME, *dict.fromkeys(e.run_id for e in events)]  # the index commits last
+        with self._db_lock, ExitStack() as stack:
+            self._batch.connections = {s: stack.enter_context(self._transaction(s)) for s in shards}
+            try:
+                for event in events:
+                    self.store_event(event)
+            finally:
+                del self._batch.connections
+
+    @contextmanager
+    def _connect(self, shard: str) -> Iterator[Connection]:
+        """A connection in a transaction: of the batch that this thread is storing, else one of its own."""
+        if batch := getattr(self._batch, "connections", None):
+            yield batch[shard]
+        else:
+            with self._db_lock, self._transaction(shard) as connection:
+                yield connection
+
+    @contextmanager
+    def _transaction(self, shard: str) -> Iterator[Connection]:
+        engine = _engine(self.conn_string_for_shard(shard))
+        if shard not in self._initialized_dbs:
+            self._initdb(engine)
+            self._initialized_dbs.add(shard)
+        with engine.begin() as connection:
+            yield connection
+
+
+@functools.lru_cache(maxsize=32)
+def _engine(url: str) -> Engine:
+    """Compiled statements of one file, kept; connections are opened and closed per transaction."""
+    return create_engine(url, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})

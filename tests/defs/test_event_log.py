@@ -1,0 +1,248 @@
+"""The batched event log against Dagster's own: same rows, same files, whole batches, several processes."""
+
+import itertools
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log import SqliteEventLogStorage
+
+from agent_eval.defs import launch
+from agent_eval.defs.event_log import BATCH_SIZE, BatchedSqliteEventLogStorage
+from agent_eval.defs.partitions import PAIRS
+from tests.conftest import REPOSITORY
+from tests.defs.event_writer import report, write
+
+AGENTS = [f"agent-{i}" for i in range(3)]
+SWITCH = "DAGSTER_EVENT_BATCH_SIZE"
+
+
+@pytest.fixture(autouse=True)
+def switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")  # remembered, so that what a test sets is undone
+    monkeypatch.delenv(SWITCH)
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with opened(tmp_path / "stock", "telemetry: {enabled: false}\n") as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+        yield instance
+
+
+@pytest.fixture
+def batched(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with opened(tmp_path / "batched") as instance:
+        assert type(instance.event_log_storage) is BatchedSqliteEventLogStorage
+        yield instance
+
+
+def opened(home: Path, settings: str | None = None) -> dg.DagsterInstance:
+    """The instance of a home; its settings are the project's own unless given."""
+    home.mkdir(exist_ok=True)
+    (home / "dagster.yaml").write_text(settings or (REPOSITORY / "dagster.yaml").read_text())
+    return dg.DagsterInstance.from_config(str(home))
+
+
+@dg.asset_check(asset="scores")
+def scores_are_there() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True, metadata={"n": 1})
+
+
+@dg.asset(partitions_def=PAIRS, backfill_policy=dg.BackfillPolicy.single_run(), code_version="1")
+def scores(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    return dg.MaterializeResult(metadata={"rows": len(context.partition_keys)}, tags={"team": "evaluation"})
+
+
+@dg.asset(
+    partitions_def=PAIRS, backfill_policy=dg.BackfillPolicy.single_run(), code_version="1", deps=[scores]
+)
+def boards(context: dg.AssetExecutionContext) -> None:
+    context.log.info("a line of the log")
+
+
+def run_range(instance: dg.DagsterInstance) -> str:
+    """One run over three agents under two versions; its id."""
+    instance.add_dynamic_partitions("agent", AGENTS)
+    result = dg.materialize(
+        [scores, boards, scores_are_there],
+        instance=instance,
+        tags=dict(zip(launch._RANGE, ("agent-0|1.0.0", "agent-2|1.1.0"), strict=True)),
+        run_config=launch._QUIET,
+    )
+    assert result.success
+    return result.run_id
+
+
+def rows(file: Path, table: str) -> list[tuple[str, ...]]:
+    """Every row as text, with what differs between any two runs blotted out."""
+    with closing(sqlite3.connect(file)) as connection:
+        found = connection.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
+    kinds = (
+        r"[0-9a-f]{8}-[-0-9a-f]{27}",  # run ids
+        r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?",
+        r"\d{10}\.\d+",
+        r"\b\d+(\.\d+)?m?s\b",
+        r"\"duration_ms\": [\d.]+",
+        r"\"log_key\": \"\w+\"",
+    )
+    noise = re.compile("|".join(kinds))
+    return [tuple(noise.sub("…", str(value)) for value in row) for row in found]
+
+
+def folder(instance: dg.DagsterInstance) -> Path:
+    return Path(instance.root_directory) / "history" / "runs"
+
+
+def partition_of(event: EventLogEntry) -> str | None:
+    """The partition that the event says was materialised."""
+    found = event.dagster_event
+    return found.partition if found and found.is_step_materialization else None
+
+
+def n_events(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        return int(connection.execute("SELECT count(*) FROM event_logs").fetchone()[0])
+
+
+def test_a_range_run_leaves_the_same_rows_as_with_dagsters_own_storage(
+    stock: dg.DagsterInstance, batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = [run_range(batched)]
+    monkeypatch.delenv(SWITCH)
+    written.append(run_range(stock))
+    for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
+        ours, theirs = (rows(folder(i) / "index.db", table) for i in (batched, stock))
+        assert ours == theirs
+        assert ours, table
+    ours, theirs = (
+        rows(folder(i) / f"{run}.db", "event_logs") for i, run in zip((batched, stock), written, strict=True)
+    )
+    assert ours == theirs
+    # 2 assets × 3 agents × 2 versions, planned and materialised
+    assert sum(row[3] == "ASSET_MATERIALIZATION" for row in ours) == 12
+    assert sum(row[3] == "ASSET_MATERIALIZATION_PLANNED" for row in ours) == 12
+
+
+def test_either_storage_goes_on_where_the_other_left_off(batched: dg.DagsterInstance) -> None:
+    home = Path(batched.root_directory)
+    first = run_range(batched)
+    with opened(home, "telemetry: {enabled: false}\n") as plain:
+        assert len(plain.all_logs(first)) == len(batched.all_logs(first))
+        second = run_range(plain)
+    assert len(batched.all_logs(second)) == len(batched.all_logs(first))
+    assert batched.get_run_by_id(second) is not None
+
+
+def test_a_batch_that_fails_leaves_nothing_and_is_then_stored_one_by_one(
+    batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = run_range(batched)
+    stored = [e for e in batched.all_logs(run_id) if partition_of(e)]
+    files = [folder(batched) / f"{name}.db" for name in (run_id, "index")]
+    before, n_calls = [n_events(file) for file in files], itertools.count(1)
+    plainly = SqliteEventLogStorage.store_event
+
+    def failing(self: SqliteEventLogStorage, event: EventLogEntry) -> None:
+        plainly(self, event)
+        if next(n_calls) == 3:
+            raise OSError("disk full")
+
+    monkeypatch.setattr(BatchedSqliteEventLogStorage, "store_event", failing)
+    with pytest.raises(OSError, match="disk full"):
+        batched.event_log_storage.store_event_batch(stored)
+    assert [n_events(file) for file in files] == before
+    n_calls = itertools.count(1)
+    report(batched, "run", ["a", "b", "c", "d"])
+    assert "disk full" in capsys.readouterr().err
+    assert [partition_of(e) for e in batched.all_logs("run")] == ["a", "b", "c", "d"]
+
+
+def writer(home: Path, run_id: str, batches: int, size: int) -> "subprocess.Popen[str]":
+    arguments = ["-m", "tests.defs.event_writer", str(home), run_id, str(batches), str(size)]
+    return subprocess.Popen([sys.executable, *arguments], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_write_at_once_lose_nothing(batched: dg.DagsterInstance) -> None:
+    home = Path(batched.root_directory)
+    others = [writer(home, f"run-{i}", 4, 25) for i in (1, 2)]
+    assert all(other.stdout and other.stdout.readline() for other in others)  # now all three write
+    write(batched, "run-0", 4, 25)
+    assert [(other.communicate(timeout=60), other.returncode)[1] for other in others] == [0, 0]
+    records = batched.fetch_materializations(dg.AssetKey("a"), limit=1000).records
+    assert sorted((r.run_id, r.partition_key or "") for r in records) == sorted(
+        (f"run-{i}", f"{j}-{k}") for i in range(3) for j in range(4) for k in range(25)
+    )
+    assert [len(batched.all_logs(f"run-{i}")) for i in range(3)] == [100, 100, 100]
+
+
+def test_a_writer_that_is_killed_leaves_whole_batches_and_sound_files(batched: dg.DagsterInstance) -> None:
+    home, size = Path(batched.root_directory), 50
+    child = writer(home, "killed", 10_000, size)
+    assert child.stdout
+    for _ in range(5):
+        child.stdout.readline()
+    time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait(10)
+    child.stdout.close()
+    in_run, in_index = n_events(folder(batched) / "killed.db"), n_events(folder(batched) / "index.db")
+    assert in_run % size == in_index % size == 0
+    assert in_run - in_index in (0, size)  # the run's file commits first
+    assert in_index >= 5 * size
+    report(batched, "killed", ["after"])
+    assert n_events(folder(batched) / "index.db") == in_index + 1
+
+
+def test_whoever_watches_a_run_sees_each_event_of_a_batch(batched: dg.DagsterInstance) -> None:
+    seen: list[str | None] = []
+    with dg.DagsterInstance.from_config(batched.root_directory) as watching:
+        report(batched, "run", ["first"])
+        watching.watch_event_logs("run", None, lambda event, _: seen.append(partition_of(event)))
+        report(batched, "run", ["a", "b"])
+        until = time.monotonic() + 10
+        while len(seen) < 3 and time.monotonic() < until:
+            time.sleep(0.02)
+    assert seen == ["first", "a", "b"]
+
+
+def test_wiped_runs_are_gone_and_new_ones_are_stored(batched: dg.DagsterInstance) -> None:
+    report(batched, "run", ["a", "b"])
+    batched.event_log_storage.wipe()
+    report(batched, "run", ["c", "d"])
+    assert [partition_of(e) for e in batched.all_logs("run")] == ["c", "d"]
+
+
+def test_batches_are_switched_on_by_this_storage_only_and_never_against_the_users_wish(
+    stock: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert SWITCH not in os.environ
+    with opened(tmp_path / "a"):
+        assert os.environ[SWITCH] == str(BATCH_SIZE)
+    monkeypatch.setenv(SWITCH, "7")
+    with opened(tmp_path / "b"):
+        assert os.environ[SWITCH] == "7"
+
+
+def test_a_home_that_has_settings_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    home = launch.dagster_home(REPOSITORY)
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert type(instance.event_log_storage) is SqliteEventLogStorage
+
+
+def test_a_project_without_dagster_yaml_gets_the_shipped_settings() -> None:
+    assert yaml.safe_load(launch._SETTINGS) == yaml.safe_load((REPOSITORY / "dagster.yaml").read_text())
