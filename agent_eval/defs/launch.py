@@ -19,15 +19,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
 
-_SETTINGS = """\
-telemetry:
-  enabled: false
-nux:
-  enabled: false
-event_log_storage:
-  module: agent_eval.defs.event_log
-  class: BatchedSqliteEventLogStorage
-"""
+_SHIPPED = Path(__file__).with_name("dagster.yaml")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -76,7 +68,7 @@ def dagster_home(root: Path) -> Path:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (settings := home / "dagster.yaml").exists():
             own = root / "dagster.yaml"
-            shutil.copyfile(own, settings) if own.is_file() else settings.write_text(_SETTINGS)
+            shutil.copyfile(own if own.is_file() else _SHIPPED, settings)
         with dg.DagsterInstance.from_config(str(home)) as instance:
             instance.get_dynamic_partitions("agent")  # touches every database once
     return home

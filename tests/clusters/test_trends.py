@@ -1,5 +1,6 @@
 from typing import Any
 
+import dagster as dg
 import polars as pl
 from polars.testing import assert_frame_equal
 
@@ -102,9 +103,9 @@ def test_an_unknown_rate_of_a_cluster_that_was_seen_is_no_zero() -> None:
 def test_the_asset_knows_from_the_judgments_who_mended_the_last_error() -> None:
     rows = table("error_clusters").frame([cluster("old", "E-1", 5)])
     said = judgments(judgment("no failure", agent_id="new"))
-    actual = asset(rows, said, AGENTS)
-    assert isinstance(actual, pl.DataFrame)
-    assert actual.select(SEEN).rows() == [("E-1", "gone", 0, 0.0, 5, 10.0)]
+    made: list[Any] = [*asset(dg.build_asset_context(partition_key=VERSION), rows, said, AGENTS)]  # type: ignore[misc]
+    assert isinstance(made[-1], dg.Output)
+    assert made[-1].value.select(SEEN).rows() == [("E-1", "gone", 0, 0.0, 5, 10.0)]
 
 
 def test_versions_are_not_compared_with_each_other() -> None:

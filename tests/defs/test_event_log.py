@@ -14,7 +14,6 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
@@ -242,7 +241,3 @@ def test_a_home_that_has_settings_keeps_them(tmp_path: Path, monkeypatch: pytest
     home = launch.dagster_home(REPOSITORY)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert type(instance.event_log_storage) is SqliteEventLogStorage
-
-
-def test_a_project_without_dagster_yaml_gets_the_shipped_settings() -> None:
-    assert yaml.safe_load(launch._SETTINGS) == yaml.safe_load((REPOSITORY / "dagster.yaml").read_text())

@@ -1,0 +1,163 @@
+"""A live daemon on the sample: what changes in the files reaches the boards, and nothing else moves."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from agent_eval.project import Project
+from agent_eval.tables import table
+from tests.conftest import REPOSITORY, at_home, copy_sample
+from tests.defs.live import Ui, environment, eventually, served
+
+VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
+AGENTS = ("harbor-desk", "quill-help", "lumen-support")
+BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "import_errors"}
+BOARDS = {"leaderboard", "reliability_leaderboard", "error_trends"}
+OWN_VERSION = "1.4.0"
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three agents of the sample, and a methodology version of the user's own."""
+    root = tmp_path_factory.mktemp("live")
+    copy_sample(root)
+    for folder in (root / "data" / "sessions").iterdir():
+        if folder.name not in AGENTS:
+            shutil.rmtree(folder)
+    entries = [e for e in agents_file(root) if e["agent_id"] in AGENTS]
+    (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
+    for session in (root / "data" / "sessions").glob("*/*/session.yaml"):
+        session.write_text(session.read_text().replace("- 1.3.0\n", f"- 1.3.0\n- {OWN_VERSION}\n"))
+    own = root / "data" / "methodologies"
+    own.mkdir()
+    packaged = REPOSITORY / "agent_eval" / "methodology" / "versions" / "1.3.0.yaml"
+    (own / f"{OWN_VERSION}.yaml").write_text(
+        packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def ui(root: Path) -> Iterator[Ui]:
+    """The project after `agent-eval run`, served; the nightly schedule would tick every minute."""
+    run_in_process(root)
+    with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
+        yield ui
+
+
+def run_in_process(root: Path) -> str:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "agent_eval", "run"]
+    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def agents_file(root: Path) -> list[dict[str, object]]:
+    entries: list[dict[str, object]] = yaml.safe_load((root / "data" / "agents.yaml").read_text())
+    return entries
+
+
+def board(root: Path, version: str = "1.3.0") -> dict[str, object]:
+    """Agent → composite."""
+    rows = Project.open(root).store.read(
+        table("leaderboard"), pl.DataFrame({"methodology_version": [version]})
+    )
+    return dict(rows.select("agent_id", "composite_score").iter_rows())
+
+
+def is_settled(root: Path) -> bool:
+    """Whether `agent-eval run` would find nothing to do."""
+    from agent_eval.sources import read_sources
+
+    with at_home(root) as project:
+        sources = read_sources(project, project.known_agents(), list(project.registry.versions))
+        wanted = sources.fingerprints()
+        return wanted.join(project.store.read(table("run_state")), on=wanted.columns, how="anti").is_empty()
+
+
+def moved(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, set[str]]:
+    """Asset → the partitions that were made since."""
+    counted = {
+        asset: {p for p, n in partitions.items() if n > before.get(asset, {}).get(p, 0)}
+        for asset, partitions in after.items()
+    }
+    return {asset: partitions for asset, partitions in counted.items() if partitions}
+
+
+def pairs(*agents: str, versions: tuple[str, ...] = VERSIONS) -> set[str]:
+    return {f"{agent}|{version}" for agent in agents for version in versions}
+
+
+def test_a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui) -> None:
+    before = ui.events()
+    shutil.copytree(root / "data" / "sessions" / "harbor-desk", root / "data" / "sessions" / "new-desk")
+    entry = next(e for e in agents_file(root) if e["agent_id"] == "harbor-desk")
+    new = entry | {"agent_id": "new-desk", "name": "New Desk"}
+    (root / "data" / "agents.yaml").write_text(yaml.safe_dump([*agents_file(root), new]))
+    eventually(lambda: "new-desk" in board(root), "the new agent is on the board", log=ui.log)
+    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
+    assert board(root)["new-desk"] == board(root)["harbor-desk"]
+    found = moved(before, ui.events())
+    assert {asset: found[asset] for asset in BY_AGENT} == {key: {"new-desk"} for key in BY_AGENT}
+    assert {asset: found[asset] for asset in BOARDS} == {key: set(VERSIONS) for key in BOARDS}
+    assert all(found[asset] == pairs("new-desk") for asset in found.keys() - BY_AGENT - BOARDS)
+    assert "Nothing was stale" in run_in_process(root)
+
+
+def test_a_session_a_rating_and_a_version_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
+    before = ui.events()
+    session = next((root / "data" / "sessions" / "harbor-desk").glob("*/session.yaml"))
+    session.write_text(session.read_text() + "# looked at again\n")
+    rated = board(root, OWN_VERSION)
+    ratings = root / "data" / "ratings" / "late.csv"
+    head = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at"
+    name = next((root / "data" / "sessions" / "quill-help").iterdir()).name
+    ratings.write_text(f"{head}\nquill-help,{name},,,1.3.0,U1,,1,did not do it,,kim,2026-11-01T10:00:00Z\n")
+    own = root / "data" / "methodologies" / f"{OWN_VERSION}.yaml"
+    text = own.read_text()
+    edited = text.replace('universal: "0.40"', 'universal: "0.50"').replace(
+        'domain: "0.60"', 'domain: "0.50"'
+    )
+    assert edited != text
+    own.write_text(edited)
+    eventually(lambda: board(root, OWN_VERSION) != rated and is_settled(root), "all is redone", log=ui.log)
+    found = moved(before, ui.events())
+    everyone = {*AGENTS, "new-desk"}
+    reweighted = pairs(*everyone, versions=(OWN_VERSION,))
+    assert {asset: found[asset] for asset in BY_AGENT} == {key: {"harbor-desk"} for key in BY_AGENT}
+    assert found["transcripts"] == pairs("harbor-desk")
+    assert found["turn_judgments"] == pairs("harbor-desk", "quill-help")
+    assert found["composite_scores"] == pairs("harbor-desk", "quill-help") | reweighted
+    assert "Nothing was stale" in run_in_process(root)
+
+
+def test_a_removed_agent_leaves_the_board(root: Path, ui: Ui) -> None:
+    shutil.rmtree(root / "data" / "sessions" / "new-desk")
+    entries = [e for e in agents_file(root) if e["agent_id"] != "new-desk"]
+    (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
+    eventually(
+        lambda: all("new-desk" not in board(root, v) for v in VERSIONS), "it is off the boards", log=ui.log
+    )
+    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
+    query = '{ assetNodeOrError(assetKey: {path: ["agents"]}) { ... on AssetNode { partitionKeys } } }'
+    eventually(
+        lambda: "new-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"], "its partition is gone"
+    )
+
+
+def test_the_nightly_schedule_repairs_what_was_missed(root: Path, ui: Ui) -> None:
+    ui.stop_sensor("source_changes")
+    shutil.rmtree(root / "data" / "sessions" / "quill-help")
+    assert "quill-help" in board(root)
+    ui.start_schedule("nightly")
+    eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
+    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
