@@ -1,7 +1,7 @@
 """Automation: who notices a change, who redoes what it makes stale, who repairs what was missed, who tells of failures.
 
-`source_changes` notices, `redo_stale` redoes (the condition of each asset is `eager`), `nightly` does what `agent-eval
-run` does, `failed_runs` tells. The sensors run from the start, the schedule starts stopped.
+`source_changes` notices, `redo_stale` redoes (the condition of each asset is `eager`), `redo_missed` and `nightly` do
+what `agent-eval run` does, `failed_runs` tells. The sensors run from the start, the schedule starts stopped.
 """
 
 import importlib
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 import dagster as dg
+from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from agent_eval.defs.abandoned import bury_abandoned
 from agent_eval.defs.observations import news, observed
@@ -18,9 +19,19 @@ from agent_eval.defs.settling import settled_pairs
 from agent_eval.project import Project, taken_in
 from agent_eval.sources import Sources, read_sources
 from agent_eval.tables import table
+from agent_eval.transcripts.hashing import digest
 
 EVERY_S = 15
 BUSY = "a run is under way; the sources are looked at when it is done"
+QUIET_TICKS = 3
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+ONGOING = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
 RUN_STATE = table("run_state")
 
 
@@ -133,6 +144,35 @@ def reconcile() -> None:
     run_what_is_stale()
 
 
+@dg.sensor(
+    job=reconcile,
+    minimum_interval_seconds=EVERY_S,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Runs `reconcile` once for a change that automation lost: partitions still stale when all is quiet.",
+)
+def redo_missed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    """`redo_stale` is told of changes, and loses one that lands between its request and the run; this looks at the state.
+
+    Asks once per state, after QUIET_TICKS in which nothing happened, so that a failing run is not repeated.
+    """
+    project, instance = Project.open(), context.instance
+    wanted = observed(instance).fingerprints()
+    stale = wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
+    unfinished = instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
+    if stale.is_empty() or unfinished or instance.get_backfills(filters=ONGOING, limit=1):
+        return dg.SensorResult(skip_reason="nothing is stale, or work is under way", cursor="")
+    state = digest(stale.rows(), instance.event_log_storage.get_maximum_record_id())
+    before, _, n_quiet = (context.cursor or "").partition(" ")
+    n_quiet = str(int(n_quiet or 0) + 1) if before == state else "0"
+    if int(n_quiet) < QUIET_TICKS:
+        return dg.SensorResult(
+            skip_reason=f"{stale.height} stale pairs; waiting for automation", cursor=f"{state} {n_quiet}"
+        )
+    return dg.SensorResult(
+        run_requests=[dg.RunRequest(run_key=digest(stale.rows()))], cursor=f"{state} {n_quiet}"
+    )
+
+
 nightly = dg.ScheduleDefinition(
     name="nightly",
     job=reconcile,
@@ -158,6 +198,6 @@ def failed_runs(context: dg.RunFailureSensorContext) -> None:
         getattr(importlib.import_module(module), function)(told)
 
 
-SENSORS = [source_changes, redo_stale, failed_runs]
+SENSORS = [source_changes, redo_stale, redo_missed, failed_runs]
 SCHEDULES = [nightly]
 JOBS = [reconcile]

@@ -78,7 +78,9 @@ def test_a_defect_of_ours_is_blocked(changes: dict[str, object], failed: str) ->
 
 
 def test_a_score_off_the_scale_is_blocked() -> None:
-    frame = table("universal_scores").frame([PAIR | {"n_sessions": 1, "universal_0to100": 101.0}])
+    frame = table("universal_scores").frame(
+        [PAIR | {"n_sessions": 1, "n_unscored": 0, "judges": [], "missing": [], "universal_0to100": 101.0}]
+    )
     results, rows = outcome("universal_scores", frame)
     assert not results["on_scale"]
     assert rows is None

@@ -1,0 +1,53 @@
+"""Prints what is stale in the project of AGENT_EVAL_HOME, in a process of its own: by Dagster, and by the command."""
+
+import json
+import sys
+
+import dagster as dg
+from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+from dagster._core.loader import LoadingContextForTest
+
+from agent_eval.definitions import defs
+from agent_eval.defs.launch import Launch
+from agent_eval.project import Project
+from agent_eval.sources import read_sources
+from agent_eval.tables import table
+
+
+def main() -> None:
+    project = Project.open()
+    agents, versions = project.known_agents(), list(project.registry.versions)
+    sources = read_sources(project, agents, versions)
+    wanted = sources.fingerprints()
+    missing = wanted.join(project.store.read(table("run_state")), on=wanted.columns, how="anti")
+    with project.store.only_one("run"):
+        launch = Launch.at(project)
+        launch.observe(sources, agents=agents, versions=versions)
+    sys.stdout.write(
+        json.dumps(
+            {
+                "dagster": by_dagster(launch.instance),
+                "command": sorted(
+                    f"{a}|{v}" for a, v in missing.select("agent_id", "methodology_version").iter_rows()
+                ),
+            }
+        )
+    )
+
+
+def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
+    """Asset → the partitions that the UI marks as stale."""
+    graph = defs.resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+    stale: dict[str, list[str]] = {}
+    for key in graph.materializable_asset_keys:
+        shape = graph.get(key).partitions_def
+        assert shape is not None
+        for partition in shape.get_partition_keys(dynamic_partitions_store=instance):
+            if resolver.get_status(key, partition) == StaleStatus.STALE:
+                stale.setdefault(key.path[-1], []).append(partition)
+    return stale
+
+
+if __name__ == "__main__":
+    main()
