@@ -34,6 +34,16 @@ class UnknownAgentError(AgentEvalError):
         )
 
 
+class MissingDataError(AgentEvalError):
+    """The data folder is not there: an unmounted disk must not look like a project whose agents are all gone."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"The data folder {folder} does not exist. Mount its disk, create it, or import transcripts; "
+            "`data_dir` in agent_eval.toml says where it lies."
+        )
+
+
 @dataclass(frozen=True)
 class Project:
     """The project at one root."""
@@ -65,8 +75,12 @@ class Project:
 
     @cached_property
     def with_sessions(self) -> tuple[list[str], list[Refusal]]:
-        """Agents that have a session folder, and folders whose names are no agent ids."""
-        return agent_ids(self.home.sessions)
+        """Agents that have a session folder, and folders whose names are no agent ids.
+
+        Raises:
+            MissingDataError: If the data folder itself is not there.
+        """
+        return agent_ids(self._session_folders())
 
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
@@ -109,8 +123,13 @@ class Project:
         return self.store.read(table("judge_cache"), wanted)
 
     def take_in(self, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
-        """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows."""
-        taken = {agent: read_sessions(agent, self.home.sessions / agent) for agent in agents}
+        """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows.
+
+        Raises:
+            MissingDataError: If the data folder itself is not there.
+        """
+        folders = self._session_folders()
+        taken = {agent: read_sessions(agent, folders / agent) for agent in agents}
         names = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
         frames = {
             name: pl.concat([table(name).empty(), *(_part(t, name) for t in taken.values())])
@@ -132,6 +151,11 @@ class Project:
         self.store.delete(cache, withdrawn.select("cache_key"))
         owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
         self.store.replace(ratings, self.ratings_of(agents), owners, run_id=run_id)
+
+    def _session_folders(self) -> Path:
+        if not self.home.data.is_dir():
+            raise MissingDataError(self.home.data)
+        return self.home.sessions
 
     def _agent_rows(self, agents: Sequence[str]) -> pl.DataFrame:
         current = self.registry.current
