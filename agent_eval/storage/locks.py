@@ -166,9 +166,8 @@ def _holder(handle: IO[str]) -> str:
 def _name_holder(handle: IO[str], name: str) -> None:
     """Only a help for those who wait: a full disk must not stop anybody here."""
     with contextlib.suppress(OSError):
-        handle.truncate(0)
-        handle.write(name)
-        handle.flush()
+        os.ftruncate(handle.fileno(), 0)
+        os.write(handle.fileno(), name.encode())  # unbuffered: nothing is left for close() to fail on
 
 
 _THREAD = threading.local()

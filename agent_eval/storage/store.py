@@ -42,6 +42,7 @@ class Store:
     Args:
         attach: What ATTACH gets: a file path, or a connection string such as `ducklake:postgres:…`.
         options: The ATTACH options, as SQL.
+        making: Further options for a file that is made; an existing one keeps its own storage version.
         setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET). Settings, never data.
         lock_file: The lock that serialises writers; None where the database does that itself.
         patience_s: How long a read or a write waits for others, with jittered back-off, before a StoreError.
@@ -49,6 +50,7 @@ class Store:
 
     attach: str
     options: str = ""
+    making: str = ""
     setup: tuple[str, ...] = ()
     lock_file: Path | None = None
     patience_s: float = 60
@@ -58,7 +60,8 @@ class Store:
         """The store in one local file, its lock beside it."""
         return cls(
             attach=str(file),
-            options="TYPE duckdb, STORAGE_VERSION 'v1.5.0'",
+            options="TYPE duckdb",
+            making="STORAGE_VERSION 'v1.5.0'",
             lock_file=file.with_name(file.name + ".lock"),
         )
 
@@ -195,7 +198,7 @@ class Store:
                 try:
                     if not read_only:
                         self._make_file()
-                    con = self._attached(self.attach, read_only)
+                    con = self._attached(self.attach, "READ_ONLY" if read_only else "")
                     held.push(attempt.pop_all())
                     return con
                 except duckdb.Error as error:
@@ -233,7 +236,7 @@ class Store:
         fresh = self.file.with_name(f"{self.file.name}.new")
         try:
             fresh.unlink(missing_ok=True)
-            with contextlib.closing(self._attached(str(fresh), read_only=False)) as con:
+            with contextlib.closing(self._attached(str(fresh), self.making)) as con:
                 stamp(con)
             # a log without its database can never be read again, and would stop the new one from opening
             self.file.with_name(f"{self.file.name}.wal").unlink(missing_ok=True)
@@ -241,8 +244,8 @@ class Store:
         finally:
             fresh.unlink(missing_ok=True)
 
-    def _attached(self, attach: str, read_only: bool) -> duckdb.DuckDBPyConnection:
-        options = ", ".join(filter(None, [self.options, "READ_ONLY" if read_only else ""]))
+    def _attached(self, attach: str, more: str) -> duckdb.DuckDBPyConnection:
+        options = ", ".join(filter(None, [self.options, more]))
         place = attach.replace("'", "''")
         con = duckdb.connect(":memory:")
         try:
