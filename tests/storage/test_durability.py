@@ -107,7 +107,8 @@ def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: 
     while any(writer.poll() is None for writer in writers):
         counted = store.read(STATE).group_by("agent_id").agg(pl.len(), marks=pl.col("fingerprint").n_unique())
         seen |= {(agent, n, marks) for agent, n, marks in counted.rows()}
-    assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [("", 0)] * 3
+    ends = [writer.communicate()[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0, 0], ends
     assert seen == {(agent, 300, 1) for agent in "abc"}
     assert_frame_equal(store.read(STATE), pl.concat(rows(a, 5, 300) for a in "abc").sort(STATE.key))
 
@@ -154,7 +155,10 @@ def test_who_waits_for_a_place_is_told_who_has_it(
     closing.start()
     with store.only_one("run"):
         pass
-    process.communicate()
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        assert stream
+        stream.close()
     assert f"process {process.pid} holds it" in caplog.text
 
 
@@ -223,7 +227,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("no small disk can be mounted here")
