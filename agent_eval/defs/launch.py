@@ -89,9 +89,9 @@ class Launch:
         launch = cls(
             root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
         )
-        launch.instance.add_dynamic_partitions(
-            "agent", project.known_agents()
-        )  # boards load every known agent
+        agents = project.known_agents()  # boards load every known agent
+        with records_in(Path(launch.instance.root_directory)):
+            launch.instance.add_dynamic_partitions("agent", agents)
         return launch
 
     @contextlib.contextmanager

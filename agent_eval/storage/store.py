@@ -165,10 +165,10 @@ class Store:
         with contextlib.ExitStack() as held:
             con = self._opened(held, read_only, doing)
             held.callback(con.close)
-            version, written_by = stamped(con)
-            if version > SCHEMA_VERSION:
-                raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
             with self._translated(doing):
+                version, written_by = stamped(con)
+                if version > SCHEMA_VERSION:
+                    raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
                 yield con
 
     def _is_absent(self) -> bool:
