@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,16 @@ from agent_eval.project import Project
 from agent_eval.tables import TABLES
 from tests.conftest import copy_sample
 
+AGENTS = ("harbor-desk", "forge-coder")
+
 
 def project_at(root: Path) -> Path:
-    """The shipped sample, never run."""
+    """Two agents of the shipped sample, never run."""
     root.mkdir()
     copy_sample(root)
+    for folder in (root / "data" / "sessions").iterdir():
+        if folder.name not in AGENTS:
+            shutil.rmtree(folder)
     return root
 
 

@@ -10,6 +10,13 @@ from polars.testing import assert_frame_equal
 from tests.commands.interrupting import disturbed, project_at, runs_under_way, start, tables
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = project_at(tmp_path_factory.mktemp("undisturbed") / "project")
+    start(root).communicate(timeout=300)
+    return root
+
+
 def assert_same_tables(root: Path, undisturbed: Path) -> None:
     actual, expected = tables(root), tables(undisturbed)
     for name, frame in expected.items():
@@ -18,7 +25,7 @@ def assert_same_tables(root: Path, undisturbed: Path) -> None:
 
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_the_run_after_a_broken_one_does_the_rest(
-    sample_root: Path, tmp_path: Path, sign: signal.Signals, code: int
+    undisturbed: Path, tmp_path: Path, sign: signal.Signals, code: int
 ) -> None:
     root = project_at(tmp_path / "project")
     left, err = disturbed(root, sign, random.Random(11), 1.5)
@@ -26,14 +33,14 @@ def test_the_run_after_a_broken_one_does_the_rest(
     assert len(err.splitlines()) == (1 if sign is signal.SIGINT or left == 0 else 0), err
     _, err = (process := start(root)).communicate(timeout=300)
     assert process.returncode == 0, err
-    assert_same_tables(root, sample_root)
+    assert_same_tables(root, undisturbed)
     assert runs_under_way(root) == []
 
 
-def test_two_runs_at_once_take_turns(sample_root: Path, tmp_path: Path) -> None:
+def test_two_runs_at_once_take_turns(undisturbed: Path, tmp_path: Path) -> None:
     root = project_at(tmp_path / "project")
     both = [start(root), start(root)]
     ends = [process.communicate(timeout=300)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert sum("brought up to date" in err for err in ends) == 1
-    assert_same_tables(root, sample_root)
+    assert_same_tables(root, undisturbed)
