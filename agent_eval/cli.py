@@ -26,6 +26,8 @@ methodology_app = typer.Typer(
 )
 app.add_typer(methodology_app, name="methodology")
 
+INTERRUPTED = 130  # typer's answer to Ctrl-C
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON array of rows on stdout.")]
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
@@ -201,6 +203,18 @@ def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = Fa
 
 
 @app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
+    force: Annotated[bool, typer.Option("--force", help="Take the place of a file that is there.")] = False,
+) -> None:
+    """A copy of the store in one file, while runs go on. It opens as a store: to restore, put it in its place."""
+    from agent_eval.commands.backup import backup as copy
+    from agent_eval.commands.output import consoles
+
+    copy(_project(), consoles()[0], file, force=force)
+
+
+@app.command()
 def ui(
     port: Annotated[int, typer.Option(help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -260,9 +274,13 @@ def methodology_validate(
 
 
 def main() -> None:
-    """Run the command; an error that the user can mend is one line on stderr and exit code 2."""
+    """Run the command; an error that the user can mend is one line on stderr and exit code 2; Ctrl-C is 130."""
     try:
         app()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
+        raise
     except AgentEvalError as error:
         sys.stderr.write(f"Error: {error}\n")
         raise SystemExit(2) from error

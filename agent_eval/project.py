@@ -36,6 +36,16 @@ class UnknownAgentError(AgentEvalError):
         )
 
 
+class MissingDataError(AgentEvalError):
+    """The data folder is not there: an unmounted disk must not look like a project whose agents are all gone."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"The data folder {folder} does not exist. Mount its disk, create it, or import transcripts; "
+            "`data_dir` in agent_eval.toml says where it lies."
+        )
+
+
 @dataclass(frozen=True)
 class Project:
     """The project at one root."""
@@ -67,8 +77,12 @@ class Project:
 
     @cached_property
     def with_sessions(self) -> tuple[list[str], list[Refusal]]:
-        """Agents that have a session folder, and folders whose names are no agent ids."""
-        return agent_ids(self.home.sessions)
+        """Agents that have a session folder, and folders whose names are no agent ids.
+
+        Raises:
+            MissingDataError: If the data folder itself is not there.
+        """
+        return agent_ids(self._session_folders())
 
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
@@ -115,9 +129,14 @@ class Project:
         return sessions_hash(self.declared[0].get(agent), self.home.sessions / agent)
 
     def take_in(self, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
-        """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows."""
+        """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows.
+
+        Raises:
+            MissingDataError: If the data folder itself is not there.
+        """
+        folders = self._session_folders()
         hashes = {agent: taken_in(self.sessions_hash(agent)) for agent in agents}  # before anything is read
-        taken = {agent: read_sessions(agent, self.home.sessions / agent) for agent in agents}
+        taken = {agent: read_sessions(agent, folders / agent) for agent in agents}
         names = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
         frames = {
             name: pl.concat([table(name).empty(), *(_part(t, name) for t in taken.values())])
@@ -139,6 +158,11 @@ class Project:
         self.store.delete(cache, withdrawn.select("cache_key"))
         owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
         self.store.replace(ratings, self.ratings_of(agents), owners, run_id=run_id)
+
+    def _session_folders(self) -> Path:
+        if not self.home.data.is_dir():
+            raise MissingDataError(self.home.data)
+        return self.home.sessions
 
     def _agent_rows(self, agents: Mapping[str, str]) -> pl.DataFrame:
         """Table agents, from agent → hash of what was taken in."""

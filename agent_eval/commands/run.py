@@ -70,13 +70,14 @@ def _materialise(
 
     launch = Launch.at(project)
     agents, versions = stale["agent_id"].unique().to_list(), stale["methodology_version"].unique().to_list()
-    launch.observe(sources, agents=agents, versions=versions)
-    for done in launch.materialise(stale, _not_taken_in(project, sources, agents), boards_of):
-        say(done)
-    is_gone = ~pl.col("agent_id").is_in(project.with_sessions[0])
-    project.store.upsert(RUN_STATE, stale.filter(~is_gone), run_id=launch.last_run_id)
-    project.store.delete(RUN_STATE, stale.filter(is_gone).select("agent_id", "methodology_version"))
-    launch.forget(set(agents) - set(project.known_agents()))
+    with launch.taking_over(project.store):
+        launch.observe(sources, agents=agents, versions=versions)
+        for done in launch.materialise(stale, _not_taken_in(project, sources, agents), boards_of):
+            say(done)
+        is_gone = ~pl.col("agent_id").is_in(project.with_sessions[0])
+        project.store.upsert(RUN_STATE, stale.filter(~is_gone), run_id=launch.last_run_id)
+        project.store.delete(RUN_STATE, stale.filter(is_gone).select("agent_id", "methodology_version"))
+        launch.forget(set(agents) - set(project.known_agents()))
 
 
 def _not_taken_in(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:

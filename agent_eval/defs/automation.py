@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-from agent_eval.defs.abandoned import bury_abandoned
+from agent_eval.defs.instance import close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
@@ -50,7 +50,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         if not is_idle:
             return dg.SensorResult(skip_reason=BUSY)
         instance = context.instance
-        for run_id in bury_abandoned(instance, project.store):
+        for run_id in close_lost_runs(instance, project.home.root, project.store):
             context.log.warning(f"Run {run_id} had no process any more; it is marked as failed.")
         cursor = str(instance.event_log_storage.get_maximum_record_id())
         seen, versions = observed(instance), _loaded_versions(context, project)

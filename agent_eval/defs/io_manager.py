@@ -25,15 +25,11 @@ class TableIO(dg.ConfigurableIOManager):
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        def waiting() -> None:
-            if context.log:
-                context.log.info("Another run works on this store; waiting for it.")
-
         store = Project.open(self.root).store
-        self._turn.enter_context(store.only_one("run", on_wait=waiting))
+        self._turn.enter_context(store.only_one("run"))
         if context.run:
-            store.hold("run", context.run.run_id)
-            self._turn.callback(store.hold, "run", "")
+            store.sign_in("run", context.run.run_id)
+            self._turn.callback(store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         self._turn.close()

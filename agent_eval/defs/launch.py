@@ -12,15 +12,16 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.definitions import defs
-from agent_eval.defs.abandoned import OURS, bury_abandoned
+from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
+from agent_eval.storage import Store
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
-_QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
@@ -69,7 +70,7 @@ def dagster_home(root: Path) -> Path:
         if not (settings := home / "dagster.yaml").exists():
             own = root / "dagster.yaml"
             shutil.copyfile(own if own.is_file() else _SHIPPED, settings)
-        with dg.DagsterInstance.from_config(str(home)) as instance:
+        with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
             instance.get_dynamic_partitions("agent")  # touches every database once
     return home
 
@@ -93,9 +94,21 @@ class Launch:
         launch = cls(
             root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
         )
-        launch.instance.add_dynamic_partitions("agent", project.known_agents())  # boards load them all
-        bury_abandoned(launch.instance, project.store)
+        agents = project.known_agents()  # boards load every known agent
+        with records_in(Path(launch.instance.root_directory)):
+            launch.instance.add_dynamic_partitions("agent", agents)
         return launch
+
+    @contextlib.contextmanager
+    def taking_over(self, store: Store) -> Iterator[None]:
+        """For the one `agent-eval run` under way: closes what a killed one left open, tells trouble in one line.
+
+        Raises:
+            DagsterHomeError: If Dagster's databases cannot be read or written.
+        """
+        with records_in(Path(self.instance.root_directory)):
+            close_lost_runs(self.instance, self.root, store)
+            yield
 
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
@@ -135,14 +148,16 @@ class Launch:
             self.instance.delete_dynamic_partition("agent", agent)
 
     def _run(self, stage: str, first: str, last: str) -> str:
-        with _environment("AGENT_EVAL_HOME", str(self.root)):
+        with _environment("AGENT_EVAL_HOME", str(self.root)), interrupts_heeded() as is_interrupted:
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
-                tags=OURS | dict(zip(_RANGE, (first, last), strict=True)),
+                tags=dict(zip(_RANGE, (first, last), strict=True)) | {PROJECT_TAG: str(self.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )
+            if is_interrupted():
+                raise KeyboardInterrupt
         self.last_run_id = result.run_id
         if not result.success:
             raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))

@@ -4,6 +4,8 @@ Frames in, frames out, by the contracts in `tables`. No value from a transcript 
 names come from `tables`, everything else travels as parameters or registered frames.
 """
 
-from agent_eval.storage.store import Store, StoreError
+from agent_eval.storage.backup import Backup, BackupError, back_up
+from agent_eval.storage.errors import StoreError
+from agent_eval.storage.store import Store
 
-__all__ = ["Store", "StoreError"]
+__all__ = ["Backup", "BackupError", "Store", "StoreError", "back_up"]

@@ -2,27 +2,23 @@
 
 A write is one transaction under a file lock: schema check, delete of exactly its partitions, insert. Whatever
 fails, the old rows stand. Readers take the lock shared, open, read and close, so that no reader blocks a writer
-for longer than its own read.
+for longer than its own read. A file comes into being whole, under another name: there is no half-made store.
 """
 
 import contextlib
-import fcntl
-import random
-import time
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
 
 import duckdb
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
-from agent_eval.storage.exclusive import exclusive
+from agent_eval.storage import locks
+from agent_eval.storage.errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
+from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamp, stamped
 from agent_eval.tables import Table
-
-T = TypeVar("T")
 
 _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.String: "VARCHAR",
@@ -33,15 +29,10 @@ _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.List(pl.String): "VARCHAR[]",
 }
 STAMPS = {"run_id": "VARCHAR", "created_at": "TIMESTAMP"}
-
-
-class StoreError(AgentEvalError):
-    """The store cannot be opened, read or written."""
-
-    def __init__(self, attach: str, doing: str, why: str) -> None:
-        super().__init__(
-            f"Cannot {doing} the store {attach}: {why.strip().splitlines()[0]}. No rows were changed."
-        )
+# Nothing is fetched on its own: a file of another kind is refused, not answered by a download.
+_SETTINGS = ("SET python_enable_replacements=false", "SET autoinstall_known_extensions=false")
+_BUSY = re.compile(r"set lock on file|unique file handle conflict", re.IGNORECASE)
+_HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -51,21 +42,33 @@ class Store:
     Args:
         attach: What ATTACH gets: a file path, or a connection string such as `ducklake:postgres:…`.
         options: The ATTACH options, as SQL.
+        making: Further options for a file that is made; an existing one keeps its own storage version.
         setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET). Settings, never data.
         lock_file: The lock that serialises writers; None where the database does that itself.
-        attempts: How often a busy database is tried, with jittered back-off, before a StoreError.
+        patience_s: How long a read or a write waits for others, with jittered back-off, before a StoreError.
     """
 
     attach: str
-    options: str = "STORAGE_VERSION 'v1.5.0'"
+    options: str = ""
+    making: str = ""
     setup: tuple[str, ...] = ()
     lock_file: Path | None = None
-    attempts: int = 6
+    patience_s: float = 60
 
     @classmethod
     def at(cls, file: Path) -> "Store":
         """The store in one local file, its lock beside it."""
-        return cls(attach=str(file), lock_file=file.with_name(file.name + ".lock"))
+        return cls(
+            attach=str(file),
+            options="TYPE duckdb",
+            making="STORAGE_VERSION 'v1.5.0'",
+            lock_file=file.with_name(file.name + ".lock"),
+        )
+
+    @property
+    def file(self) -> Path | None:
+        """The local file; None where the store is no file."""
+        return Path(self.attach) if self.lock_file else None
 
     def replace(self, table: Table, frame: pl.DataFrame, partitions: pl.DataFrame, *, run_id: str) -> None:
         """Make `frame` the whole content of `partitions` (one row per partition key; columns = table.partition).
@@ -119,7 +122,7 @@ class Store:
         wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
             return pl.DataFrame(schema=wanted)
-        with self._session(read_only=True) as con:
+        with self.session(read_only=True) as con:
             present = _columns(con, table)
             if not present:
                 return pl.DataFrame(schema=wanted)
@@ -130,149 +133,187 @@ class Store:
             select = _listed(name for name in wanted if name in present)
             order = _listed(name for name in table.key if name in present)
             frame: pl.DataFrame = con.sql(
-                f"SELECT {select} FROM {_quoted(table.name)}{match} ORDER BY {order}"
+                f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
             ).pl()
         lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
     @contextlib.contextmanager
-    def only_one(
-        self, purpose: str, *, wait: bool = True, on_wait: Callable[[], None] = lambda: None
-    ) -> Iterator[bool]:
-        """Hold the one place for some purpose (a run) against other processes; yields whether it is held.
+    def only_one(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the one place for some purpose (a run); another process that wants it waits, however long it takes.
 
-        A process that holds it already passes through. See `exclusive` for `wait` and `on_wait`.
+        Within itself, in one thread, the place is held already. A killed process leaves it free. Yields whether it is
+        held: always, unless `wait` is false and another process has it.
         """
-        if (file := self._place(purpose)) is None:
+        if (place := self._place(purpose)) is None:
             yield True
             return
+        what = f"the store {self.attach} (one {purpose} at a time)"
         with contextlib.ExitStack() as stack:
-            try:
-                held = stack.enter_context(exclusive(file, wait=wait, on_wait=on_wait))
-            except OSError as error:
-                raise StoreError(self.attach, "lock", f"{error.strerror}: {file}") from error
-            yield held
+            with self._translated("lock"):
+                is_held = stack.enter_context(locks.place(place, what=what, wait=wait))
+            yield is_held
 
-    def hold(self, purpose: str, name: str) -> None:
+    def sign_in(self, purpose: str, name: str) -> None:
         """Write down who is in the place; only for who holds it. An empty name: it was left in order."""
-        if file := self._place(purpose):
-            file.write_text(name)
+        if place := self._place(purpose):
+            place.with_name(f"{place.name}.by").write_text(name)
 
-    def holder(self, purpose: str) -> str:
-        """Who was in the place last and has not left it in order; empty if nobody."""
-        file = self._place(purpose)
-        return file.read_text() if file and file.exists() else ""
+    def signed_in(self, purpose: str) -> str:
+        """Who was in the place last and did not leave it in order; empty if nobody."""
+        place = self._place(purpose)
+        book = place.with_name(f"{place.name}.by") if place else None
+        return book.read_text() if book and book.exists() else ""
 
     def _place(self, purpose: str) -> Path | None:
         return self.lock_file and self.lock_file.with_name(f"{self.lock_file.name}.{purpose}")
 
+    @contextlib.contextmanager
+    def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The database attached as `store`, alone or with other readers. For this room only.
+
+        Raises:
+            StoreError: If it cannot be reached, is of a later version, or whatever is done with it fails.
+        """
+        doing = "read" if read_only else "write"
+        with contextlib.ExitStack() as held:
+            con = self._opened(held, read_only, doing)
+            held.callback(con.close)
+            with self._translated(doing):
+                version, written_by = stamped(con)
+                if version > SCHEMA_VERSION:
+                    raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+                yield con
+
     def _is_absent(self) -> bool:
-        return self.lock_file is not None and not Path(self.attach).exists()
+        """Whether the file was never made; its folder must be there, or we look in the wrong place."""
+        if self.file is None or self.file.exists():
+            return False
+        if not self.file.parent.is_dir():
+            raise MissingFolderError(self.file, "read")
+        return True
 
     def _transact(self, table: Table, write: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
-        with self._session(read_only=False) as con:
+        with self.session(read_only=False) as con:
+            version, _ = stamped(con)
             con.execute("BEGIN")
+            if version < SCHEMA_VERSION:
+                migrate(con, version)
             _ensure(con, table)
             write(con)
             con.execute("COMMIT")
 
-    @contextlib.contextmanager
-    def _session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        doing = "read" if read_only else "write"
-        with self._locked(shared=read_only):
-            con = self._attached(read_only)
-            try:
-                yield con
-            except duckdb.Error as error:
-                raise StoreError(self.attach, doing, str(error)) from error
-            finally:
-                con.close()
+    def _opened(self, held: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
+        """Lock and attach; while another program keeps the database, let go of the lock, wait, try again."""
+        patience = locks.Patience(self.patience_s, f"the store {self.attach}")
+        while True:
+            with self._translated(doing), contextlib.ExitStack() as attempt:
+                attempt.enter_context(self._locked(shared=read_only))
+                try:
+                    if not read_only:
+                        self._make_file()
+                    con = self._attached(self.attach, "READ_ONLY" if read_only else "")
+                    held.push(attempt.pop_all())
+                    return con
+                except duckdb.Error as error:
+                    if not _BUSY.search(str(error)):
+                        raise
+                    holder = _holder(str(error))
+            if not patience.sleep(holder):
+                raise BusyStoreError(self.attach, doing, holder, self.patience_s)
 
     @contextlib.contextmanager
     def _locked(self, *, shared: bool) -> Iterator[None]:
         if self.lock_file is None:
             yield
             return
-        with self._flocked(self.lock_file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+        if not self.lock_file.parent.is_dir():
+            raise MissingFolderError(Path(self.attach), "read" if shared else "write")
+        lock = locks.shared if shared else locks.exclusive
+        with lock(self.lock_file, limit_s=self.patience_s, what=f"the store {self.attach}"):
             yield
 
     @contextlib.contextmanager
-    def _flocked(self, file: Path, kind: int) -> Iterator[None]:
+    def _translated(self, doing: str) -> Iterator[None]:
+        """What the database and the operating system say, as a StoreError."""
         try:
-            if kind == fcntl.LOCK_SH and file.exists():
-                handle = file.open("r")  # a reader may have no right to write
-            else:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                handle = file.open("a")
-        except OSError as error:
-            raise StoreError(self.attach, "lock", f"{error.strerror}: {file}") from error
-        with handle:
-            fcntl.flock(handle, kind)
             yield
+        except locks.LockTimeoutError as error:
+            raise BusyStoreError(self.attach, doing, str(error), self.patience_s) from error
+        except (duckdb.Error, locks.LockError) as error:
+            raise StoreError(self.attach, doing, str(error)) from error
 
-    def _attached(self, read_only: bool) -> duckdb.DuckDBPyConnection:
-        options = ", ".join(filter(None, [self.options, "READ_ONLY" if read_only else ""]))
-        attach = f"ATTACH '{self.attach.replace(chr(39), chr(39) * 2)}' AS store" + (
-            f" ({options})" if options else ""
-        )
+    def _make_file(self) -> None:
+        """Make the file if it is not there: under another name first, so that a kill leaves none or a whole one."""
+        if self.file is None or self.file.exists():
+            return
+        fresh = self.file.with_name(f"{self.file.name}.new")
+        try:
+            fresh.unlink(missing_ok=True)
+            with contextlib.closing(self._attached(str(fresh), self.making)) as con:
+                stamp(con)
+            # a log without its database can never be read again, and would stop the new one from opening
+            self.file.with_name(f"{self.file.name}.wal").unlink(missing_ok=True)
+            fresh.replace(self.file)
+        finally:
+            fresh.unlink(missing_ok=True)
 
-        def connect() -> duckdb.DuckDBPyConnection:
-            con = duckdb.connect(":memory:")
-            try:
-                for statement in ("SET python_enable_replacements=false", *self.setup, attach, "USE store"):
-                    con.execute(statement)
-            except BaseException:
-                con.close()
-                raise
-            return con
-
-        return self._retrying(connect, "open")
-
-    def _retrying(self, action: Callable[[], T], doing: str) -> T:
-        """Try again while another program holds the database; jittered, doubling, bounded."""
-        for attempt in range(self.attempts):
-            try:
-                return action()
-            except duckdb.IOException as error:
-                if attempt + 1 == self.attempts or "lock" not in str(error).lower():
-                    raise StoreError(self.attach, doing, str(error)) from error
-                time.sleep(0.05 * 2**attempt * (0.5 + random.random()))
-            except duckdb.Error as error:
-                raise StoreError(self.attach, doing, str(error)) from error
-        raise StoreError(self.attach, doing, "attempts must be at least 1")
+    def _attached(self, attach: str, more: str) -> duckdb.DuckDBPyConnection:
+        options = ", ".join(filter(None, [self.options, more]))
+        place = attach.replace("'", "''")
+        con = duckdb.connect(":memory:")
+        try:
+            for statement in (
+                *_SETTINGS,
+                *self.setup,
+                f"ATTACH '{place}' AS store" + (f" ({options})" if options else ""),
+                "USE store",
+            ):
+                con.execute(statement)
+        except BaseException:
+            con.close()
+            raise
+        return con
 
 
-def _quoted(name: str) -> str:
+def _holder(message: str) -> str:
+    """Who keeps the database, as DuckDB tells it."""
+    found = _HOLDER.search(message)
+    return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(_quoted, names))
+    return ", ".join(map(quoted, names))
 
 
 def _columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     """The stored columns; none when the table does not exist."""
-    found = con.execute(
-        "SELECT column_name FROM information_schema.columns WHERE table_catalog = 'store' AND table_name = ?",
-        [table.name],
-    )
-    return {row[0] for row in found.fetchall()}
+    try:
+        found = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
+    except duckdb.CatalogException:
+        return set()
+    return {column[0] for column in found or ()}
 
 
 def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Create the table, or add the columns that an older version of it lacks."""
     wanted = {name: _SQL_TYPES[dtype] for name, dtype in table.schema.items()} | STAMPS
-    columns = ", ".join(f"{_quoted(name)} {sql_type}" for name, sql_type in wanted.items())
-    con.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
+    columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in wanted.items())
+    con.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns})")
     for name in wanted.keys() - _columns(con, table):
-        con.execute(f"ALTER TABLE {_quoted(table.name)} ADD COLUMN {_quoted(name)} {wanted[name]}")
+        con.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {quoted(name)} {wanted[name]}")
 
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
     """Delete rows that match on every column of `keys`; a null matches a null."""
     con.register("doomed", keys.unique().to_arrow())
-    match = " AND ".join(f"t.{_quoted(n)} IS NOT DISTINCT FROM doomed.{_quoted(n)}" for n in keys.columns)
-    con.execute(f"DELETE FROM {_quoted(table.name)} AS t USING doomed WHERE {match}")
+    match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM doomed.{quoted(n)}" for n in keys.columns)
+    con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")
     con.unregister("doomed")
 
 
@@ -280,5 +321,5 @@ def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, ru
     now = datetime.now(UTC).replace(tzinfo=None)
     stamped = rows.with_columns(run_id=pl.lit(run_id), created_at=pl.lit(now, dtype=pl.Datetime("us")))
     con.register("fresh", stamped.to_arrow())
-    con.execute(f"INSERT INTO {_quoted(table.name)} BY NAME SELECT * FROM fresh")
+    con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
     con.unregister("fresh")

@@ -25,10 +25,11 @@ def clustered_failures(
 ) -> dict[str, pl.DataFrame]:
     """Failure labels of judged turns, each in a cluster of the registry."""
     found = failures(turn_judgments, tool_calls)
-    known = project.store.read(table("error_registry"))
-    registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
-    changed = registry.join(known, on=registry.columns, how="anti", nulls_equal=True)
-    project.store.upsert(table("error_registry"), changed, run_id=context.run.run_id)
+    with project.store.only_one("registry"):  # read, grown and written as one
+        known = project.store.read(table("error_registry"))
+        registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
+        changed = registry.join(known, on=registry.columns, how="anti", nulls_equal=True)
+        project.store.upsert(table("error_registry"), changed, run_id=context.run.run_id)
     return {
         "failures": assigned,
         "error_clusters": clusters.error_clusters(assigned, turn_judgments, registry),

@@ -1,0 +1,23 @@
+"""`agent-eval backup`: a copy of the store, taken while runs go on."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from agent_eval.project import Project
+from agent_eval.storage import back_up
+
+
+def backup(project: Project, out: Console, target: Path, *, force: bool) -> None:
+    """Copy the store to `target` and say what the copy holds.
+
+    Raises:
+        BackupError: If the copy cannot be made there.
+        StoreError: If the store cannot be read.
+    """
+    made = back_up(project.store, target, force=force)
+    out.print(
+        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB, read back whole.",
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,86 @@
+"""The Dagster instance behind a command: its trouble in one line, interrupts heeded, runs that a kill left open closed."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
+from sqlalchemy.exc import DBAPIError
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.storage import Store
+
+PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
+
+
+class DagsterHomeError(AgentEvalError):
+    """Dagster cannot keep its own records of runs and events."""
+
+    def __init__(self, home: Path, why: str) -> None:
+        super().__init__(
+            f"Dagster cannot keep its records in DAGSTER_HOME {home}: {why}. Free some space there, or let DAGSTER_HOME "
+            "name another folder, and run again: what was finished is kept in the store."
+        )
+
+
+@contextlib.contextmanager
+def records_in(home: Path) -> Iterator[None]:
+    """Trouble with Dagster's databases becomes one line that names the folder.
+
+    Raises:
+        DagsterHomeError: If they cannot be read or written, e.g. because the disk is full.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        raise DagsterHomeError(home, str(error.orig)) from error
+    except sqlite3.Error as error:
+        raise DagsterHomeError(home, str(error)) from error
+
+
+def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> list[str]:
+    """Mark the runs that a killed process left under way as failed; their ids. Dagster would wait for them for ever.
+
+    Only for who holds the store's place for runs: a run of `agent-eval run` is then dead, since the command held the
+    place before it started one, and so is the run that signed in there and did not leave.
+    """
+    statuses = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
+    under_way = [dg.RunsFilter(statuses=statuses, tags={PROJECT_TAG: str(root)})]
+    if last := store.signed_in("run"):
+        under_way.append(dg.RunsFilter(statuses=statuses, run_ids=[last]))
+    lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
+    for run in lost.values():
+        instance.report_run_failed(
+            run, "The process was killed. What it had finished is kept; the next run does the rest."
+        )
+    store.sign_in("run", "")
+    return sorted(lost)
+
+
+@contextlib.contextmanager
+def interrupts_heeded() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed meanwhile: Dagster turns it into a failed step, or forgets it between steps."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    heard, told = os.pipe()
+    os.set_blocking(heard, False)
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def is_interrupted() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(heard, 4096)))
+        return False
+
+    try:
+        yield is_interrupted
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(heard)
+        os.close(told)

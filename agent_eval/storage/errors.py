@@ -1,0 +1,68 @@
+"""What can be wrong with a store, in one line: which file, what, and what to do about it."""
+
+import re
+from pathlib import Path
+
+from agent_eval.errors import AgentEvalError
+
+# What DuckDB and the operating system say, and what a user can do about it. The first that matches counts.
+_FIXES = (
+    (r"no space left|file too large|quota", "Free some space there and try again"),
+    (r"read-only file system|permission denied", "Give this user the right to write there"),
+    (
+        r"version number|storage version|serialization version",
+        "It was written by another DuckDB: install the one that wrote it, or a newer one",
+    ),
+    (
+        r"not a valid|not read enough|corrupt|checksum|is a directory|replaying wal|deserializ",
+        "It is damaged or no store. Put a copy made with `agent-eval backup` in its place; or move it away and run "
+        "again: all but a model's verdicts is made anew from the data folder",
+    ),
+)
+
+
+class StoreError(AgentEvalError):
+    """The store cannot be opened, read or written. What it held before, it still holds."""
+
+    def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
+        why = (why.strip().splitlines() or ["no reason is given"])[0].rstrip(".")
+        fix = fix or next((text for pattern, text in _FIXES if re.search(pattern, why, re.IGNORECASE)), "")
+        kept = "" if doing == "read" else "No rows were changed"
+        sentences = [f"Cannot {doing} the store {attach}: {why}", fix, kept]
+        super().__init__(". ".join(filter(None, sentences)) + ".")
+
+
+class BusyStoreError(StoreError):
+    """Another program keeps the store for itself, and the wait was over."""
+
+    def __init__(self, attach: str, doing: str, holder: str, waited_s: float) -> None:
+        super().__init__(
+            attach,
+            doing,
+            f"{holder} has kept it for the {waited_s:g} seconds that were waited",
+            "Close it there, or let it finish, and try again",
+        )
+
+
+class MissingFolderError(StoreError):
+    """The store's folder is not there: a disk that is not mounted looks the same as one never made."""
+
+    def __init__(self, file: Path, doing: str) -> None:
+        super().__init__(
+            str(file),
+            doing,
+            f"its folder {file.parent} does not exist",
+            "Mount its disk or create the folder; `store` and `data_dir` in agent_eval.toml say where it lies",
+        )
+
+
+class NewerStoreError(StoreError):
+    """The store was written by a later agent_eval, whose columns this one would lose."""
+
+    def __init__(self, attach: str, version: int, known: int, written_by: str) -> None:
+        super().__init__(
+            attach,
+            "use",
+            f"its tables have version {version} (agent_eval {written_by}), this agent_eval knows version {known}",
+            f"Install agent_eval {written_by} or later, or let `store` in agent_eval.toml name another file",
+        )

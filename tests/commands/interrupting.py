@@ -1,0 +1,74 @@
+"""Runs that are disturbed, for the tests here and for `python -m benchmarks.interruption`."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.project import Project
+from agent_eval.tables import TABLES
+from tests.conftest import copy_sample
+
+AGENTS = ("harbor-desk", "forge-coder")
+
+
+def project_at(root: Path) -> Path:
+    """Two agents of the shipped sample, never run."""
+    root.mkdir()
+    copy_sample(root)
+    for folder in (root / "data" / "sessions").iterdir():
+        if folder.name not in AGENTS:
+            shutil.rmtree(folder)
+    return root
+
+
+def start(root: Path) -> subprocess.Popen[str]:
+    """`agent-eval run` on the project, in a process of its own."""
+    environment = os.environ | {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent_eval", "run"],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def at_work(root: Path, process: subprocess.Popen[str]) -> bool:
+    """Wait until the run has made the store; False when it ended before."""
+    while process.poll() is None:
+        if (root / "data" / "agent_eval.duckdb").exists():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def disturbed(root: Path, sign: signal.Signals, chance: random.Random, longest_s: float) -> tuple[int, str]:
+    """A run that gets a signal at a random moment after it began to write: exit code, stderr."""
+    process = start(root)
+    if at_work(root, process):
+        time.sleep(chance.uniform(0, longest_s))
+        process.send_signal(sign)
+    err = process.communicate(timeout=300)[1]
+    return process.returncode, err
+
+
+def tables(root: Path) -> dict[str, pl.DataFrame]:
+    """Every stored table without run ids and times: `read` leaves out the store's own, the rest is dates of the day."""
+    store = Project.open(root).store
+    return {name: store.read(contract) for name, contract in TABLES.items()}
+
+
+def runs_under_way(root: Path) -> list[str]:
+    """Dagster runs that look alive."""
+    alive = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.NOT_STARTED]
+    with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
+        return [run.run_id for run in instance.get_runs(dg.RunsFilter(statuses=alive))]

@@ -1,0 +1,364 @@
+"""A store among other processes: killed, out of space, held by others, in the wrong place. Real processes throughout."""
+
+import contextlib
+import random
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.storage import Store, StoreError
+from agent_eval.storage.versions import SCHEMA_VERSION
+from agent_eval.tables import table
+
+STATE = table("run_state")
+BIG = 20_000  # rows of one write: long enough for a kill to land in it
+
+
+def partition(agent: str) -> pl.DataFrame:
+    return pl.DataFrame({"agent_id": [agent], "methodology_version": ["1"]})
+
+
+def rows(agent: str, mark: int, n: int = 1) -> pl.DataFrame:
+    """Rows of one agent that all carry one mark; distinct keys come from the version column."""
+    return pl.DataFrame(
+        {
+            "agent_id": [agent] * n,
+            "methodology_version": [str(i) for i in range(n)],
+            "fingerprint": [str(mark)] * n,
+        }
+    )
+
+
+def write(store: Store, agent: str, mark: int, n: int = 1) -> None:
+    frame = rows(agent, mark, n)
+    store.replace(STATE, frame, frame.select("agent_id", "methodology_version"), run_id="r")
+
+
+def child(code: str, *arguments: object, **options: object) -> subprocess.Popen[str]:
+    """A Python process of its own that has this module's helpers."""
+    source = (
+        f"import sys, time\nfrom pathlib import Path\nfrom tests.storage.test_durability import *\n{code}"
+    )
+    command = [sys.executable, "-c", source, *map(str, arguments)]
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        command,
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.at(tmp_path / "store.duckdb")
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Store:
+    made = Store.at(tmp_path / "store.duckdb")
+    return Store(attach=made.attach, options=made.options, lock_file=made.lock_file, patience_s=0.3)
+
+
+def test_a_write_that_is_killed_leaves_the_old_or_the_new_partition_whole(store: Store) -> None:
+    code = f"store = Store.at(Path(sys.argv[1]))\nmark = int(sys.argv[2])\nprint('up', flush=True)\nwhile True:\n    mark += 1\n    write(store, 'a', mark, {BIG})\n    print(mark, flush=True)"
+    write(store, "a", 0, BIG)
+    chance = random.Random(7)
+    begun = 0
+    for _ in range(4):
+        before = last_mark(store)
+        process = child(code, store.attach, before)
+        assert process.stdout
+        process.stdout.readline()
+        time.sleep(chance.uniform(0.05, 0.6))
+        process.kill()
+        finished = [int(line) for line in process.communicate()[0].split()]
+        told = finished[-1] if finished else before
+        # what was reported is there; at most the one write under way came through unreported
+        assert last_mark(store) in {told, told + 1}
+        begun += last_mark(store) > before or not finished
+    assert begun
+    write(store, "a", -1, 1)  # and the store still takes writes
+
+
+def last_mark(store: Store) -> int:
+    found = store.read(STATE)
+    assert found.height == BIG
+    assert found["fingerprint"].n_unique() == 1, "a mix of two writes"
+    return int(found["fingerprint"][0])
+
+
+def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: Store) -> None:
+    code = "store = Store.at(Path(sys.argv[1]))\nfor mark in range(1, 6):\n    write(store, sys.argv[2], mark, 300)"
+    for agent in "abc":
+        write(store, agent, 0, 300)
+    writers = [child(code, store.attach, agent) for agent in "abc"]
+    seen: set[tuple[str, int, int]] = set()
+    while any(writer.poll() is None for writer in writers):
+        counted = store.read(STATE).group_by("agent_id").agg(pl.len(), marks=pl.col("fingerprint").n_unique())
+        seen |= {(agent, n, marks) for agent, n, marks in counted.rows()}
+    ends = [writer.communicate()[1] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0, 0], ends
+    assert seen == {(agent, 300, 1) for agent in "abc"}
+    assert_frame_equal(store.read(STATE), pl.concat(rows(a, 5, 300) for a in "abc").sort(STATE.key))
+
+
+def test_readers_that_overlap_do_not_keep_a_writer_out(store: Store) -> None:
+    write(store, "a", 0)
+    code = "store = Store.at(Path(sys.argv[1]))\nprint('up', flush=True)\nwhile True: store.read(STATE)"
+    readers = [child(code, store.attach) for _ in range(3)]
+    try:
+        for reader in readers:
+            assert reader.stdout
+            reader.stdout.readline()
+        write(store, "a", 1)  # waits for at most `patience_s`, else raises
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.communicate()
+    assert store.read(STATE)["fingerprint"].to_list() == ["1"]
+
+
+def test_the_place_of_a_killed_process_is_free(store: Store) -> None:
+    code = (
+        "\nwith Store.at(Path(sys.argv[1])).only_one('run'):\n    print('in', flush=True)\n    time.sleep(60)"
+    )
+    process = child(code, store.attach)
+    assert process.stdout
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    with store.only_one("run"):
+        pass
+
+
+def test_who_waits_for_a_place_is_told_who_has_it(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.storage.locks.SAY_AFTER_S", 0.0)
+    code = "\nwith Store.at(Path(sys.argv[1])).only_one('run'):\n    print('in', flush=True)\n    sys.stdin.read()"
+    process = child(code, store.attach, stdin=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdin
+    process.stdout.readline()
+    closing = threading.Timer(0.2, process.stdin.close)
+    closing.start()
+    with store.only_one("run"):
+        pass
+    process.wait()
+    for stream in (process.stdout, process.stderr):
+        assert stream
+        stream.close()
+    assert f"process {process.pid} holds it" in caplog.text
+
+
+def test_a_place_within_itself_is_held_already_and_let_go_once(store: Store) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with store.only_one("registry"):
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with store.only_one("registry"):
+        with store.only_one("registry"):
+            pass
+        other.start()
+        assert not entered.wait(0.2)  # another thread waits until the outer one is over
+    other.join(10)
+    assert entered.is_set()
+
+
+@pytest.mark.parametrize("mode", ["rw", "ro"])
+def test_a_store_that_another_program_keeps_is_named_with_the_program(impatient: Store, mode: str) -> None:
+    write(impatient, "a", 0)
+    code = f"con = duckdb.connect(sys.argv[1], read_only={mode == 'ro'})\nprint('up', flush=True)\ntime.sleep(60)"
+    process = child(code, impatient.attach)
+    assert process.stdout
+    process.stdout.readline()
+    try:
+        with pytest.raises(StoreError, match=rf"process {process.pid}.*0\.3 seconds"):
+            write(impatient, "a", 1)
+        if mode == "rw":
+            with pytest.raises(StoreError, match=f"process {process.pid}"):
+                impatient.read(STATE)
+        else:
+            assert impatient.read(STATE).height == 1
+    finally:
+        process.kill()
+        process.communicate()
+    assert impatient.read(STATE)["fingerprint"].to_list() == ["0"]
+
+
+def test_a_store_that_becomes_free_in_time_is_written(store: Store) -> None:
+    write(store, "a", 0)
+    held = duckdb.connect(store.attach)
+    threading.Timer(0.3, held.close).start()
+    write(store, "a", 1)
+    assert store.read(STATE)["fingerprint"].to_list() == ["1"]
+
+
+def test_a_file_that_cannot_grow_leaves_the_old_partition_whole(store: Store) -> None:
+    write(store, "a", 0, 100)
+    limit = Path(store.attach).stat().st_size + 4096
+    code = f"\ntry:\n    write(Store.at(Path(sys.argv[1])), 'a', 1, {10 * BIG})\nexcept StoreError as error:\n    print(error)"
+    process = child(
+        code, store.attach, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    out, err = process.communicate(timeout=120)
+    assert "Free some space" in out, err
+    assert "No rows were changed" in out
+    assert_frame_equal(store.read(STATE), rows("a", 0, 100).sort(STATE.key))
+    write(store, "a", 2)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_partition_whole_and_no_half_made_store(small_disk: Path) -> None:
+    store = Store.at(small_disk / "store.duckdb")
+    write(store, "a", 0)
+    with (small_disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while filler.write(b"x" * 4096):
+            pass
+    with pytest.raises(StoreError, match=r"Free some space.*No rows were changed"):
+        write(store, "a", 1, 5000)
+    with pytest.raises(StoreError, match="Free some space"):
+        write(Store.at(small_disk / "second.duckdb"), "a", 1)
+    assert store.read(STATE)["fingerprint"].to_list() == ["0"]
+    (small_disk / "filler").unlink()
+    for name in ("store.duckdb", "second.duckdb"):
+        write(Store.at(small_disk / name), "a", 2)
+        assert Store.at(small_disk / name).read(STATE)["fingerprint"].to_list() == ["2"]
+
+
+def test_a_folder_that_may_not_be_written_can_be_read(store: Store, tmp_path: Path) -> None:
+    write(store, "a", 0)
+    code = "\nimport os\nwrite(Store.at(Path(sys.argv[1]).with_name('warm.duckdb')), 'a', 1)\nstore = Store.at(Path(sys.argv[1]))\nstore.read(STATE)\nfor lock in Path(sys.argv[1]).parent.glob('store.duckdb.*'): lock.unlink()\nos.chmod(Path(sys.argv[1]).parent, 0o555)\nif os.getuid() == 0: os.setuid(65534)\nprint(store.read(STATE).rows())\ntry:\n    write(store, 'a', 1)\nexcept StoreError as error:\n    print(error)"
+    for folder in (tmp_path, *tmp_path.parents):  # pytest keeps its folders to the user
+        if folder.owner() == tmp_path.owner() and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    try:
+        out, err = child(code, store.attach).communicate(timeout=120)
+    finally:
+        tmp_path.chmod(0o755)
+    assert "[('a', '0', '0')]" in out, err
+    assert "Permission denied" in out
+    assert "Give this user the right" in out
+
+
+def test_a_missing_folder_is_an_error_and_not_an_empty_store(tmp_path: Path) -> None:
+    store = Store.at(tmp_path / "unmounted" / "store.duckdb")
+    with pytest.raises(StoreError, match=r"folder .*unmounted does not exist"):
+        store.read(STATE)
+    with pytest.raises(StoreError, match=r"folder .*unmounted does not exist"):
+        write(store, "a", 0)
+    assert not (tmp_path / "unmounted").exists()
+
+
+def test_what_is_no_store_is_said_to_be_none_and_stays_as_it_is(store: Store, tmp_path: Path) -> None:
+    write(store, "a", 0, BIG)
+    whole = Path(store.attach).read_bytes()
+    for name, content in {
+        "garbage": b"x" * 9000, "empty": b"", "other": b"SQLite format 3\0" + bytes(9000), "cut": whole[:-70_000], "head": whole[:5000],
+    }.items():  # fmt: skip
+        file = tmp_path / name
+        file.write_bytes(content)
+        for use in (lambda s: s.read(STATE), lambda s: write(s, "a", 1)):
+            with pytest.raises(StoreError, match=rf"{name}.*backup"):
+                use(Store.at(file))
+        assert file.read_bytes() == content
+    with pytest.raises(StoreError, match="directory"):
+        write(Store.at(tmp_path), "a", 1)
+
+
+def test_a_log_without_its_database_does_not_stop_a_new_store(store: Store) -> None:
+    Path(f"{store.attach}.wal").write_bytes(b"left behind by a database that somebody removed")
+    write(store, "a", 1)
+    assert store.read(STATE).height == 1
+
+
+def test_a_half_made_store_of_a_killed_process_is_made_again(store: Store) -> None:
+    Path(f"{store.attach}.new").write_bytes(b"half")
+    write(store, "a", 1)
+    assert sorted(p.name for p in Path(store.attach).parent.glob("*.new")) == []
+
+
+def set_version(store: Store, version: int) -> None:
+    with duckdb.connect(store.attach) as con:
+        con.execute("INSERT INTO schema_version VALUES (?, '9.8.7', now())", [version])
+
+
+def test_a_new_store_carries_the_version_of_its_tables(store: Store) -> None:
+    write(store, "a", 0)
+    with duckdb.connect(store.attach, read_only=True) as con:
+        assert con.sql("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+
+
+def test_a_store_without_a_stamp_is_brought_up_to_date_by_its_first_write(store: Store) -> None:
+    with duckdb.connect(store.attach) as con:
+        con.execute("CREATE TABLE run_state AS SELECT 'b' AS agent_id, '0' AS methodology_version")
+    assert store.read(STATE).rows() == [("b", "0", None)]
+    write(store, "a", 1)
+    assert store.read(STATE).rows() == [("a", "0", "1"), ("b", "0", None)]
+    with duckdb.connect(store.attach, read_only=True) as con:
+        assert con.sql("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+
+
+def test_a_migration_runs_once_and_with_its_stamp_or_not_at_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store, "a", 0)
+    versions = "agent_eval.storage.versions"
+    for module in (versions, "agent_eval.storage.store"):
+        monkeypatch.setattr(f"{module}.SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(
+        f"{versions}.MIGRATIONS", {SCHEMA_VERSION + 1: ["CREATE TABLE once (i INT)", "no SQL"]}
+    )
+    with pytest.raises(StoreError):
+        write(store, "a", 1)
+    monkeypatch.setattr(f"{versions}.MIGRATIONS", {SCHEMA_VERSION + 1: ["CREATE TABLE once (i INT)"]})
+    write(store, "a", 2)
+    write(store, "a", 3)
+    with duckdb.connect(store.attach, read_only=True) as con:
+        assert con.sql("SELECT version FROM schema_version ORDER BY 1").fetchall() == [
+            (SCHEMA_VERSION,),
+            (SCHEMA_VERSION + 1,),
+        ]
+
+
+def test_a_store_of_a_later_version_is_refused_and_not_touched(store: Store) -> None:
+    write(store, "a", 0)
+    set_version(store, SCHEMA_VERSION + 1)
+    before = Path(store.attach).read_bytes()
+    for use in (
+        lambda: store.read(STATE),
+        lambda: write(store, "a", 1),
+        lambda: store.delete(STATE, partition("a")),
+    ):
+        with pytest.raises(
+            StoreError,
+            match=rf"store\.duckdb.*version {SCHEMA_VERSION + 1}.*version {SCHEMA_VERSION}.*9\.8\.7 or later",
+        ):
+            use()
+    assert Path(store.attach).read_bytes() == before
