@@ -5,6 +5,7 @@ import random
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from polars.testing import assert_frame_equal
 from agent_eval.storage import Store, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION
 from agent_eval.tables import table
+
+TEMPORARY = Path(tempfile.gettempdir())
 
 STATE = table("run_state")
 BIG = 20_000  # rows of one write: long enough for a kill to land in it
@@ -256,7 +259,7 @@ def test_a_folder_that_may_not_be_written_can_be_read(store: Store, tmp_path: Pa
     write(store, "a", 0)
     code = "\nimport os\nwrite(Store.at(Path(sys.argv[1]).with_name('warm.duckdb')), 'a', 1)\nstore = Store.at(Path(sys.argv[1]))\nstore.read(STATE)\nfor lock in Path(sys.argv[1]).parent.glob('store.duckdb.*'): lock.unlink()\nos.chmod(Path(sys.argv[1]).parent, 0o555)\nif os.getuid() == 0: os.setuid(65534)\nprint(store.read(STATE).rows())\ntry:\n    write(store, 'a', 1)\nexcept StoreError as error:\n    print(error)"
     for folder in (tmp_path, *tmp_path.parents):  # pytest keeps its folders to the user
-        if folder.owner() == tmp_path.owner() and folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+        if folder.owner() == tmp_path.owner() and folder.is_relative_to(TEMPORARY) and folder != TEMPORARY:
             folder.chmod(0o755)
     try:
         out, err = child(code, store.attach).communicate(timeout=120)

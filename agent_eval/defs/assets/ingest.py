@@ -8,7 +8,8 @@ from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, vers
 from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all
 
-TAKEN = ("agents", "sessions", "conversations", "turns", "tool_calls", "import_errors")
+# `agents` last: its column taken_in says that all the others are stored
+TAKEN = ("sessions", "conversations", "turns", "tool_calls", "import_errors", "agents")
 
 
 @stored_together("take_in", TAKEN, "ingest", AGENTS, deps=["agent_sessions"])
