@@ -10,11 +10,13 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.judge.files import files_in, unreadable
+from agent_eval.judge.files import files_in
 from agent_eval.judge.when import instant, seconds
 from agent_eval.methodology.models import DIMENSIONS, Version
 from agent_eval.metrics.registry import TURN_RATINGS
 from agent_eval.tables import table
+from agent_eval.transcripts.explain import shorten
+from agent_eval.transcripts.folders import unreadable
 from agent_eval.transcripts.hashing import digest
 from agent_eval.transcripts.jsontext import clean
 from agent_eval.transcripts.models import SLOTS, is_slug
@@ -41,6 +43,7 @@ PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "cr
 
 _TABLE = table("human_ratings")
 _MAX_TURN = 2**31
+_SHOWN = 40
 LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 
@@ -131,6 +134,7 @@ def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
     except UnicodeDecodeError as error:
         yield 0, f"the file is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         return
+    csv.field_size_limit(LARGEST)  # of the process: its default ends a file at a rationale of 131,072 letters
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
     line = 1
@@ -153,7 +157,7 @@ def _header_problem(header: Sequence[str]) -> str | None:
         f"{text} {', '.join(map(repr, names))}"
         for text, names in (
             ("missing columns", [c for c in COLUMNS if c not in header]),
-            ("unknown columns", [c for c in header if c not in COLUMNS]),
+            ("unknown columns", [c[:_SHOWN] for c in header if c not in COLUMNS][:_SHOWN]),
             ("repeated columns", sorted({c for c in header if header.count(c) > 1})),
         )
         if names
@@ -170,7 +174,7 @@ def _row(header: Sequence[str], cells: Sequence[str]) -> dict[str, object] | str
     try:
         return _checked(row)
     except ValueError as error:
-        return str(error)
+        return shorten(str(error))
 
 
 def _checked(row: Mapping[str, str | None]) -> dict[str, object]:

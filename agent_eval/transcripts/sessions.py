@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.folders import Bounds, entries
+from agent_eval.transcripts.folders import Bounds, astray, entries
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.hashing import canonical
 from agent_eval.transcripts.jsontext import clean, dumps
@@ -50,6 +50,8 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     found: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
+    if reason := astray(sessions_folder):
+        refusals.append(Refusal(sessions_folder.name, 0, reason))
     for entry in entries(sessions_folder):
         if reason := bounds.refused_folder(entry, "agent"):
             refusals.append(Refusal(clean(entry.name), 0, reason))

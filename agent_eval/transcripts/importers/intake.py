@@ -1,6 +1,7 @@
 """Taking a file in: from a foreign format to a session folder in native form, whole or not at all."""
 
 import filecmp
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from agent_eval.transcripts.importers.errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.jsontext import dumps
+from agent_eval.transcripts.jsontext import clean, dumps
 from agent_eval.transcripts.models import Conversation, Session, is_slug
 from agent_eval.transcripts.records import Refusal
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
@@ -102,7 +103,8 @@ def import_file(
         raise InvalidSessionIdError(session)
     _check_file(path)
     source = Source(path, session)
-    asked = {"methodology_versions": methodology_versions, "task_set": task_set}
+    named = clean(task_set) if task_set is not None else None
+    asked = {"methodology_versions": methodology_versions, "task_set": named}
     wanted = _Wanted(
         source=source,
         origin=f"{format_name}:{source.file}",
@@ -135,9 +137,9 @@ def _check_file(path: Path) -> None:
 
 def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> ImportReport:
     agent_folder = wanted.folder.parent
-    agent_folder.mkdir(parents=True, exist_ok=True)
-    if not wanted.folder.resolve().is_relative_to(sessions_folder.resolve()):
+    if not Path(os.path.realpath(wanted.folder)).is_relative_to(os.path.realpath(sessions_folder)):
         raise OutsideProjectError(wanted.folder)
+    agent_folder.mkdir(parents=True, exist_ok=True)
     with locked(agent_folder), _temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
