@@ -61,8 +61,8 @@ def import_transcripts(
         task_set=task_set,
     )
     for refusal in report.refusals[:SHOWN]:
-        err.print(one_line(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
-    if (more := len(report.refusals) - SHOWN) > 0:
+        err.print(one_line(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False, soft_wrap=True)
+    if (more := report.n_refused - SHOWN) > 0:
         err.print(f"… and {more} more.")
     if not report.n_imported:
         err.print("Nothing was imported.")

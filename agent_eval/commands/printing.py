@@ -17,9 +17,13 @@ def print_run(
 ) -> None:
     """Refusals, warnings and counts on stderr; board and gates on stdout (`as_json`: the board's rows)."""
     for warning in report.warnings:
-        err.print(one_line(f"Note: {warning}"), markup=False)
+        err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
     for refusal in report.refusals[:SHOWN]:
-        err.print(one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(
+            one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"),
+            markup=False,
+            soft_wrap=True,
+        )
     if (more := len(report.refusals) - SHOWN) > 0:
         err.print(f"… and {more} more.")
     made = (

@@ -12,7 +12,7 @@ import polars as pl
 
 from agent_eval.judge.files import files_in
 from agent_eval.judge.when import instant, seconds
-from agent_eval.methodology.models import DIMENSIONS, Version
+from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.registry import TURN_RATINGS
 from agent_eval.tables import table
 from agent_eval.transcripts.explain import shorten
@@ -108,6 +108,48 @@ def latest_ratings(
     )
 
 
+def unasked_ratings(
+    human_ratings: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+    categories: Mapping[str, str | None],
+) -> tuple[str, ...]:
+    """A sentence for each rating that no methodology asks for, with file and line; only a warning.
+
+    Asked by none: a version that is not published, or a criterion that the agent's template lacks under every
+    version that the rating is meant for. An agent without a category is held to the criteria of all templates.
+
+    Args:
+        human_ratings: Table human_ratings.
+        methodologies: Every version, by its name.
+        categories: Category by agent.
+    """
+    found = (
+        (row, _unasked(row, methodologies, categories.get(row["agent_id"])))
+        for row in human_ratings.iter_rows(named=True)
+    )
+    return tuple(
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        for row, problem in found
+        if problem
+    )
+
+
+def _unasked(
+    row: Mapping[str, object], methodologies: Mapping[str, Methodology], category: str | None
+) -> str | None:
+    version, criterion = str(row["methodology_version"]), row["criterion"]
+    if version != ANY and version not in methodologies:
+        return f"methodology {version} is not published; published: {', '.join(methodologies)}"
+    if criterion is None:
+        return None
+    meant = methodologies.values() if version == ANY else [methodologies[version]]
+    templates = [t for m in meant for t in m.templates if category in (None, t.category)]
+    known = sorted({c.id for t in templates for c in t.criteria})
+    if criterion in known or not templates:
+        return None
+    return f"criterion {str(criterion)[:_SHOWN]!r} is none of its template's: {', '.join(known)}"
+
+
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
     return digest("human_ratings", _in_order(rows).select(COLUMNS).rows())
@@ -157,7 +199,7 @@ def _header_problem(header: Sequence[str]) -> str | None:
         f"{text} {', '.join(map(repr, names))}"
         for text, names in (
             ("missing columns", [c for c in COLUMNS if c not in header]),
-            ("unknown columns", [c[:_SHOWN] for c in header if c not in COLUMNS][:_SHOWN]),
+            ("unknown columns", [c[:_SHOWN] for c in header if c not in COLUMNS][:5]),
             ("repeated columns", sorted({c for c in header if header.count(c) > 1})),
         )
         if names

@@ -222,7 +222,7 @@ def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
 def _earlier(record: Record, file: str) -> Refusal:
     match record.value:
         case {"file": str(source), "line": int(line), "reason": str(reason)} if abs(line) < 2**63:
-            return Refusal(source, line, reason)
+            return Refusal(shorten(source), line, shorten(reason))
     return Refusal(
         file, record.number, "expected an object with the texts file and reason and the number line"
     )

@@ -1,0 +1,64 @@
+"""The door of recorded verdicts."""
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from agent_eval.judge.keys import cache_key, question_key
+from agent_eval.judge.recorded import RecordedJudge, read_verdicts, verdicts_hash
+from agent_eval.metrics.helpfulness import HELPFULNESS
+from tests.fuzz.holding import check_refusals, check_store, check_text
+from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, texts, values
+from tests.judge.material import recorded
+
+VERDICT = recorded("hash", 0, HELPFULNESS, rating_1to5=4)
+ENDS = (b"\n", b"\r\n")
+
+
+@st.composite
+def _keyed(draw: st.DrawFn) -> dict[str, object]:
+    """A verdict whose keys are right, on and by whatever texts."""
+    row = {**VERDICT, "content_hash": draw(texts), "model": draw(texts)}
+    row["parameters"] = {"x": draw(values)} if draw(st.booleans()) else {}
+    try:
+        question = question_key(
+            str(row["content_hash"]), 0, "helpfulness", str(row["rubric_hash"]), str(row["profile_version"])
+        )
+        row |= {
+            "question_key": question,
+            "cache_key": cache_key(question, str(row["model"]), row["parameters"]),
+        }  # type: ignore[arg-type]
+    except ValueError:
+        pass
+    return row
+
+
+def _lines(records: list[object]) -> bytes:
+    return b"".join(json_bytes(record) + b"\n" for record in records)
+
+
+whole = st.lists(_keyed() | changed_json(VERDICT) | st.just(VERDICT), max_size=4).map(_lines)
+inputs = whole | whole.flatmap(changed_bytes)
+
+
+def check(content: bytes, root: Path, *, store: bool = False) -> None:
+    """Each line is a verdict, a repetition of one, or a refusal; a judge can answer from what was read."""
+    folder = root / "data" / "verdicts"
+    folder.mkdir(parents=True)
+    (folder / "v.jsonl").write_bytes(content)
+    frame, refusals = read_verdicts(folder)
+    check_refusals(refusals)
+    check_text(frame)
+    if not content.startswith(b"\x1f\x8b"):
+        there = [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+        assert len({*there}) <= frame.height + len(refusals) + _n_spellings(there)
+        assert frame.height + len(refusals) <= len(there)
+    assert verdicts_hash(frame) == verdicts_hash(read_verdicts(folder)[0])
+    RecordedJudge(frame)
+    if store and not frame.is_empty():
+        check_store(root, {"judge_cache": frame})
+
+
+def _n_spellings(lines: list[bytes]) -> int:
+    """Lines that may say the same in other bytes: they count once."""
+    return len(lines) - len({line.strip() for line in lines}) + sum(line.endswith(b"\r") for line in lines)
