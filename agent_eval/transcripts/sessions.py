@@ -9,7 +9,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
-from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.explain import LONGEST, explain, shorten
 from agent_eval.transcripts.folders import Bounds, astray, entries
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.hashing import canonical
@@ -222,7 +222,7 @@ def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
 def _earlier(record: Record, file: str) -> Refusal:
     match record.value:
         case {"file": str(source), "line": int(line), "reason": str(reason)} if abs(line) < 2**63:
-            return Refusal(shorten(source), line, shorten(reason))
+            return Refusal(source[:LONGEST], line, shorten(reason))
     return Refusal(
         file, record.number, "expected an object with the texts file and reason and the number line"
     )

@@ -12,7 +12,6 @@ from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, texts, v
 from tests.judge.material import recorded
 
 VERDICT = recorded("hash", 0, HELPFULNESS, rating_1to5=4)
-ENDS = (b"\n", b"\r\n")
 
 
 @st.composite
@@ -51,7 +50,7 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
     check_text(frame)
     if not content.startswith(b"\x1f\x8b"):
         there = [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
-        assert len({*there}) <= frame.height + len(refusals) + _n_spellings(there)
+        assert sorted(frame["cache_key"]) == sorted({key for line in there for key in _alone(root, line)})
         assert frame.height + len(refusals) <= len(there)
     assert verdicts_hash(frame) == verdicts_hash(read_verdicts(folder)[0])
     RecordedJudge(frame)
@@ -59,6 +58,11 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
         check_store(root, {"judge_cache": frame})
 
 
-def _n_spellings(lines: list[bytes]) -> int:
-    """Lines that may say the same in other bytes: they count once."""
-    return len(lines) - len({line.strip() for line in lines}) + sum(line.endswith(b"\r") for line in lines)
+def _alone(root: Path, line: bytes) -> list[str]:
+    """The key of the verdict that a line holds by itself; none when it is refused, in one line."""
+    folder = root / "data" / "alone"
+    folder.mkdir(exist_ok=True)
+    (folder / "v.jsonl").write_bytes(line)
+    frame, refusals = read_verdicts(folder)
+    assert frame.height + len(refusals) == 1
+    return frame["cache_key"].to_list()
