@@ -13,7 +13,7 @@ from agent_eval import cli
 from tests.fuzz.holding import is_printable
 from tests.fuzz.hostile import texts
 
-COMMANDS = (
+COMMANDS: tuple[list[str], ...] = (
     ["leaderboard"], ["explain"], ["explain", "a"], ["reliability"], ["gate"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
     ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
     ["methodology", "validate"], ["ui", "--port"], ["run", "--nosuch"], [],

@@ -36,7 +36,7 @@ def changed_json(draw: st.DrawFn, seed: Any) -> Any:
     """The value with one to three of its parts replaced, removed, added or nested."""
     value = copy.deepcopy(seed)
     for _ in range(draw(st.integers(1, 3))):
-        holder = [value]
+        holder: Any = [value]
         key: Any = 0
         node = value
         while isinstance(node, dict | list) and node and draw(st.integers(0, 3)):

@@ -17,19 +17,13 @@ VERDICT = recorded("hash", 0, HELPFULNESS, rating_1to5=4)
 @st.composite
 def _keyed(draw: st.DrawFn) -> dict[str, object]:
     """A verdict whose keys are right, on and by whatever texts."""
-    row = {**VERDICT, "content_hash": draw(texts), "model": draw(texts)}
-    row["parameters"] = {"x": draw(values)} if draw(st.booleans()) else {}
-    try:
-        question = question_key(
-            str(row["content_hash"]), 0, "helpfulness", str(row["rubric_hash"]), str(row["profile_version"])
-        )
-        row |= {
-            "question_key": question,
-            "cache_key": cache_key(question, str(row["model"]), row["parameters"]),
-        }  # type: ignore[arg-type]
-    except ValueError:
-        pass
-    return row
+    content, model = draw(texts), draw(texts)
+    parameters = {"x": draw(values)} if draw(st.booleans()) else {}
+    question = question_key(
+        content, 0, HELPFULNESS.name, str(VERDICT["rubric_hash"]), str(VERDICT["profile_version"])
+    )
+    keys = {"question_key": question, "cache_key": cache_key(question, model, parameters)}
+    return {**VERDICT, "content_hash": content, "model": model, "parameters": parameters, **keys}
 
 
 def _lines(records: list[object]) -> bytes:
