@@ -56,7 +56,7 @@ def _alone(root: Path, line: bytes) -> list[str]:
     """The key of the verdict that a line holds by itself; none when it is refused, in one line."""
     folder = root / "data" / "alone"
     folder.mkdir(exist_ok=True)
-    (folder / "v.jsonl").write_bytes(line)
+    (folder / "v.jsonl").write_bytes(b"\n" + line)  # a byte order mark is one at the beginning only
     frame, refusals = read_verdicts(folder)
     assert frame.height + len(refusals) == 1
     return frame["cache_key"].to_list()
