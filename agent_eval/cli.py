@@ -5,11 +5,12 @@ Nothing heavy is imported before a command runs, so that help stays quick.
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.plaintext import one_line
 
 if TYPE_CHECKING:
     from agent_eval.project import Project
@@ -26,7 +27,8 @@ methodology_app = typer.Typer(
 )
 app.add_typer(methodology_app, name="methodology")
 
-INTERRUPTED = 130  # typer's answer to Ctrl-C
+INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+MOST_ATTEMPTS = 2**31 - 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON array of rows on stdout.")]
 Version = Annotated[
@@ -42,7 +44,7 @@ def _project() -> "Project":
 
 
 def _version(project: "Project", version: str | None) -> str:
-    return version or project.registry.current.version
+    return project.registry.current.version if version is None else version
 
 
 @app.command()
@@ -169,7 +171,11 @@ def reliability(
     agent: Agents = None,
     k: Annotated[
         list[int] | None,
-        typer.Option("-k", help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go."),
+        typer.Option(
+            "-k",
+            max=MOST_ATTEMPTS,
+            help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go.",
+        ),
     ] = None,
     methodology: Version = None,
     as_json: AsJson = False,
@@ -216,7 +222,7 @@ def backup(
 
 @app.command()
 def ui(
-    port: Annotated[int, typer.Option(help="Port of the Dagster UI.")] = 3000,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
     """The Dagster UI on this project, with DAGSTER_HOME ready."""
@@ -276,14 +282,24 @@ def methodology_validate(
 def main() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2; Ctrl-C is 130."""
     try:
-        app()
-    except SystemExit as end:
-        if end.code == INTERRUPTED:
-            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
-        raise
+        raise SystemExit(app(standalone_mode=False))
     except AgentEvalError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        raise SystemExit(2) from error
+        _end(str(error), error)
     except OSError as error:
-        sys.stderr.write(f"Error: {error.strerror or error}: {error.filename or 'no file is named'}\n")
-        raise SystemExit(2) from error
+        _end(f"{error.strerror or error}: {error.filename or 'no file is named'}", error)
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
+            raise SystemExit(INTERRUPTED) from None
+        # Wrong usage, as typer says it: its class is click's or typer's own, depending on typer's version.
+        if (sentence := getattr(error, "format_message", None)) is None:
+            raise
+        if not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            raise SystemExit(2) from error
+        _end(f"{sentence()} Help: agent-eval --help", error)
+
+
+def _end(sentence: str, error: Exception) -> NoReturn:
+    sys.stderr.write(f"Error: {one_line(sentence)}\n")
+    raise SystemExit(2) from error

@@ -54,16 +54,28 @@ def find_root(start: Path | None = None) -> Path:
     """AGENT_EVAL_HOME, else the nearest folder at or above `start` with agent_eval.toml or data/.
 
     Raises:
-        NoRootError: If there is none, or AGENT_EVAL_HOME names no folder.
+        NoRootError: If there is none.
+        AgentEvalError: If AGENT_EVAL_HOME names no folder, or the folder's name is no UTF-8: no store can lie there.
     """
+    root = _root(start)
+    try:
+        str(root).encode()
+    except UnicodeEncodeError as error:
+        raise AgentEvalError(
+            f"The project's folder {str(root)!r} has a name that is not UTF-8. Rename it."
+        ) from error
+    return root
+
+
+def _root(start: Path | None) -> Path:
     if home := os.environ.get("AGENT_EVAL_HOME"):
         if not Path(home).is_dir():
             raise AgentEvalError(
                 f"AGENT_EVAL_HOME is {home!r}, which is not a folder. Create it or unset it."
             )
-        return Path(home).resolve()
+        return Path(os.path.realpath(home))
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
-        if (folder / "agent_eval.toml").is_file() or (folder / "data").is_dir():
+        if os.path.lexists(folder / "agent_eval.toml") or (folder / "data").is_dir():
             return folder
     raise NoRootError(here)

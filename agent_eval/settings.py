@@ -1,20 +1,19 @@
 """Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any, ClassVar
 
-from pydantic import Field, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.home import Home, find_root
 
 FILE = "agent_eval.toml"
+LARGEST = 100_000  # bytes
+_FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
 class SettingsError(AgentEvalError):
@@ -33,6 +32,14 @@ class Settings(BaseSettings):
         default=None, pattern=r"^[\w.]+:\w+$"
     )  # module:function, told of failed runs
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
+    in_file: ClassVar[dict[str, Any]] = {}
+
+    @field_validator("data_dir", "store", mode="before")
+    @classmethod
+    def _is_a_path(cls, value: object) -> object:
+        if isinstance(value, str) and (not value or not value.isprintable()):
+            raise ValueError("expected a path, without control characters")
+        return value
 
     @classmethod
     def settings_customise_sources(
@@ -44,7 +51,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then the environment, then the file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, cls.in_file)
 
 
 def read_settings(root: Path) -> Settings:
@@ -55,19 +62,42 @@ def read_settings(root: Path) -> Settings:
     """
 
     class _Here(Settings):
-        model_config = SettingsConfigDict(toml_file=root / FILE)
+        in_file = _read(root / FILE)
 
     try:
         return _Here()
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        first = error.errors(include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))[:80]
         allowed = ", ".join(Settings.model_fields)
+        reason = first["msg"].removeprefix("Value error, ")
         raise SettingsError(
-            f"Setting {key!r} in {FILE} or AGENT_EVAL_{key.upper()}: {first['msg']}. Settings: {allowed}."
+            f"Setting {key!r} in {FILE} or AGENT_EVAL_{key.upper()}: {reason}. Settings: {allowed}."
         ) from error
     except ValueError as error:
-        raise SettingsError(f'{root / FILE}: {error}. Write it as TOML, e.g. data_dir = "data".') from error
+        raise SettingsError(f"Settings in AGENT_EVAL_* cannot be read: {error}.") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the file says; nothing without a file."""
+    if not os.path.lexists(path):
+        return {}
+    try:
+        if not path.is_file():
+            raise ValueError("it is no file")
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST:,} bytes")
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise SettingsError(f"{path}: it is nested too deeply. {_FIX}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: it is not UTF-8 at byte {error.start + 1}. {_FIX}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {str(error).partition(';')[0]}. {_FIX}") from error
+    except OSError as error:
+        raise SettingsError(f"{path}: it cannot be read ({error.strerror or error}).") from error
 
 
 def unknown_variables() -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "agent_eval"
 
-# A room may import itself, rooms of a later line, and the plain modules errors, home, settings, __version__.
+# A room may import itself, rooms of a later line, and the plain modules errors, home, plaintext, settings, __version__.
 ORDER = [
     {"cli"},
     {"commands"},
@@ -20,7 +20,7 @@ ORDER = [
     {"transcripts"},
     {"methodology", "tables"},
 ]
-PLAIN = {"errors", "home", "settings", "", "__main__"}
+PLAIN = {"errors", "home", "plaintext", "settings", "", "__main__"}
 ONLY_IN = {
     "dagster": {"defs", "definitions"},
     "duckdb": {"storage"},

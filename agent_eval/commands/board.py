@@ -8,9 +8,10 @@ from rich.text import Text
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import Methodology
+from agent_eval.plaintext import plain
 from agent_eval.project import Project
 from agent_eval.report.board import badges, interval, readable
-from agent_eval.report.markdown import markdown_table, plain
+from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.leaderboard import in_reading_order, one_version
 from agent_eval.scores.ratings import grouped
 from agent_eval.tables import table
@@ -58,7 +59,7 @@ def leaderboard(
         print_json(board)
     elif output_format == "csv":
         flat = board.with_columns(pl.col("missing").list.join("; "))
-        print(flat.write_csv(), end="")  # noqa: T201
+        print(plain(flat.write_csv()), end="")  # noqa: T201
     elif output_format == "md":
         print(markdown_table(readable(board)))  # noqa: T201
     else:
@@ -74,10 +75,8 @@ def print_board(console: Console, board: pl.DataFrame, methodology: Methodology)
         console.print(_table(title, rows))
     notes = [row for row in board.iter_rows(named=True) if row["missing"]]
     for row in notes:
-        console.print(
-            Text(f"{plain(row['name'] or row['agent_id'])} is {row['status']}: ", style="bold"), end=""
-        )
-        console.print(Text(plain("; ".join(grouped(row["missing"])))))
+        console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
+        console.print(Text("; ".join(grouped(row["missing"]))))
 
 
 def _table(title: str, rows: pl.DataFrame) -> Table:
@@ -90,7 +89,7 @@ def _table(title: str, rows: pl.DataFrame) -> Table:
     for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
         grid.add_row(
-            text["rank"], Text(plain(text["agent"])), Text(text["composite"], style="bold"), text["U"], text["D"],
+            text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
             text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
         )  # fmt: skip
     return grid

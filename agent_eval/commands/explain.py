@@ -7,7 +7,6 @@ from rich.tree import Tree
 
 from agent_eval.commands.output import print_json
 from agent_eval.project import Project
-from agent_eval.report.markdown import plain
 from agent_eval.scores.explain import Node, to_rows
 from agent_eval.scores.explain import explain as explained
 from agent_eval.tables import table
@@ -53,7 +52,7 @@ def _grow(tree: Tree, node: Node, told: set[str]) -> None:
 
 
 def _label(node: Node) -> Text:
-    label = Text(plain(node.title), style="bold" if node.children else "")
+    label = Text(node.title, style="bold" if node.children else "")
     for line in node.detail:
-        label.append(f"\n{plain(line)}", style="not bold")
+        label.append(f"\n{line}", style="not bold")
     return label

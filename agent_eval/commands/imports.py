@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.plaintext import one_line
 from agent_eval.project import Project
-from agent_eval.report.markdown import plain
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
@@ -61,18 +61,18 @@ def import_transcripts(
         task_set=task_set,
     )
     for refusal in report.refusals[:SHOWN]:
-        err.print(plain(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
-    if (more := len(report.refusals) - SHOWN) > 0:
+        err.print(one_line(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False, soft_wrap=True)
+    if (more := report.n_refused - SHOWN) > 0:
         err.print(f"… and {more} more.")
     if not report.n_imported:
         err.print("Nothing was imported.")
         return 2
-    add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     state = "imported" if report.is_changed else "already there, unchanged"
     out.print(
         f"{report.n_imported} conversations {state}: {agent_id}/{report.session_id}. Next: agent-eval run",
         markup=False,
     )
+    add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     return 1 if report.refusals else 0
 
 

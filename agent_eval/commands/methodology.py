@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agent_eval.commands.output import print_json
 from agent_eval.methodology import Methodology, Registry, diff
 from agent_eval.methodology.models import Template, Weights
+from agent_eval.plaintext import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,12 +22,12 @@ def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
     rows = [_row(registry, m) for m in registry.all()]
     if as_json:
         for problem in registry.problems:
-            _LOG.warning("Skipped %s", problem)
+            _LOG.warning("Skipped %s", one_line(str(problem)))
         print_json(rows)
         return
     _print_table(console, [{**row, "content_hash": str(row["content_hash"])[:12]} for row in rows])
     for problem in registry.problems:
-        console.print(f"Skipped: {problem}", style="yellow", markup=False)
+        console.print(one_line(f"Skipped: {problem}"), style="yellow", markup=False)
 
 
 def show(registry: Registry, version: str, console: "Console", *, as_json: bool) -> None:

@@ -2,16 +2,28 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 import polars.selectors as cs
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from agent_eval.plaintext import escaped_json, plain
+
+
+class SafeConsole(Console):
+    """A console that no text can steer: control characters of whatever is printed come out as U+FFFD."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Segments with plain text; those by which rich itself moves the cursor stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
 
 
 def consoles() -> tuple[Console, Console]:
     """(stdout, stderr). Colours are off when piped; a pipe gets 160 columns, not 80."""
-    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
     for console in (out, err):
         if not console.is_terminal:
             console.width = 160
@@ -26,4 +38,4 @@ def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
         else list(rows)
     )
     text = json.dumps(records, ensure_ascii=False, indent=1, default=str, allow_nan=False)
-    sys.stdout.write(f"{text}\n")  # whole or not at all
+    sys.stdout.write(f"{escaped_json(text)}\n")  # whole or not at all

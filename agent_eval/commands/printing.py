@@ -6,8 +6,8 @@ from agent_eval.commands.board import board_of, print_board
 from agent_eval.commands.gate import gate_rows
 from agent_eval.commands.output import print_json
 from agent_eval.commands.run import RunReport
+from agent_eval.plaintext import one_line
 from agent_eval.project import Project
-from agent_eval.report.markdown import plain
 
 SHOWN = 20
 
@@ -17,9 +17,13 @@ def print_run(
 ) -> None:
     """Refusals, warnings and counts on stderr; board and gates on stdout (`as_json`: the board's rows)."""
     for warning in report.warnings:
-        err.print(f"Note: {warning}", markup=False)
+        err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
     for refusal in report.refusals[:SHOWN]:
-        err.print(plain(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(
+            one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"),
+            markup=False,
+            soft_wrap=True,
+        )
     if (more := len(report.refusals) - SHOWN) > 0:
         err.print(f"… and {more} more.")
     made = (

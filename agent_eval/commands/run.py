@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from agent_eval.judge.ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project, taken_in
 from agent_eval.settings import unknown_variables
@@ -126,5 +127,10 @@ def _warnings(project: Project) -> tuple[str, ...]:
     return (
         *found,
         *orphan_ratings(ratings, rated),
+        *unasked_ratings(
+            ratings,
+            {m.version: m for m in project.registry.all()},
+            {agent: entry.category for agent, entry in declared.items()},
+        ),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
     )

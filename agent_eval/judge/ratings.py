@@ -10,11 +10,13 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.judge.files import files_in, unreadable
+from agent_eval.judge.files import files_in
 from agent_eval.judge.when import instant, seconds
-from agent_eval.methodology.models import DIMENSIONS, Version
+from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.registry import TURN_RATINGS
 from agent_eval.tables import table
+from agent_eval.transcripts.explain import shorten
+from agent_eval.transcripts.folders import unreadable
 from agent_eval.transcripts.hashing import digest
 from agent_eval.transcripts.jsontext import clean
 from agent_eval.transcripts.models import SLOTS, is_slug
@@ -41,6 +43,7 @@ PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "cr
 
 _TABLE = table("human_ratings")
 _MAX_TURN = 2**31
+_SHOWN = 40
 LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 
@@ -105,6 +108,48 @@ def latest_ratings(
     )
 
 
+def unasked_ratings(
+    human_ratings: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+    categories: Mapping[str, str | None],
+) -> tuple[str, ...]:
+    """A sentence for each rating that no methodology asks for, with file and line; only a warning.
+
+    Asked by none: a version that is not published, or a criterion that the agent's template lacks under every
+    version that the rating is meant for. An agent without a category is held to the criteria of all templates.
+
+    Args:
+        human_ratings: Table human_ratings.
+        methodologies: Every version, by its name.
+        categories: Category by agent.
+    """
+    found = (
+        (row, _unasked(row, methodologies, categories.get(row["agent_id"])))
+        for row in human_ratings.iter_rows(named=True)
+    )
+    return tuple(
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        for row, problem in found
+        if problem
+    )
+
+
+def _unasked(
+    row: Mapping[str, object], methodologies: Mapping[str, Methodology], category: str | None
+) -> str | None:
+    version, criterion = str(row["methodology_version"]), row["criterion"]
+    if version != ANY and version not in methodologies:
+        return f"methodology {version} is not published; published: {', '.join(methodologies)}"
+    if criterion is None:
+        return None
+    meant = methodologies.values() if version == ANY else [methodologies[version]]
+    templates = [t for m in meant for t in m.templates if category in (None, t.category)]
+    known = sorted({c.id for t in templates for c in t.criteria})
+    if criterion in known or not templates:
+        return None
+    return f"criterion {str(criterion)[:_SHOWN]!r} is none of its template's: {', '.join(known)}"
+
+
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
     return digest("human_ratings", _in_order(rows).select(COLUMNS).rows())
@@ -131,6 +176,7 @@ def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
     except UnicodeDecodeError as error:
         yield 0, f"the file is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         return
+    csv.field_size_limit(LARGEST)  # of the process: its default ends a file at a rationale of 131,072 letters
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
     line = 1
@@ -153,7 +199,7 @@ def _header_problem(header: Sequence[str]) -> str | None:
         f"{text} {', '.join(map(repr, names))}"
         for text, names in (
             ("missing columns", [c for c in COLUMNS if c not in header]),
-            ("unknown columns", [c for c in header if c not in COLUMNS]),
+            ("unknown columns", [c[:_SHOWN] for c in header if c not in COLUMNS][:5]),
             ("repeated columns", sorted({c for c in header if header.count(c) > 1})),
         )
         if names
@@ -170,7 +216,7 @@ def _row(header: Sequence[str], cells: Sequence[str]) -> dict[str, object] | str
     try:
         return _checked(row)
     except ValueError as error:
-        return str(error)
+        return shorten(str(error))
 
 
 def _checked(row: Mapping[str, str | None]) -> dict[str, object]:

@@ -27,6 +27,7 @@ from agent_eval.methodology.models import DIMENSIONS
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.tables import table
+from agent_eval.transcripts.explain import shorten
 from agent_eval.transcripts.hashing import canonical, digest
 from agent_eval.transcripts.jsontext import clean
 from agent_eval.transcripts.models import SLOTS, Frozen
@@ -220,11 +221,11 @@ def _verdict_of(value: JsonValue) -> RecordedVerdict | str:
     try:
         return RecordedVerdict.model_validate(value)
     except ValidationError as error:
-        return "; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())
+        return shorten("; ".join(_problem(e["loc"], e["msg"]) for e in error.errors(include_input=False)))
     except RecursionError:
         return "it is nested too deeply; write one row of judge_cache a line"
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:
-    at = ".".join(map(str, location))
+    at = ".".join(str(part)[:40] for part in location)
     return f"{at}: {message}" if at else message.removeprefix("Value error, ")

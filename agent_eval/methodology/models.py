@@ -12,6 +12,7 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Percent = Annotated[str, StringConstraints(pattern=r"^(0(\.\d+)?|1(\.0+)?)$")]
 TestSlug = Literal["standardised_task", "hallucination", "error_injection"]
 DIMENSIONS = ("U1", "U2", "U3", "U4", "U5", "U6")
+LONGEST_VERSION = 64
 SCENARIOS = ("D1", "D2", "D3", "D4", "D5")
 
 
@@ -26,8 +27,12 @@ class Version(NamedTuple):
     def parse(cls, text: str) -> Self:
         """Read 'MAJOR.MINOR.PATCH'; a ValueError says what is wrong."""
         parts = text.split(".")
-        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and str(int(p)) == p for p in parts):
-            raise ValueError(f"version {text!r} is not MAJOR.MINOR.PATCH, e.g. 1.3.0")
+        if (
+            len(parts) != 3
+            or len(text) > LONGEST_VERSION
+            or not all(p.isascii() and p.isdigit() and str(int(p)) == p for p in parts)
+        ):
+            raise ValueError(f"version {text[:LONGEST_VERSION]!r} is not MAJOR.MINOR.PATCH, e.g. 1.3.0")
         return cls(*map(int, parts))
 
 

@@ -5,6 +5,7 @@ Reading never stops at a bad file: it is a problem with file, line and reason, a
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
 RECORD = "published.yaml"
 MAX_BYTES = 2_000_000
 SHOWN_ERRORS = 5
+SHOWN_LETTERS = 40  # of a key that a stranger chose
 
 _REVERT = "undo the change, or publish it as a new version in a file of its own"
 
@@ -55,8 +57,8 @@ class UnknownMethodologyError(AgentEvalError):
         self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
     ) -> None:
         what = f"cannot be read: {problem}" if problem else "is not published"
-        fix = "Mend that file" if problem else f"To publish it, add data/methodologies/{version}.yaml"
-        super().__init__(f"Methodology {version!r} {what}. Published: {', '.join(published)}. {fix}.")
+        fix = "Mend that file" if problem else f"To publish it, add data/methodologies/{version[:64]}.yaml"
+        super().__init__(f"Methodology {version[:64]!r} {what}. Published: {', '.join(published)}. {fix}.")
 
 
 class MethodologyFileError(AgentEvalError):
@@ -166,7 +168,9 @@ def load(version: str, own: Path | None = None) -> Methodology:
 
 def version_names(own: Path | None = None) -> tuple[str, ...]:
     """Versions in semantic order by their file names alone; no file is opened, so a bad one is named too."""
-    files = (*_version_files(PACKAGED), *(_version_files(own) if own else ()))
+    files = _version_files(PACKAGED)
+    with suppress(OSError):  # `Registry.read` names it
+        files += _version_files(own) if own else []
     names = {f.stem for f in files if f.suffix == ".yaml" and _is_version(f.stem)}
     return tuple(sorted(names, key=Version.parse))
 
@@ -212,14 +216,18 @@ def _packaged() -> Mapping[str, Methodology]:
 def _read_own(
     own: Path, packaged: Mapping[str, Methodology]
 ) -> tuple[tuple[Methodology, ...], tuple[MethodologyProblem, ...]]:
-    if own.exists() and not own.is_dir():
+    if (own.exists() or own.is_symlink()) and not own.is_dir():
         return (), (
             MethodologyProblem(str(own), "is not a folder; methodology versions are files in a folder"),
         )
     found: list[Methodology] = []
     problems: list[MethodologyProblem] = []
-    for path in _version_files(own):
-        read = _read_version(path)
+    try:
+        files = _version_files(own)
+    except OSError as error:
+        return (), (MethodologyProblem(str(own), f"cannot be read: {error.strerror or error}"),)
+    for path in files:
+        read = _read_version(path, data_folder=own.parent)
         if isinstance(read, MethodologyProblem):
             problems.append(read)
         elif read.version not in packaged:
@@ -252,7 +260,12 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _read_version(path: Path) -> Methodology | MethodologyProblem:
+def _read_version(path: Path, data_folder: Path | None = None) -> Methodology | MethodologyProblem:
+    """One version's file; within a data folder, a link that leads out of it is not followed."""
+    if data_folder and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(data_folder)):
+        return MethodologyProblem(
+            str(path), "is a link that leads out of the data folder; put the file itself here"
+        )
     document = _read_document(path)
     if isinstance(document, MethodologyProblem):
         return document
@@ -302,10 +315,10 @@ def _invalid(path: Path, document: Document, error: ValidationError) -> Methodol
 
 
 def _reason(detail: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
+    key = ".".join(str(part)[:SHOWN_LETTERS] for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key; remove it or correct its name"
-    message = detail["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ")[: 10 * SHOWN_LETTERS]
     return f"{key}: {message}" if key else message
 
 

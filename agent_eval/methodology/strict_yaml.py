@@ -13,6 +13,7 @@ import yaml
 LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 MAX_DEPTH = 32
 MAX_NODES = 100_000  # with aliases written out; a published version has about 2,500
+MAX_LETTERS = 4_000_000  # likewise; a published version has about 40,000
 NULLS = ("", "~", "null", "Null", "NULL")
 
 Value = str | None | list["Value"] | dict[str, "Value"]
@@ -64,8 +65,9 @@ class _Reader:
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self.events = events
         self.lines: dict[Location, int] = {}
-        self.anchors: dict[str, tuple[Value, int]] = {}  # value and its size
+        self.anchors: dict[str, tuple[Value, int, int]] = {}  # value, its nodes and its letters
         self.n_nodes = 0
+        self.n_letters = 0
 
     def document(self) -> Document:
         value: Value = None
@@ -90,11 +92,11 @@ class _Reader:
             raise StrictYamlError("a value is missing", line)
         if event.tag is not None:
             raise StrictYamlError(f"the tag {event.tag!r} is not supported; write a plain value", line)
-        before = self.n_nodes
-        self.grow(1, line)
+        n_nodes, n_letters = self.n_nodes, self.n_letters
+        self.grow(1, len(event.value) if isinstance(event, yaml.ScalarEvent) else 0, line)
         value = self.value(event, at)
         if event.anchor is not None:
-            self.anchors[event.anchor] = (value, self.n_nodes - before)
+            self.anchors[event.anchor] = (value, self.n_nodes - n_nodes, self.n_letters - n_letters)
         return value
 
     def value(self, event: yaml.Event, at: Location) -> Value:
@@ -133,20 +135,23 @@ class _Reader:
             raise StrictYamlError(
                 "merge keys (<<) are not supported; use an alias for a whole value", _line(event)
             )
-        self.grow(1, _line(event))
+        self.grow(1, len(event.value), _line(event))
         return str(event.value)
 
     def alias(self, event: yaml.AliasEvent) -> Value:
         if event.anchor not in self.anchors:
             raise StrictYamlError(f"the alias *{event.anchor} has no finished anchor before it", _line(event))
-        value, size = self.anchors[event.anchor]
-        self.grow(size, _line(event))
+        value, n_nodes, n_letters = self.anchors[event.anchor]
+        self.grow(n_nodes, n_letters, _line(event))
         return value
 
-    def grow(self, n: int, line: int) -> None:
-        self.n_nodes += n
+    def grow(self, n_nodes: int, n_letters: int, line: int) -> None:
+        self.n_nodes += n_nodes
+        self.n_letters += n_letters
         if self.n_nodes > MAX_NODES:
             raise StrictYamlError(f"more than {MAX_NODES:,} values once its aliases are written out", line)
+        if self.n_letters > MAX_LETTERS:
+            raise StrictYamlError(f"more than {MAX_LETTERS:,} letters once its aliases are written out", line)
 
 
 def _dotted(location: Location) -> str:

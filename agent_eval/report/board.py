@@ -7,6 +7,7 @@ from html import escape
 
 import polars as pl
 
+from agent_eval.plaintext import one_line
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.exact import from_text, rounded
 from agent_eval.scores.ratings import grouped
@@ -110,7 +111,7 @@ def _bars(rows: Iterable[dict[str, object]]) -> str:
     for i, row in enumerate(rows):
         n_rows = i + 1
         y, score, status = 26 * i + 8, row["composite_score"], str(row["status"])
-        name = escape(str(row["name"] or row["agent_id"]))
+        name = escape(one_line(str(row["name"] or row["agent_id"])))
         lines.append(f'<text x="190" y="{y + 13}" text-anchor="end">{name}</text>')
         if isinstance(score, float):
             colour = STATUS_COLOURS.get(status, "#757575")

@@ -2,18 +2,12 @@
 
 import polars as pl
 
+from agent_eval.plaintext import plain
+
 _ESCAPED = str.maketrans(
     {c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}
     | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
 )
-
-
-_CONTROL = {i: "\ufffd" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
-
-
-def plain(text: str) -> str:
-    """Text without control characters: no escape sequence of a transcript reaches a terminal."""
-    return text.translate(_CONTROL)
 
 
 def inert(text: str, limit: int | None = None) -> str:

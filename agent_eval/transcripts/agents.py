@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.folders import Bounds
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.records import Refusal
 from agent_eval.transcripts.writing import locked, write_atomically
@@ -44,7 +45,7 @@ def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
     if not path.exists() and not path.is_symlink():
         return {}, []
     try:
-        return _sorted_out(path, list(_entries(read_text(path))))
+        return _sorted_out(path, list(_entries(_text(path))))
     except YamlError as error:
         return {}, [Refusal(path.name, error.line, shorten(error.reason))]
 
@@ -58,13 +59,20 @@ def add_agent(path: Path, agent: Agent) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
         try:
-            text = read_text(path) if path.exists() else ""
+            text = _text(path) if path.exists() or path.is_symlink() else ""
             if _has(text, agent.agent_id):
                 return False
             _write(path, text, agent)
         except YamlError as error:
             raise AgentsFileError(path, agent.agent_id, error.reason) from error
     return True
+
+
+def _text(path: Path) -> str:
+    """The file's text; a link that leads out of the data folder is followed neither to read nor to write."""
+    if reason := Bounds.of(path.parent / "sessions").refused_file(path):
+        raise YamlError(reason)
+    return read_text(path)
 
 
 def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], list[Refusal]]:

@@ -1,5 +1,6 @@
 """What may stand where in data/sessions, and links that lead out of it: session folders are hostile input."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,26 +22,33 @@ class Bounds:
     @classmethod
     def of(cls, sessions_folder: Path) -> "Bounds":
         """The bounds around data/sessions, links to these two folders themselves followed."""
-        return cls((sessions_folder.resolve(), sessions_folder.parent.resolve()))
+        return cls((_real(sessions_folder), _real(sessions_folder.parent)))
 
     def refused_folder(self, path: Path, holder: str) -> str | None:
         """Why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
-        if astray := self._astray(path):
-            return astray
-        if not path.is_dir():
-            return f"not a folder; here stands one folder for each {holder}"
-        if not is_slug(path.name):
-            return f"the folder's name cannot be an id ({holder}); allowed: {SLUG_FORM}"
+        try:
+            if astray := self._astray(path):
+                return astray
+            if not path.is_dir():
+                return f"not a folder; here stands one folder for each {holder}"
+            if not is_slug(path.name):
+                return f"the folder's name cannot be an id ({holder}); allowed: {SLUG_FORM}"
+            next(path.iterdir(), None)
+        except OSError as error:
+            return unreadable(error)
         return None
 
     def refused_file(self, path: Path) -> str | None:
         """Why a path cannot be read as a file; None when it can."""
-        if astray := self._astray(path):
-            return astray
-        if path.is_dir():
-            return "a folder stands where a file is expected"
-        if not path.is_file():
-            return "not a regular file" if path.exists() else "the file is missing"
+        try:
+            if astray := self._astray(path):
+                return astray
+            if path.is_dir():
+                return "a folder stands where a file is expected"
+            if not path.is_file():
+                return "not a regular file" if path.exists() else "the file is missing"
+        except OSError as error:
+            return unreadable(error)
         return None
 
     def _astray(self, path: Path) -> str | None:
@@ -52,6 +60,24 @@ class Bounds:
         except RuntimeError:  # how pathlib reports links that lead in a circle
             return _CIRCLE
         return None if any(real.is_relative_to(root) for root in self.roots) else _OUTSIDE
+
+
+def unreadable(error: OSError) -> str:
+    """Why a file or folder cannot be read, as the system says it."""
+    return (
+        f"it cannot be read ({error.strerror or error}); allow reading it, or take it out of the data folder"
+    )
+
+
+def _real(path: Path) -> Path:
+    """Where links lead; a link that leads in a circle stays as it is."""
+    return Path(os.path.realpath(path))
+
+
+def astray(folder: Path) -> str | None:
+    """Why the link in the place of a folder leads nowhere; None for a folder, and where nothing stands."""
+    is_link_to_nothing = folder.is_symlink() and not folder.exists()
+    return "a link that leads nowhere; mend it, or take it out" if is_link_to_nothing else None
 
 
 def entries(folder: Path) -> list[Path]:

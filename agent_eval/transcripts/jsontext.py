@@ -6,20 +6,26 @@ import re
 
 from pydantic import JsonValue
 
+MOST_VALUES = 2_000_000
+"""Values in one text: a long one made of `{},{},…` takes thirty times its size in memory."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_MOST_DIGITS = 4_000  # Python itself reads 4,300
 
 
 def loads(text: str) -> JsonValue:
     """The value of a JSON text; half a surrogate pair becomes U+FFFD, which UTF-8 can hold.
 
     Raises:
-        ValueError: If it is no JSON, nested too deeply, or holds a number that JSON or a double cannot
-            hold (NaN, Infinity, 1e400).
+        ValueError: If it is no JSON, nested too deeply, names a key twice in one object, holds more than
+            2,000,000 values, or a number that JSON or a double cannot hold (NaN, Infinity, 1e400).
     """
+    if _holds_too_many(text):
+        raise ValueError(f"it holds more than {MOST_VALUES:,} values")
     try:
         value = _DECODER.decode(text)
         if _SURROGATE.search(text):
-            value = json.loads(clean(json.dumps(value, ensure_ascii=False)))
+            value = _DECODER.decode(clean(json.dumps(value, ensure_ascii=False)))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     read: JsonValue = value
@@ -36,6 +42,22 @@ def clean(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def _holds_too_many(text: str) -> bool:
+    """Values are told by their commas; those within texts do not count, and are looked at only when in doubt."""
+    if text.count(",") <= MOST_VALUES:
+        return False
+    return _STRING.sub('""', text).count(",") > MOST_VALUES
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:40]!r} is given twice in one object; remove one")
+    return value
+
+
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -43,8 +65,16 @@ def _finite(text: str) -> float:
     return value
 
 
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"the number {text[:20]}… is too large")
+    return int(text)
+
+
 def _refuse(name: str) -> float:
     raise ValueError(f"{name} is no JSON; write null for an unknown value")
 
 
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(
+    parse_float=_finite, parse_int=_whole, parse_constant=_refuse, object_pairs_hook=_object
+)

@@ -20,6 +20,7 @@ from pydantic import (
 from agent_eval.methodology.models import Version
 from agent_eval.transcripts.jsontext import loads
 
+TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
 
 Scenario = Literal["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]
@@ -123,7 +124,7 @@ class Message(Frozen):
 class Expected(Frozen):
     """Ground truth for one turn, or for the whole conversation when `turn_index` is None."""
 
-    turn_index: NonNegativeInt | None = None
+    turn_index: TurnIndex | None = None
     tools: tuple[dict[str, JsonValue], ...] | None = (
         None  # None: tools are not part of the truth; (): none expected
     )
@@ -144,7 +145,7 @@ class Outcome(Frozen):
 class Intervention(Frozen):
     """A human stepped in: what U5 counts."""
 
-    turn_index: NonNegativeInt | None = None
+    turn_index: TurnIndex | None = None
     kind: Literal["confirmation", "correction", "help", "blocked"]  # blocked: the agent cannot go on unguided
     note: str | None = None
 

@@ -9,8 +9,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
-from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.folders import Bounds, entries
+from agent_eval.transcripts.explain import LONGEST, explain, shorten
+from agent_eval.transcripts.folders import Bounds, astray, entries
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.hashing import canonical
 from agent_eval.transcripts.jsontext import clean, dumps
@@ -50,6 +50,8 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     found: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
+    if reason := astray(sessions_folder):
+        refusals.append(Refusal(sessions_folder.name, 0, reason))
     for entry in entries(sessions_folder):
         if reason := bounds.refused_folder(entry, "agent"):
             refusals.append(Refusal(clean(entry.name), 0, reason))
@@ -220,7 +222,7 @@ def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
 def _earlier(record: Record, file: str) -> Refusal:
     match record.value:
         case {"file": str(source), "line": int(line), "reason": str(reason)} if abs(line) < 2**63:
-            return Refusal(source, line, reason)
+            return Refusal(source[:LONGEST], line, shorten(reason))
     return Refusal(
         file, record.number, "expected an object with the texts file and reason and the number line"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from pydantic import JsonValue
 
@@ -15,8 +15,15 @@ from agent_eval.transcripts.explain import shorten
 from agent_eval.transcripts.jsontext import loads
 from agent_eval.transcripts.records import Refusal
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 MEGABYTE = 1_000_000
 LONGEST_LINE = 200 * MEGABYTE
+LARGEST_UNZIPPED = 1_000 * MEGABYTE
+MOST_UNZIPPED = 200  # times the bytes read: transcripts shrink to a tenth, not to a thousandth
+TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
+KEPT = "records before it are kept"
 BREAKS = (EOFError, OSError, zlib.error)
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
@@ -34,10 +41,31 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unzipped when its first bytes say gzip, without a byte order mark."""
     with path.open("rb") as raw:
         is_gzip = raw.peek(2)[:2] == _GZIP
-        stream = io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=raw))) if is_gzip else raw
+        stream = io.BufferedReader(_Unzipped(raw)) if is_gzip else raw
         if stream.peek(3)[:3] == _BOM:
             stream.read(3)
         yield stream
+
+
+class _Unzipped(io.RawIOBase):
+    """What a gzipped stream holds, up to the point where it swells like a bomb."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._zipped = gzip.GzipFile(fileobj=raw)
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        n_read = self._zipped.readinto(buffer)
+        self._size += n_read
+        if self._size > max(LARGEST_UNZIPPED, MOST_UNZIPPED * self._raw.tell()):
+            raise OSError(
+                f"its content is more than {MOST_UNZIPPED} times the file; unzip it first if it is meant"
+            )
+        return n_read
 
 
 def json_lines(path: Path, file: str) -> Iterator[Record | Refusal]:
@@ -46,16 +74,19 @@ def json_lines(path: Path, file: str) -> Iterator[Record | Refusal]:
         if isinstance(line, str):
             yield Refusal(file, number, line)
         elif line.strip():
-            yield _record(line, number, file)
+            yield record_of(line, number, file, "; expected one JSON value a line")
 
 
-def _record(line: bytes, number: int, file: str) -> Record | Refusal:
+def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:
+    """The value of one record's bytes (None: they were too many to hold), or why it has none."""
+    if text is None:
+        return Refusal(file, number, TOO_LONG)
     try:
-        return Record(number, loads(line.decode()))
+        return Record(number, loads(text.decode()))
     except UnicodeDecodeError as error:
-        reason = f"not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
+        reason = f"not UTF-8 at byte {error.start + 1} of the record; save the file as UTF-8"
     except ValueError as error:
-        reason = f"not JSON: {error}; expected one JSON value a line"
+        reason = f"not JSON: {error}{expected}"
     return Refusal(file, number, shorten(reason))
 
 
@@ -68,7 +99,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | str]]:
                 number += 1
                 if len(line) > LONGEST_LINE:
                     _skip_line(stream, line)
-                    yield number, f"the line is longer than {LONGEST_LINE // MEGABYTE} MB"
+                    yield number, TOO_LONG
                 else:
                     yield number, line
     except BREAKS as error:
@@ -78,7 +109,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes | str]]:
 def broken(error: Exception) -> str:
     """Why a file cannot be read on."""
     name = type(error).__name__
-    return shorten(f"the file cannot be read on from here ({name}: {error}); records before it are kept")
+    return shorten(f"the file cannot be read on from here ({name}: {error}); {KEPT}")
 
 
 def _skip_line(stream: BinaryIO, line: bytes) -> None:

@@ -12,6 +12,7 @@ from agent_eval.transcripts.streams import MEGABYTE
 
 LARGEST = 20 * MEGABYTE
 DEEPEST = 32
+MOST_VALUES = 500_000  # an agent's entry has about ten, a session.yaml as many
 LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -46,7 +47,8 @@ def compose(text: str) -> yaml.Node | None:
     """The nodes of one YAML document; None for an empty one.
 
     Raises:
-        YamlError: If it is no YAML, nested deeper than 32 levels, uses aliases, or repeats a key.
+        YamlError: If it is no YAML, nested deeper than 32 levels, holds more than 500,000 values, or uses
+            aliases.
     """
     try:
         _check_events(text)
@@ -65,15 +67,18 @@ def construct(node: yaml.Node) -> object:
     """The plain value of a node: only YAML's own types.
 
     Raises:
-        YamlError: If a tag names another type, a scalar is no value of its type, or a key is repeated.
+        YamlError: If a tag names another type, a scalar is no value of its type, a key is repeated or a merge key.
     """
     _check_keys(node)
     try:
         value: object = LOADER("").construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise YamlError(f"not supported: {error.problem}", line_of(node)) from error
+    except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
+        raise YamlError("a tag (!!) stands before a text that is no such value", line_of(node)) from error
     except (ValueError, TypeError, OverflowError) as error:
-        raise YamlError(f"not a value: {error}", line_of(node)) from error
+        reason = str(error).partition(";")[0]  # what follows is about Python's settings
+        raise YamlError(f"not a value: {reason}", line_of(node)) from error
     return value
 
 
@@ -89,8 +94,10 @@ def is_null(node: yaml.Node | None) -> bool:
 
 def _check_events(text: str) -> None:
     depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
+    for number, event in enumerate(yaml.parse(text, Loader=LOADER)):
         line = event.start_mark.line + 1 if event.start_mark else 0
+        if number > MOST_VALUES:
+            raise YamlError(f"holds more than {MOST_VALUES:,} values", line)
         if isinstance(event, yaml.AliasEvent):
             raise YamlError("aliases (*name) are not supported; write the value out", line)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -105,6 +112,8 @@ def _check_keys(node: yaml.Node) -> None:
     elif isinstance(node, yaml.MappingNode):
         seen: set[object] = set()
         for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise YamlError("merge keys (<<) are not supported; write the keys out", line_of(key))
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
                 raise YamlError(f"the key {key.value[:40]!r} is given twice; remove one", line_of(key))
             seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))

@@ -134,3 +134,48 @@ def test_an_id_that_another_session_holds_is_refused_at_once_and_not_lost_at_the
     assert "'may'" in again.stderr
     assert "1 conversations imported" in again.stdout
     assert imported(root, line, "--session", "july").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["import"],
+        ["import", "openai", "/no\n\x1b[31msuch", "--agent", "a"],
+        ["leaderboard", "--methodology", ""],
+        ["leaderboard", "--nosuch", "\x1b[31m"],
+        ["run", "--agent", "\udcff"],
+        ["reliability", "-k", "9" * 30],
+        ["methodology", "show", "9" * 5000 + ".0.0"],
+        ["ui", "--port", "99999999"],
+    ],
+)
+def test_hostile_arguments_end_in_one_plain_line(root: Path, arguments: list[str]) -> None:
+    result = agent_eval(root, *arguments)
+    assert result.returncode == 2
+    line = only_line(result)
+    assert line.startswith("Error: ")
+    assert line.isprintable()
+    assert len(line) < 2_100
+    assert files(root) == set()
+
+
+def test_a_number_that_is_none_and_a_key_given_twice_do_not_end_an_array(root: Path) -> None:
+    good = '{"task_id": %d, "traj": [{"role": "user", "content": "x"}]}'
+    bad = '{"task_id": 8, "reward": NaN, "traj": []}, {"task_id": 9, "traj": [], "traj": []}'
+    (root / "r.json").write_text(f"[{good % 1}, {bad}, {good % 2}]")
+    result = agent_eval(root, "import", "tau-bench", "r.json", "--agent", "a")
+    assert result.returncode == 1
+    assert "2 conversations imported" in result.stdout
+    assert "r.json:2: not JSON: NaN" in result.stderr
+    assert "r.json:3: not JSON: the key 'traj' is given twice" in result.stderr
+
+
+def test_agents_yaml_is_not_written_through_a_link_out_of_the_data_folder(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.yaml"
+    outside.write_text("[]\n")
+    (root / "data" / "agents.yaml").symlink_to(outside)
+    result = imported(root, json.dumps(CHAT))
+    assert result.returncode == 2
+    assert "leads out of the data folder" in only_line(result)
+    assert "1 conversations imported" in result.stdout
+    assert outside.read_text() == "[]\n"

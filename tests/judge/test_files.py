@@ -114,9 +114,17 @@ def test_a_folder_that_cannot_be_listed_and_a_file_in_its_place_are_refused(
 
 
 @both
-def test_a_folder_that_is_not_there_has_nothing_to_refuse(folder: Path, read: Read, ending: str) -> None:
+def test_a_folder_that_is_not_there_has_nothing_to_refuse_and_a_link_to_nothing_is_named(
+    folder: Path, read: Read, ending: str
+) -> None:
     (folder / "circle").symlink_to(folder / "circle")
-    assert [read(folder / name)[1] for name in ("absent", "circle")] == [[], []]
+    (folder / "lost").symlink_to(folder / "nowhere")
+    refused = [read(folder / name)[1] for name in ("absent", "circle", "lost")]
+    assert [[(r.file, r.reason[:26]) for r in found] for found in refused] == [
+        [],
+        [("circle", "a link that leads nowhere;")],
+        [("lost", "a link that leads nowhere;")],
+    ]
 
 
 @both

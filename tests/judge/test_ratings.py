@@ -13,7 +13,9 @@ from agent_eval.judge.ratings import (
     placed_ratings,
     ratings_hash,
     read_ratings,
+    unasked_ratings,
 )
+from agent_eval.methodology import load
 from agent_eval.tables import table
 from tests.judge.material import human, humans
 
@@ -182,3 +184,27 @@ def test_the_hash_changes_with_what_is_said_and_not_with_where() -> None:
     assert ratings_hash(humans(one)) == ratings_hash(humans(one | {"file": "b.csv", "line": 7}))
     assert ratings_hash(humans(one)) != ratings_hash(humans(one | {"rating_1to5": 4}))
     assert ratings_hash(humans()) == ratings_hash(humans())
+
+
+def test_a_long_rationale_does_not_end_its_file(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(
+        f"{','.join(COLUMNS)}\nada,s1,,,any,U1,,4,{'x' * 200_000},,kim,\nada,s1,,,any,U2,,4,,,kim,\n"
+    )
+    frame, refusals = read_ratings(tmp_path)
+    assert (frame["target"].to_list(), refusals) == (["U1", "U2"], [])
+
+
+def test_a_rating_that_no_methodology_asks_for_is_named_with_file_and_line(tmp_path: Path) -> None:
+    rows = [
+        "ada,s1,,,9.9.9,U1,,4,,,kim,",
+        "ada,,c,,any,D1,nosuch,4,,,kim,",
+        "ada,,c,,1.3.0,D1,accuracy,4,,,kim,",
+        "ada,s1,,,any,U1,,4,,,kim,",
+    ]
+    (tmp_path / "r.csv").write_text("\n".join([",".join(COLUMNS), *rows]))
+    ratings, _ = read_ratings(tmp_path)
+    versions = {"1.3.0": load("1.3.0")}
+    first, second = unasked_ratings(ratings, versions, {"ada": "customer_service"})
+    assert first.startswith("r.csv:2: the rating of U1 by kim counts for nothing: methodology 9.9.9")
+    assert second.startswith("r.csv:3: the rating of D1 by kim counts for nothing: criterion 'nosuch'")
+    assert "accuracy" in second

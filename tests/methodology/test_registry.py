@@ -17,6 +17,7 @@ from agent_eval.methodology import (
 )
 from agent_eval.methodology.models import Version
 from agent_eval.methodology.registry import MAX_BYTES, PACKAGED
+from agent_eval.methodology.strict_yaml import StrictYamlError, read_strict
 from tests.methodology.conftest import Write
 
 PUBLISHED = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
@@ -348,3 +349,18 @@ def test_freezing_refuses_a_record_that_it_cannot_read(own: Path, write: Write) 
 def test_freezing_a_folder_that_does_not_exist_does_nothing(tmp_path: Path) -> None:
     assert freeze(tmp_path / "none") == ()
     assert not (tmp_path / "none").exists()
+
+
+def test_texts_that_aliases_repeat_are_counted_by_their_letters() -> None:
+    letters = "x" * 1_000
+    assert read_strict(f"a: &a {letters}\nb: [{', '.join(['*a'] * 3_000)}]").value is not None
+    with pytest.raises(StrictYamlError, match="letters once its aliases are written out"):
+        read_strict(f"a: &a {letters}\nb: [{', '.join(['*a'] * 5_000)}]")
+
+
+def test_a_link_out_of_the_data_folder_is_not_followed(own: Path, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-elsewhere.yaml"
+    outside.write_text("secret")
+    (own / "9.0.0.yaml").symlink_to(outside)
+    (problem,) = Registry.read(own).problems
+    assert "leads out of the data folder" in problem.reason

@@ -1,5 +1,6 @@
 """Files are read a record at a time: twenty times the records, about the same memory."""
 
+import gzip
 import json
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -85,3 +86,12 @@ def test_a_line_beyond_the_limit_is_refused_without_being_held(
     first, refused, last = found
     assert (getattr(first, "value", None), getattr(last, "value", None)) == (1, 2)
     assert "longer than" in getattr(refused, "reason", "")
+
+
+def test_a_gzipped_bomb_is_not_unpacked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_eval.transcripts.streams.LARGEST_UNZIPPED", 2_000_000)
+    path = tmp_path / "c.jsonl.gz"
+    path.write_bytes(gzip.compress(b"1\n" + b" " * 50_000_000 + b"\n2\n"))
+    first, refused = json_lines(path, "c")
+    assert getattr(first, "value", None) == 1
+    assert "more than 200 times the file" in getattr(refused, "reason", "")

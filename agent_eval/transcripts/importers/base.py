@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import ijson
 from pydantic import JsonValue, ValidationError
 
+from agent_eval.transcripts.arrays import TornError, elements
 from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.hashing import canonical
+from agent_eval.transcripts.hashing import canonical, digest
 from agent_eval.transcripts.jsontext import clean, dumps
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.streams import BREAKS, Record, broken, opened
+from agent_eval.transcripts.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 
+LONGEST_ID = 512
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
 
@@ -64,7 +65,8 @@ class Ids:
 
     def named(self, name: str) -> str:
         """An id that no other session of the agent has."""
-        return f"{self._session_id}:{name}"[:512]
+        full = f"{self._session_id}:{name}"
+        return full if len(full) <= LONGEST_ID else f"{full[:400]}…{digest(full)}"
 
     def is_claimed(self, conversation_id: str) -> bool:
         """Whether the id stands earlier in the file."""
@@ -142,17 +144,21 @@ def _fingerprint(record: Record) -> bytes:
 
 
 def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
-    """The elements of one array of a JSON file (prefix as in ijson, e.g. `simulations.item`), one at a time.
+    """The elements of one array of a JSON file, one at a time: `item`, or under keys, e.g. `simulations.item`.
 
-    Where the file breaks off, the elements before stay and the break is a refusal.
+    An element that cannot be read is a refusal of its own. Where the file breaks off, the elements before stay
+    and the break is a refusal.
     """
     number = 0
+    keys = prefix.split(".")[:-1]
     try:
         with opened(source.path) as stream:
-            for value in ijson.items(stream, prefix, use_float=True):
+            for element in elements(stream, keys, LONGEST_LINE):
                 number += 1
-                yield Record(number, cast("JsonValue", value))
-    except (*BREAKS, ijson.JSONError, UnicodeDecodeError) as error:
+                yield record_of(element, number, source.file)
+    except TornError as error:
+        yield Refusal(source.file, number + 1, shorten(f"{error}; {KEPT}"))
+    except BREAKS as error:
         yield Refusal(source.file, number + 1, broken(error))
 
 

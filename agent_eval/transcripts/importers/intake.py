@@ -1,6 +1,7 @@
 """Taking a file in: from a foreign format to a session folder in native form, whole or not at all."""
 
 import filecmp
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from agent_eval.transcripts.importers.errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.jsontext import dumps
+from agent_eval.transcripts.jsontext import clean, dumps
 from agent_eval.transcripts.models import Conversation, Session, is_slug
 from agent_eval.transcripts.records import Refusal
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
@@ -39,6 +40,7 @@ FORMATS: Mapping[str, Importer] = {
 _ENDINGS = (".gz", ".jsonl", ".json")
 _ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
 _HEAD = 64 * 1024
+MOST_TOLD = 10_000  # refusals of one import that are told one by one
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def import_file(
         raise InvalidSessionIdError(session)
     _check_file(path)
     source = Source(path, session)
-    asked = {"methodology_versions": methodology_versions, "task_set": task_set}
+    named = clean(task_set) if task_set is not None else None
+    asked = {"methodology_versions": methodology_versions, "task_set": named}
     wanted = _Wanted(
         source=source,
         origin=f"{format_name}:{source.file}",
@@ -135,13 +138,13 @@ def _check_file(path: Path) -> None:
 
 def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> ImportReport:
     agent_folder = wanted.folder.parent
-    agent_folder.mkdir(parents=True, exist_ok=True)
-    if not wanted.folder.resolve().is_relative_to(sessions_folder.resolve()):
+    if not Path(os.path.realpath(wanted.folder)).is_relative_to(os.path.realpath(sessions_folder)):
         raise OutsideProjectError(wanted.folder)
+    agent_folder.mkdir(parents=True, exist_ok=True)
     with locked(agent_folder), _temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
-        n_imported, refusals = _write_records(new, found)
+        n_imported, n_refused, refusals = _write_records(new, found)
         _write(new / SESSION, session_text)
         is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
         if is_changed:
@@ -152,7 +155,7 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
     return ImportReport(
         session_id=wanted.folder.name,
         n_imported=n_imported,
-        n_refused=len(refusals),
+        n_refused=n_refused,
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
@@ -238,21 +241,26 @@ def _new_to_agent(
             yield item
 
 
-def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, list[Refusal]]:
-    """conversations.jsonl as the conversations come, then import_errors.jsonl when some were refused."""
-    n_imported = 0
+def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
+    """Numbers imported and refused. conversations.jsonl as the conversations come, then import_errors.jsonl when some were refused."""
+    n_imported = n_refused = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
         for item in found:
             if isinstance(item, Refusal):
-                refusals.append(item)
+                n_refused += 1
+                if n_refused <= MOST_TOLD:
+                    refusals.append(item)
             else:
                 stream.write(item.model_dump_json(exclude_defaults=True).encode() + b"\n")
                 n_imported += 1
         sync_stream(stream)
+    if n_more := n_refused - len(refusals):
+        reason = f"{n_more:,} more records were refused; the first {MOST_TOLD:,} are told one by one"
+        refusals.append(Refusal(refusals[-1].file, 0, reason))
     if refusals:
         _write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())
-    return n_imported, refusals
+    return n_imported, n_refused, refusals
 
 
 def _write(path: Path, content: bytes) -> None:

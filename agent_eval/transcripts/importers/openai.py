@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.explain import shorten
 from agent_eval.transcripts.importers.base import (
     Fields,
     Ids,
@@ -21,17 +20,15 @@ from agent_eval.transcripts.importers.base import (
     text_of,
 )
 from agent_eval.transcripts.importers.messages import chat_messages
-from agent_eval.transcripts.jsontext import loads
 from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.streams import BREAKS, MEGABYTE, Record, json_lines, opened
+from agent_eval.transcripts.streams import BREAKS, LONGEST_LINE, Record, broken, json_lines, opened, record_of
 
 NAME = "openai"
 EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
 Layout = Literal["lines", "array", "document"]
 
 _HEAD = 64 * 1024
-_LARGEST_DOCUMENT = 200 * MEGABYTE
 _IDS = ("conversation_id", "id")
 _TEXTS = ("goal", "profile")
 _NATIVE = ("scenario", "tools", "expected", "interventions", "injected_error")
@@ -85,12 +82,11 @@ def _document(source: Source) -> Iterator[Record | Refusal]:
     """The one value of a pretty-printed file."""
     try:
         with opened(source.path) as stream:
-            text = stream.read(_LARGEST_DOCUMENT + 1)
-        if len(text) > _LARGEST_DOCUMENT:
-            raise ValueError(f"one conversation of more than {_LARGEST_DOCUMENT // MEGABYTE} MB")
-        yield Record(1, loads(text.decode()))
-    except (*BREAKS, ValueError) as error:
-        yield Refusal(source.file, 1, shorten(f"not JSON: {error}; expected {EXPECTED}"))
+            text = stream.read(LONGEST_LINE + 1)
+        whole = text if len(text) <= LONGEST_LINE else None
+        yield record_of(whole, 1, source.file, f"; expected {EXPECTED}")
+    except BREAKS as error:
+        yield Refusal(source.file, 1, broken(error))
 
 
 def _wrapped(records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:

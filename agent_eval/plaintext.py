@@ -1,0 +1,30 @@
+"""Text of strangers made safe to print: it can neither steer a terminal nor turn the reading direction of what follows."""
+
+REPLACEMENT = "\ufffd"
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates
+_UNPRINTABLE = dict.fromkeys((*range(32), *range(127, 160), *_BIDI, *range(0xD800, 0xE000)), REPLACEMENT)
+_STEERING = {i: c for i, c in _UNPRINTABLE.items() if chr(i) not in "\n\t"}
+_BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+LONGEST = 2_000
+
+
+def plain(text: str) -> str:
+    """Text without control characters, overrides of the reading direction and halves of surrogate pairs.
+
+    Line ends and tabs stay; each other one becomes U+FFFD.
+    """
+    return text.translate(_STEERING)
+
+
+def one_line(text: str) -> str:
+    """`plain` text on one line, of at most 2,000 characters."""
+    line = plain(text.translate(_BREAKS)).strip()
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def escaped_json(text: str) -> str:
+    """A JSON text whose unprintable characters are written as escapes: it says the same, and prints safely."""
+    return text.translate(_JSON)
+
+
+_JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # the others are escaped already, or layout

@@ -1,0 +1,58 @@
+"""The door of the command line: hostile arguments to every command that starts nothing."""
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+from unittest import mock
+
+from hypothesis import strategies as st
+
+from agent_eval import cli
+from tests.fuzz.holding import is_printable
+from tests.fuzz.hostile import texts
+
+COMMANDS: tuple[list[str], ...] = (
+    ["leaderboard"], ["explain"], ["explain", "a"], ["reliability"], ["gate"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
+    ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
+    ["methodology", "validate"], ["ui", "--port"], ["run", "--nosuch"], [],
+)  # fmt: skip
+OPTIONS = st.sampled_from(
+    ["--agent", "--methodology", "--template", "--format", "--score", "-k", "--category", "--session", "--task-set", "--json", "--", "-", "/dev/zero", "source.json"]
+)  # fmt: skip
+
+
+def _can_be_given(text: str) -> bool:
+    return "\x00" not in text and "--help" not in text
+
+
+words = st.lists(OPTIONS | texts.filter(_can_be_given), max_size=4)
+inputs = st.builds(lambda command, rest: [*command, *rest], st.sampled_from(COMMANDS), words).filter(
+    lambda given: given[:2] != ["ui", "--port"] or len(given) == 2 or not given[2].strip().isdecimal()
+)
+
+
+def check(given: list[str], root: Path, *, store: bool = False) -> None:
+    """An exit code of 0 to 2; with an error one line, and nothing that steers a terminal."""
+    (root / "data" / "source.json").write_text("[]")
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, {"AGENT_EVAL_HOME": str(root)}),
+        mock.patch.object(sys, "argv", ["agent-eval", *given]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        contextlib.chdir(root / "data"),
+    ):
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+    assert code in (0, 1, 2)
+    said = err.getvalue()
+    assert is_printable(said)
+    assert is_printable(out.getvalue())
+    if code == 2 and said.startswith("Error: "):
+        assert said.count("\n") == 1
+    elif code == 2:
+        assert out.getvalue() or said

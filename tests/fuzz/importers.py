@@ -1,0 +1,119 @@
+"""The door of foreign transcript files."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.transcripts.importers import FORMATS, ImportReport, import_file
+from agent_eval.transcripts.sessions import read_sessions
+from tests.fuzz.holding import check_refusals, check_text, files
+from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, nasty_texts
+from tests.fuzz.sessions import CALL
+
+MESSAGES = [
+    {"role": "user", "content": "Where?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL], "cost": 0.1},
+    {"role": "tool", "tool_call_id": "c1", "content": "sent"},
+    {"role": "assistant", "content": "Here.", "timestamp": "2026-01-01"},
+]
+CHAT = {"id": "c", "messages": MESSAGES, "task_id": "t", "trial": 0, "reward": 1.0, "knowledge": ["k"]}
+TAU1 = {
+    "task_id": 1,
+    "trial": 0,
+    "reward": 1.0,
+    "info": {"task": {"instruction": "i", "actions": [{"name": "f", "kwargs": {}}]}},
+    "traj": MESSAGES,
+}
+TASK = {
+    "id": "1",
+    "user_scenario": {"instructions": {"task_instructions": "x"}},
+    "evaluation_criteria": {"actions": [{"name": "f", "arguments": {}}]},
+}
+RUN = {
+    "id": "u",
+    "task_id": "1",
+    "trial": 0,
+    "messages": MESSAGES,
+    "reward_info": {"reward": 1.0},
+    "agent_cost": 0.1,
+}
+TAU2 = {"tasks": [TASK], "simulations": [RUN, {**RUN, "id": "v", "trial": 1}]}
+
+
+class Input(NamedTuple):
+    """A file as it is imported."""
+
+    format_name: str
+    name: str
+    content: bytes
+
+
+def _lines(records: list[object]) -> bytes:
+    return b"\n".join(map(json_bytes, records))
+
+
+chats = st.lists(changed_json(CHAT) | st.just(CHAT), min_size=1, max_size=4)
+arrays = st.lists(changed_json(TAU1) | st.just(TAU1), min_size=1, max_size=4).map(json_bytes)
+contents = {
+    "openai": chats.map(_lines)
+    | chats.map(json_bytes)
+    | changed_json(CHAT).map(lambda v: json.dumps(v, indent=1).encode()),
+    "tau-bench": arrays,
+    "tau2": changed_json(TAU2).map(json_bytes),
+}
+FORMAT_NAMES = sorted(contents)
+inputs = st.sampled_from([*FORMAT_NAMES, *FORMAT_NAMES]).flatmap(
+    lambda name: st.builds(
+        Input,
+        format_name=st.just(name),
+        name=st.sampled_from(["source.jsonl", "source.json", "source.json.gz", "Ä\x1b[31m\n.json", ".json"]),
+        content=contents[name] | contents[name].flatmap(changed_bytes) | nasty_texts.map(lambda t: t.encode("utf-8", "replace")),
+    )
+)  # fmt: skip
+
+
+def check(found: Input, root: Path, *, store: bool = False) -> None:
+    """What an import wrote reads back whole, with what it refused; importing again changes nothing."""
+    assert found.format_name in FORMATS
+    sessions = root / "data" / "sessions"
+    path = root / "data" / found.name
+    path.write_bytes(found.content)
+    try:
+        report = _import(found, path, sessions)
+    except AgentEvalError:
+        assert not list(sessions.rglob("*"))
+        return
+    check_refusals(list(report.refusals))
+    assert report.n_refused == len(report.refusals)
+    if not report.n_imported:
+        assert report.refusals
+        assert not [p for p in sessions.rglob("*") if p.is_file()]
+        return
+    _check_count(found, report)
+    taken = read_sessions("a", sessions / "a")
+    assert taken.conversations.height == report.n_imported
+    told = {(r.file, r.line, r.reason) for r in report.refusals}
+    assert set(taken.import_errors.select("file", "line", "reason").iter_rows()) == told
+    check_text(taken.turns)
+    before = files(sessions)
+    assert not _import(found, path, sessions).is_changed
+    assert files(sessions) == before
+
+
+def _import(found: Input, path: Path, sessions: Path) -> ImportReport:
+    return import_file(found.format_name, path, sessions_folder=sessions, agent_id="a")
+
+
+def _check_count(found: Input, report: ImportReport) -> None:
+    """Where even a careless reader finds a list, each of its elements was imported or refused."""
+    if found.format_name != "tau-bench" and not found.content.startswith(b'[{"id"'):
+        return
+    try:
+        there = json.loads(found.content)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(there, list) and not any(isinstance(x, dict) and "role" in x for x in there[:1]):
+        assert report.n_imported + report.n_refused == len(there)

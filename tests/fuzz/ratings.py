@@ -1,0 +1,56 @@
+"""The door of people's ratings."""
+
+import csv
+import io
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from agent_eval.judge.ratings import COLUMNS, latest_ratings, ratings_hash, read_ratings
+from tests.fuzz.holding import check_refusals, check_store, check_text
+from tests.fuzz.hostile import changed_bytes, texts
+
+ROWS = (
+    ("a", "s", "", "", "any", "U1", "", "4", "good", "quote", "kim", "2026-04-20T10:00:00Z"),
+    ("a", "", "c", "", "1.3.0", "D1", "accuracy", "5", "good, quite", 'a "quote"', "kim", ""),
+    ("a", "", "c", "0", "any", "helpfulness", "", "1", "two\nlines", "", "lee", "2026-04-20"),
+)
+
+
+def _csv(rows: list[tuple[str, ...]]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(rows)
+    return stream.getvalue().encode("utf-8", "replace")
+
+
+@st.composite
+def _row(draw: st.DrawFn) -> tuple[str, ...]:
+    cells = list(draw(st.sampled_from(ROWS)))
+    for at in draw(st.sets(st.integers(0, len(COLUMNS) - 1), max_size=2)):
+        cells[at] = draw(texts)
+    return tuple(cells)
+
+
+whole = st.lists(_row(), max_size=5).map(_csv)
+inputs = whole | whole.flatmap(changed_bytes)
+
+
+def check(content: bytes, root: Path, *, store: bool = False) -> None:
+    """Each line of the file is a rating or a refusal; what was read is valid for all that comes after."""
+    folder = root / "data" / "ratings"
+    folder.mkdir(parents=True)
+    (folder / "r.csv").write_bytes(content)
+    frame, refusals = read_ratings(folder)
+    check_refusals(refusals, longest=1_000)  # a header is shown whole
+    check_text(frame)
+    if not any(r.line <= 1 or "no CSV" in r.reason for r in refusals):
+        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        there = [cells for cells in reader if any(cell.strip() for cell in cells)]
+        blank_first = bool(content.removeprefix(b"\xef\xbb\xbf").strip()) is False
+        assert frame.height + len(refusals) == (0 if blank_first else max(len(there) - 1, 0))
+    assert ratings_hash(frame) == ratings_hash(read_ratings(folder)[0])
+    assert latest_ratings(frame, ["1.2.0", "1.3.0"]).height <= 2 * frame.height
+    if store and not frame.is_empty():
+        check_store(root, {"human_ratings": frame})
