@@ -27,7 +27,7 @@ methodology_app = typer.Typer(
 )
 app.add_typer(methodology_app, name="methodology")
 
-INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+INTERRUPTED = 130  # typer's answer to Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON array of rows on stdout.")]
@@ -282,15 +282,15 @@ def methodology_validate(
 def main() -> None:
     """Run the command; an error that the user can mend is one line on stderr and exit code 2; Ctrl-C is 130."""
     try:
-        raise SystemExit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
+        raise SystemExit(code)
     except AgentEvalError as error:
         _end(str(error), error)
     except OSError as error:
         _end(f"{error.strerror or error}: {error.filename or 'no file is named'}", error)
     except Exception as error:
-        if type(error).__name__ == "Abort":
-            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
-            raise SystemExit(INTERRUPTED) from None
         # Wrong usage, as typer says it: its class is click's or typer's own, depending on typer's version.
         if (sentence := getattr(error, "format_message", None)) is None:
             raise
