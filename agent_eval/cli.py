@@ -162,21 +162,32 @@ def reliability(
         list[int] | None,
         typer.Option("-k", help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go."),
     ] = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option("--estimator", help="unbiased (default), plug_in or bayesian; may be repeated."),
+    ] = None,
+    interactions: Annotated[
+        bool,
+        typer.Option(
+            "--interactions", help="interaction_pass_at_k instead: turns of one conversation as attempts."
+        ),
+    ] = False,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """pass@k and pass^k over trials of tasks, unbiased."""
+    """pass@k and pass^k over trials of tasks, with intervals."""
     from agent_eval.commands.output import consoles
+    from agent_eval.commands.reliability import checked_estimators, show_interactions
     from agent_eval.commands.reliability import reliability as show
 
     project = _project()
+    out, version = consoles()[0], _version(project, methodology)
+    if interactions:
+        show_interactions(project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json)
+        return
+    estimators = checked_estimators(estimator or ())
     show(
-        project,
-        consoles()[0],
-        version=_version(project, methodology),
-        agents=agent or (),
-        ks=k or (),
-        as_json=as_json,
+        project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json, estimators=estimators
     )
 
 

@@ -42,10 +42,14 @@ JUDGMENT = (
 PASS_K = (
     Column("k", I, "Attempts", nullable=False),
     Column("estimator", S, "unbiased, plug_in or bayesian", nullable=False),
-    Column("n_tasks", I, "Tasks with at least k trials of known outcome", nullable=False),
-    Column("n_tasks_excluded", I, "Tasks with fewer", nullable=False),
+    Column("n_tasks", I, "Tasks that count: with enough trials of known outcome", nullable=False),
+    Column(
+        "n_tasks_excluded", I, "Tasks with too few: under k for unbiased, none for the others", nullable=False
+    ),
+    Column("excluded_tasks", NAMES, "The excluded tasks by name"),
     Column("n_trials", I, "Trials of known outcome in the tasks that count", nullable=False),
     Column("n_trials_unknown", I, "Trials left out of the denominator: outcome unknown", nullable=False),
+    Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have told was lost"),
     Column("n_successes", I, "Correct trials in the tasks that count", nullable=False),
     Column("correctness_source", S, "outcome, interactions, goal_completion, or several joined by +"),
     Column("pass_at_k", F, "Probability that at least one of k trials is correct, 0–1"),
@@ -54,7 +58,8 @@ PASS_K = (
     Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
     Column("pass_hat_k_low", F, "Lower 95 % bound; null without an interval"),
     Column("pass_hat_k_high", F, "Upper 95 % bound; null without an interval"),
-    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate"),
+    Column("interval", S, "What the bounds are and cover, or why there are none"),
+    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate; single run for k = 1"),
 )
 
 STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
