@@ -61,6 +61,9 @@ class Rated:
 
     n_sessions: int
     means: Mapping[Part, Fraction | None]
+    by_session: tuple[
+        tuple[str, float | None], ...
+    ]  # session, Σ of its parts' means; null unless all are rated
     judges: tuple[str, ...]
     n_unscored: int
     missing: tuple[str, ...]
@@ -117,12 +120,14 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     )
     facts = {Pair(version, agent): known for version, agent, *known in per_pair.iter_rows()}
     means, missing = _means(sums), _missing(rows, sums, expected)
+    by_session = _by_session(sums)
     found = {}
     for pair, parts in expected.items():
         n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
         found[pair] = Rated(
             n_sessions=n_sessions,
             means={part: means.get((pair, part)) for part in parts},
+            by_session=tuple(by_session.get(pair, ())),
             judges=tuple(judges),
             n_unscored=n_unscored,
             missing=tuple(missing[pair]),
@@ -193,6 +198,23 @@ def _means(sums: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
         else None
         for part, values in collected.items()
     }
+
+
+def _by_session(sums: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | None]]]:
+    """Per pair, sorted by session: the sum of the session's parts, each the mean over its conversations."""
+    # rounded: sums of floats depend on their order
+    total = (pl.col("total") / pl.col("n")).sum().round(9)
+    is_complete = (pl.col("n_scored") == pl.col("n")).all()
+    per_session = (
+        sums.drop_nulls("session_id")
+        .group_by(*PAIR, "session_id")
+        .agg(pl.when(is_complete).then(total).alias("total"))
+        .sort(*PAIR, "session_id")
+    )
+    found = defaultdict[Pair, list[tuple[str, float | None]]](list)
+    for version, agent, session, value in per_session.iter_rows():
+        found[Pair(version, agent)].append((session, value))
+    return found
 
 
 def _missing(
