@@ -57,7 +57,7 @@ def reliability(
         TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased estimate.
     """
     project.registry.get(version)
-    pairs = _pairs(project, version, agents)
+    pairs = pairs_of(project, version, agents)
     wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
     if ks:
         rows = _computed(project, pairs, ks, may_exceed=bool(estimators) and "unbiased" not in estimators)
@@ -89,7 +89,7 @@ def show_interactions(
         TrialCountError: If a wanted k is less than 1.
     """
     project.registry.get(version)
-    outcomes = trials.trial_outcomes(*_inputs(project, _pairs(project, version, agents)))
+    outcomes = trials.trial_outcomes(*trial_inputs(project, pairs_of(project, version, agents)))
     rows = trials.interaction_reliability(outcomes, ks or (1, 3))
     if as_json:
         print_json(rows)
@@ -114,12 +114,13 @@ def show_interactions(
     )
 
 
-def _pairs(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+    """The named agents (none: all) under one version, as keys of stored tables."""
     wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     return wanted.with_columns(pl.lit(version).alias("methodology_version"))
 
 
-def _inputs(project: Project, pairs: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+def trial_inputs(project: Project, pairs: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
     """What `trial_outcomes` reads, of these agents and this version."""
     stored = ("transcripts", "conversations", "tool_correctness", "conversation_judgments", "turn_judgments")
     keys = {"conversations": pairs.select("agent_id")}
@@ -128,7 +129,7 @@ def _inputs(project: Project, pairs: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
     """Table `reliability` for these k: what is stored ends at a default."""
-    inputs = _inputs(project, pairs)
+    inputs = trial_inputs(project, pairs)
     rows = trials.reliability(*inputs, ks=ks, estimators=trials.ESTIMATORS)
     largest = trials.largest_n(trials.trial_outcomes(*inputs))
     if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):

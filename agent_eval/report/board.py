@@ -28,7 +28,7 @@ def composite(row: dict[str, object]) -> str:
     """The headline; where the penalty is unknown, the raw composite in brackets, named as such."""
     exact, raw = row["composite_exact"], row["raw_composite_score"]
     if exact is None and isinstance(raw, float):
-        return f"({_one_decimal(raw)} raw)"
+        return f"({one_decimal(raw)} raw)"
     return shown(str(exact) if exact else None)
 
 
@@ -37,10 +37,33 @@ def badges(row: dict[str, object]) -> list[str]:
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
+    pareto = ["Pareto: none cheaper and better"] if row["is_pareto"] else []
     return [
         tested[_flag(row["repeatability_tested"])],
         f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
         hallucination[_flag(row["hallucination_passed"])],
+        *pareto,
+    ]
+
+
+def rank(row: dict[str, object]) -> str:
+    """The rank, with the range that the intervals allow where it is wider: '1 (1–3)'; '–' without one."""
+    if row["rank"] is None:
+        return "–"
+    low, high = row["rank_low"], row["rank_high"]
+    return f"{row['rank']}" if low is None or low == high else f"{row['rank']} ({low}–{high})"
+
+
+def leads(board: pl.DataFrame) -> list[str]:
+    """For each template with a ranked agent that has one below it: is the first rank more than one rating point?"""
+    return [
+        f"{row['name'] or row['agent_id']} leads {row['template']} by {one_decimal(row['lead_points'])}; one rating point "
+        f"moves at most {one_decimal(row['point_0to100'])}: {'it survives' if row['lead_survives_point'] else 'it does not survive'} one."
+        if row["lead_points"]
+        else f"{row['name'] or row['agent_id']} shares the first rank of {row['template']}."
+        for row in board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
+        .unique(["methodology_version", "template"], keep="first", maintain_order=True)
+        .iter_rows(named=True)
     ]
 
 
@@ -57,12 +80,12 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "rank": str(row["rank"]) if row["rank"] else "–",
+                "rank": rank(row),
                 "agent": row["name"] or row["agent_id"],
                 "template": row["template"] or "–",
                 "composite": composite(row),
-                "U": _one_decimal(row["universal_0to100"]),
-                "D": _one_decimal(row["domain_0to100"]),
+                "U": one_decimal(row["universal_0to100"]),
+                "D": one_decimal(row["domain_0to100"]),
                 "penalty": _points(row["repeatability_penalty"]),
                 "interval": interval(row),
                 "status": row["status"],
@@ -135,7 +158,7 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _one_decimal(value: float | None) -> str:
+def one_decimal(value: float | None) -> str:
     """A stored float with one decimal, half up: of the fraction that it stands for, not of its double."""
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 

@@ -467,7 +467,9 @@ _DECLARED = (
                 "session_scores", NUMBERS, "Raw composite of each of session_ids; null unless rated in full"
             ),
             Column(
-                "point_0to100", F, "The most that one rating point moves the raw composite of one session; null without one"
+                "point_0to100",
+                F,
+                "The most that one rating point moves the raw composite of one session; null without one",
             ),
             *COMPOSED,
             Column("raw_composite_exact", S, "The raw composite as an exact fraction"),
