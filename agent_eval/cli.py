@@ -218,6 +218,25 @@ def reliability(
 
 
 @app.command()
+def tournament(
+    agent: Agents = None,
+    verdicts: Annotated[
+        Path | None, typer.Option("--verdicts", help="Folder of *.jsonl. Default: data/pairwise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Best-of from recorded pairwise verdicts: ratings, win matrix, circles, the judge's position bias.
+
+    Exit code: 1 when a line was refused; else 0.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.tournament import show_tournament
+
+    code = show_tournament(_project(), *consoles(), folder=verdicts, agents=agent or (), as_json=as_json)
+    raise typer.Exit(code)
+
+
+@app.command()
 def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
     """Red or green for CI. Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0."""
     from agent_eval.commands.gate import gate as show
