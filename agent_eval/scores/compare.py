@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.intervals import Difference, holm, paired, welch
+from agent_eval.scores.intervals import Difference, Sample, holm, paired, welch
 from agent_eval.scores.leaderboard import SIGNIFICANCE
 from agent_eval.scores.trials import TRIAL
 
@@ -170,7 +170,7 @@ def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[st
         (ours, point), (theirs, other_point) = (of.get((a, quantity), ([], None)) for a in (agent, other))
         if not ours or not theirs:
             continue
-        found = welch(ours, theirs, step=max(point or 0.0, other_point or 0.0))
+        found = welch(Sample.of(ours), Sample.of(theirs), step=max(point or 0.0, other_point or 0.0))
         rows.append(_row(quantity, None, "sessions", ours, theirs, found))
     return rows
 

@@ -17,8 +17,10 @@ MOST_FLIPPED = 16  # up to here all 2^n signs are tried
 class NotANumberError(AgentEvalError, ValueError):
     """A value that no mean can be taken of."""
 
-    def __init__(self, name: str, value: object) -> None:
-        super().__init__(f"{name} holds {value!r}. Allowed are finite numbers; leave out what is not known.")
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"{value!r} stands among the values. Allowed are finite numbers; leave out what is not known."
+        )
 
 
 class Interval(NamedTuple):
@@ -26,6 +28,28 @@ class Interval(NamedTuple):
 
     low: float
     high: float
+
+
+class Sample(NamedTuple):
+    """Independent values in three numbers."""
+
+    n: int
+    mean: float
+    deviation: float  # sample standard deviation; 0 for one value
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Sample":
+        """Of these values.
+
+        Raises:
+            NotANumberError: If one is no finite number.
+        """
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise NotANumberError(value)
+        n = len(values)
+        mean = math.fsum(values) / n if n else math.nan
+        return cls(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(n - 1, 1)))
 
 
 class Difference(NamedTuple):
@@ -41,7 +65,7 @@ class Difference(NamedTuple):
     probability_better: float | None  # that A's true mean is the higher one, flat prior
 
 
-def bounded_mean(values: Sequence[float], *, bounds: tuple[float, float], step: float) -> Interval | None:
+def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
     """Interval of the mean of independent values on a scale; None for fewer than two.
 
     t on the log-odds of the mean's share of the scale: it stays on the scale and leans away from its ends, where
@@ -51,16 +75,15 @@ def bounded_mean(values: Sequence[float], *, bounds: tuple[float, float], step: 
     Args:
         values: One per session.
         bounds: The ends of the scale.
-        step: The least difference that one rating makes to a value.
+        step: The most that one rating point moves one of the values.
     """
     from scipy.special import expit, logit, stdtrit
 
-    checked = _numbers("values", values)
-    n, (bottom, top) = len(checked), bounds
+    n, mean, deviation = values
     if n < 2:
         return None
-    mean, width = _mean(checked), top - bottom
-    error = max(_deviation(checked, mean), step / math.sqrt(n)) / math.sqrt(n)
+    bottom, width = bounds[0], bounds[1] - bounds[0]
+    error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
     margin = step / width / (2 * n)
     share = min(max((mean - bottom) / width, margin), 1 - margin)
     reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error / width / (share * (1 - share))
@@ -71,9 +94,10 @@ def bounded_mean(values: Sequence[float], *, bounds: tuple[float, float], step: 
 def share_mean(mean: float, variance: float, n: int) -> Interval | None:
     """Interval of the mean of n independent shares (0–1) with that sample variance; None for fewer than two.
 
-    Beta quantiles with Jeffreys' prior at the effective number of 0/1 trials: (n − 1) × m(1 − m)n/(n − 1) over the
-    variance. All the variance that the mean allows is that of n single trials, less of it is worth more; how far it
-    was estimated and not implied by the mean, its uncertainty is that of t. After Korn and Graubard (1998).
+    Beta quantiles with Jeffreys' prior at the effective number of 0/1 trials. Shares that are all 0 or 1 have all the
+    variance that their mean allows and are n trials: the interval is Jeffreys' own. Less variance is worth more
+    trials; as far as it was estimated and not implied by the mean, its uncertainty is that of t. After Korn and
+    Graubard (1998), who correct the whole of it.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -85,35 +109,35 @@ def share_mean(mean: float, variance: float, n: int) -> Interval | None:
         taken = min(max(variance / most, 1e-9), 1.0)
         quantile = 0.5 + LEVEL / 2
         shrunk = (float(ndtri(quantile)) / float(stdtrit(n - 1, quantile))) ** 2
-        effective = (n - 1) / taken * (taken + (1 - taken) * shrunk)
+        effective = n / taken * (taken + (1 - taken) * shrunk)
     a, b = mean * effective + 0.5, (1 - mean) * effective + 0.5
     low, high = (float(betaincinv(a, b, q)) for q in (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
     return Interval(min(low, mean), max(high, mean))
 
 
-def welch(ours: Sequence[float], theirs: Sequence[float], *, step: float = 0.0) -> Difference:
-    """Two sets of independent values: difference of their means, Welch's t.
+def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
+    """Two sets of independent values, one per session: difference of their means, Welch's t.
 
     Args:
-        ours: Values of A, one per session.
-        theirs: Values of B.
+        a: Values of A.
+        b: Values of B.
         step: As for `bounded_mean`; where neither varies and it is 0, nothing is said of chance.
     """
     from scipy.special import stdtr, stdtrit
 
-    a, b = _numbers("values of A", ours), _numbers("values of B", theirs)
-    difference = _mean(a) - _mean(b)
-    if min(len(a), len(b)) < 2:
-        return Difference(difference, None, None, None, None)
-    parts = [max(_deviation(v, _mean(v)) ** 2, step**2 / len(v)) / len(v) for v in (a, b)]
+    difference = a.mean - b.mean
+    nothing = Difference(difference, None, None, None, None)
+    if min(a.n, b.n) < 2:
+        return nothing
+    parts = [max(s.deviation**2, step**2 / s.n) / s.n for s in (a, b)]
     error = math.sqrt(sum(parts))
     if error == 0:
-        return Difference(difference, None, None, None, None)
-    freedom = sum(parts) ** 2 / sum(p**2 / (len(v) - 1) for p, v in zip(parts, (a, b), strict=True))
+        return nothing
+    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (a, b), strict=True))
     reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
-    better = float(stdtr(freedom, difference / error))
-    p_value = min(2 * float(stdtr(freedom, -abs(difference) / error)), 1.0)
-    return Difference(difference, difference - reach, difference + reach, p_value, better)
+    below = float(stdtr(freedom, -abs(difference) / error))
+    better = below if difference < 0 else 1 - below
+    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better)
 
 
 def paired(differences: Sequence[float]) -> Difference:
@@ -125,22 +149,18 @@ def paired(differences: Sequence[float]) -> Difference:
     """
     from scipy.special import stdtr, stdtrit
 
-    found = _numbers("differences", differences)
-    n = len(found)
-    mean = _mean(found)
-    if not any(found):
-        return Difference(mean, None, None, 1.0, 0.5) if n else Difference(math.nan, None, None, None, None)
-    if n < 2:
-        return Difference(mean, None, None, 1.0, None)
-    error = _deviation(found, mean) / math.sqrt(n)
-    if n_differ := sum(d != 0 for d in found):
-        p_value = _by_flipping([d for d in found if d]) if n_differ <= MOST_FLIPPED else None
+    n, mean, deviation = Sample.of(differences)
+    if not any(differences):
+        return Difference(mean, None, None, 1.0 if n else None, 0.5 if n else None)
+    differing = [d for d in differences if d]
+    p_value = _by_flipping(differing) if len(differing) <= MOST_FLIPPED else None
+    error = deviation / math.sqrt(n)
     if error == 0:
         return Difference(mean, None, None, p_value, None)
     reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error
-    if p_value is None:
-        p_value = 2 * float(stdtr(n - 1, -abs(mean) / error))
-    return Difference(mean, mean - reach, mean + reach, p_value, float(stdtr(n - 1, mean / error)))
+    below = float(stdtr(n - 1, -abs(mean) / error))
+    better = below if mean < 0 else 1 - below
+    return Difference(mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -171,19 +191,3 @@ def _by_flipping(differences: Sequence[float]) -> float:
         sums = np.concatenate([sums + abs(d), sums - abs(d)])
     observed = abs(sum(differences))
     return float(np.mean(np.abs(sums) >= observed - 1e-9 * max(1.0, observed)))
-
-
-def _numbers(name: str, values: Sequence[float]) -> list[float]:
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise NotANumberError(name, value)
-    return [float(v) for v in values]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
-
-
-def _deviation(values: Sequence[float], mean: float) -> float:
-    """Sample standard deviation; 0 for one value."""
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(len(values) - 1, 1))

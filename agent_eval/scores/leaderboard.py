@@ -13,7 +13,7 @@ import polars as pl
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import Methodology, Version
 from agent_eval.scores.exact import from_text
-from agent_eval.scores.intervals import Difference, Interval, bounded_mean, holm, welch
+from agent_eval.scores.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
 from agent_eval.scores.ratings import PAIR, Pair
 from agent_eval.tables import table
 
@@ -151,31 +151,29 @@ class Entry:
     exact: Fraction
     raw: Fraction
     penalty: float
-    sessions: tuple[float, ...]  # raw composite of each session; empty unless every one is known
+    sessions: Sample  # raw composite of each session; empty unless every one is known
     n_sessions: int
     point: Fraction  # the most that one rating point in one session moves the composite
     cost: float | None  # US dollars per conversation
 
     @property
-    def values(self) -> list[float]:
-        """The composite of each session, after the penalty."""
-        return [value - self.penalty for value in self.sessions]
+    def step(self) -> float:
+        """The most that one rating point moves the raw composite of a session."""
+        return float(self.point) * max(1, self.n_sessions)
 
     @property
     def interval(self) -> Interval | None:
         """The 95 % interval of the composite; None with fewer than two sessions."""
-        found = bounded_mean(
-            self.sessions, bounds=SCALE_0TO100, step=float(self.point) * max(1, self.n_sessions)
-        )
+        found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
         if found is None:
             return None
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
 
 def difference_of(a: Entry, b: Entry) -> Difference:
-    """Two agents over their sessions; the difference itself is that of the exact composites."""
-    step = max(float(entry.point) * max(1, entry.n_sessions) for entry in (a, b))
-    return welch(a.values, b.values, step=step)._replace(difference=float(a.exact - b.exact))
+    """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
+    ours, theirs = (entry.sessions._replace(mean=entry.sessions.mean - entry.penalty) for entry in (a, b))
+    return welch(ours, theirs, step=max(a.step, b.step))._replace(difference=float(a.exact - b.exact))
 
 
 _Field = tuple[str, str | None]
@@ -199,7 +197,7 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         exact=exact,
         raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
         penalty=row["repeatability_penalty"] or 0.0,
-        sessions=tuple(sessions) if is_known else (),
+        sessions=Sample.of(sessions if is_known else []),
         n_sessions=n_sessions,
         point=point,
         cost=row["cost_usd"] / n_conversations if row["cost_usd"] is not None and n_conversations else None,
