@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable
 from fractions import Fraction
 from html import escape
+from typing import Any
 
 import polars as pl
 
@@ -37,7 +38,8 @@ def badges(row: dict[str, object]) -> list[str]:
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
-    pareto = ["Pareto: none cheaper and better"] if row["is_pareto"] else []
+    is_alone = row["rank"] == 1 and row["lead_points"] is None
+    pareto = ["Pareto front"] if row["is_pareto"] and not is_alone else []
     return [
         tested[_flag(row["repeatability_tested"])],
         f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
@@ -55,16 +57,23 @@ def rank(row: dict[str, object]) -> str:
 
 
 def leads(board: pl.DataFrame) -> list[str]:
-    """For each template with a ranked agent that has one below it: is the first rank more than one rating point?"""
+    """For each template whose first has another agent below it: how large is the lead, and is it more than one rating?"""
+    firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
     return [
-        f"{row['name'] or row['agent_id']} leads {row['template']} by {one_decimal(row['lead_points'])}; one rating point "
-        f"moves at most {one_decimal(row['point_0to100'])}: {'it survives' if row['lead_survives_point'] else 'it does not survive'} one."
-        if row["lead_points"]
-        else f"{row['name'] or row['agent_id']} shares the first rank of {row['template']}."
-        for row in board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
-        .unique(["methodology_version", "template"], keep="first", maintain_order=True)
-        .iter_rows(named=True)
+        _lead(row)
+        for row in firsts.unique(
+            ["methodology_version", "template"], keep="first", maintain_order=True
+        ).iter_rows(named=True)
     ]
+
+
+def _lead(row: dict[str, Any]) -> str:
+    name, template = row["name"] or row["agent_id"], row["template"]
+    if not row["lead_points"]:
+        return f"{name} shares the first rank of {template}."
+    stays = "survives" if row["lead_survives_point"] else "does not survive"
+    points = one_decimal(row["lead_points"])
+    return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
 
 
 def interval(row: dict[str, object]) -> str:
