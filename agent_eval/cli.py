@@ -121,13 +121,19 @@ def import_(
 
 @app.command()
 def leaderboard(
-    methodology: Version = None,
+    methodology: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--methodology",
+            help="Methodology version; several show their rows side by side. Default: the current one.",
+        ),
+    ] = None,
     template: Annotated[str | None, typer.Option(help="Only this domain template.")] = None,
     output_format: Annotated[str, typer.Option("--format", help="table, json, csv or md.")] = "table",
     as_json: AsJson = False,
 ) -> None:
-    """The board of one methodology version."""
-    from agent_eval.commands.board import FORMATS
+    """The board of one methodology version: ranks, intervals, leads; or of several, side by side."""
+    from agent_eval.commands.board import FORMATS, side_by_side
     from agent_eval.commands.board import leaderboard as show
     from agent_eval.commands.output import consoles
 
@@ -135,13 +141,33 @@ def leaderboard(
         raise AgentEvalError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
     project = _project()
     chosen = "json" if as_json else output_format
+    versions = list(dict.fromkeys(methodology or ()))
+    if len(versions) > 1:
+        side_by_side(project, consoles()[0], versions=versions, template=template, output_format=chosen)
+        return
     show(
         project,
         consoles()[0],
-        version=_version(project, methodology),
+        version=_version(project, versions[0] if versions else None),
         template=template,
         output_format=chosen,
     )
+
+
+@app.command()
+def compare(
+    agent: Annotated[str, typer.Argument(metavar="A", help="The agent's id.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="The other agent's id.")],
+    methodology: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """Two agents: by how much is A better or worse, and is it chance?"""
+    from agent_eval.commands.compare import compare as show
+    from agent_eval.commands.output import consoles
+
+    project = _project()
+    version = _version(project, methodology)
+    show(project, consoles()[0], version=version, agent=agent, other=other, as_json=as_json)
 
 
 @app.command()
@@ -177,22 +203,52 @@ def reliability(
             help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go.",
         ),
     ] = None,
+    estimator: Annotated[
+        list[str] | None,
+        typer.Option("--estimator", help="unbiased (default), plug_in or bayesian; may be repeated."),
+    ] = None,
+    interactions: Annotated[
+        bool,
+        typer.Option(
+            "--interactions", help="interaction_pass_at_k instead: turns of one conversation as attempts."
+        ),
+    ] = False,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """pass@k and pass^k over trials of tasks, unbiased."""
+    """pass@k and pass^k over trials of tasks, with intervals."""
     from agent_eval.commands.output import consoles
+    from agent_eval.commands.reliability import checked_estimators, show_interactions
     from agent_eval.commands.reliability import reliability as show
 
     project = _project()
+    out, version = consoles()[0], _version(project, methodology)
+    if interactions:
+        show_interactions(project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json)
+        return
+    estimators = checked_estimators(estimator or ())
     show(
-        project,
-        consoles()[0],
-        version=_version(project, methodology),
-        agents=agent or (),
-        ks=k or (),
-        as_json=as_json,
+        project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json, estimators=estimators
     )
+
+
+@app.command()
+def tournament(
+    agent: Agents = None,
+    verdicts: Annotated[
+        Path | None, typer.Option("--verdicts", help="Folder of *.jsonl. Default: data/pairwise.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Best-of from recorded pairwise verdicts: ratings, win matrix, circles, the judge's position bias.
+
+    Exit code: 1 when a line was refused; else 0.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.tournament import show_tournament
+
+    code = show_tournament(_project(), *consoles(), folder=verdicts, agents=agent or (), as_json=as_json)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import polars as pl
 from agent_eval.methodology import load
 from agent_eval.scores.composite import composite_scores
 from agent_eval.scores.domain import domain_scores
-from agent_eval.scores.leaderboard import leaderboard
+from agent_eval.scores.leaderboard import leaderboard, pairwise_comparisons
 from agent_eval.scores.universal import universal_scores
 from agent_eval.tables import table
 from benchmarks.measuring import cost
@@ -58,12 +58,27 @@ def frames() -> dict[str, pl.DataFrame]:
         u3_scope=pl.lit("multi_turn"),
         repeatability_tested=pl.lit(True),
     )
-    made = {"rubric_ratings": ratings, "transcripts": transcripts, "sessions": declared, "agents": agents}
+    passed = transcripts.filter(pl.col("slot") == "hallucination").select(
+        "agent_id",
+        "conversation_id",
+        metric=pl.lit("hallucination_passed"),
+        judge=pl.lit("recorded"),
+        value=pl.lit(1.0),
+        status=pl.lit("scored"),
+        is_effective=pl.lit(True),
+    )
+    made = {
+        "conversation_judgments": passed,
+        "rubric_ratings": ratings,
+        "transcripts": transcripts,
+        "sessions": declared,
+        "agents": agents,
+    }
     return {name: _filled(frame, name) for name, frame in made.items()}
 
 
 def board(made: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """The way that the assets go: universal, domain, composite, leaderboard."""
+    """The way that the assets go: universal, domain, composite, leaderboard with intervals, every two agents compared."""
     versions = {VERSION: load(VERSION)}
     universal = universal_scores(made["rubric_ratings"], versions)
     domain = domain_scores(made["rubric_ratings"], made["transcripts"], versions)
@@ -73,11 +88,14 @@ def board(made: dict[str, pl.DataFrame]) -> pl.DataFrame:
         made["transcripts"],
         made["sessions"],
         table("conversations").empty(),
-        table("conversation_judgments").empty(),
+        made["conversation_judgments"],
         versions,
     )
     ranked = leaderboard(composed, made["agents"], table("reliability").empty())
     assert ranked.height == AGENTS
+    assert ranked["low"].null_count() == ranked["rank_high"].null_count() == 0
+    compared = pairwise_comparisons(composed)
+    assert compared.height == AGENTS * (AGENTS - 1) // 2
     return ranked
 
 

@@ -40,5 +40,3 @@ def print_run(
     counts = gate_rows(project, version).group_by("result").len().sort("result")
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
-    if not board.is_empty() and board["low"].null_count() == board.height:
-        out.print("No interval is computed yet; n is the number of sessions behind a score.", style="dim")

@@ -10,8 +10,11 @@ from rich.text import Text
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
+from agent_eval.report.markdown import plain
 from agent_eval.scores import reliability as trials
 from agent_eval.tables import table
+
+_NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
 
 
 class TooFewTrialsError(AgentEvalError):
@@ -21,44 +24,115 @@ class TooFewTrialsError(AgentEvalError):
         imports = "Import transcripts that carry an outcome, or have goals judged, then agent-eval run."
         super().__init__(
             f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
-            + (f"Ask for k ≤ {largest}." if largest else imports)
+            + (f"Ask for k ≤ {largest}, or for --estimator plug_in or bayesian." if largest else imports)
         )
 
 
+def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
+    """The named estimators; UnknownEstimatorError for a name that is none."""
+    for name in named:
+        if name not in trials.ESTIMATORS:
+            raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
+    return [estimator for estimator in trials.ESTIMATORS if estimator in named]
+
+
 def reliability(
-    project: Project, out: Console, *, version: str, agents: Sequence[str], ks: Sequence[int], as_json: bool
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agents: Sequence[str],
+    ks: Sequence[int],
+    as_json: bool,
+    estimators: Sequence[trials.StoredEstimator] = (),
 ) -> None:
     """Print reliability rows of one version: those stored, or for `ks` computed from the stored trials.
 
-    An agent without a task of k trials has a row without estimates for that k.
+    An agent without a task of k trials has a row without estimates for that k. Default estimator: unbiased; for
+    people the Bayesian row stands beside it where there are fewer than 30 trials.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
         TrialCountError: If a wanted k is less than 1.
-        TooFewTrialsError: If a wanted k exceeds every task's number of trials.
+        TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased estimate.
     """
     project.registry.get(version)
-    wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
-    pairs = wanted.with_columns(pl.lit(version).alias("methodology_version"))
-    rows = _computed(project, pairs, ks) if ks else project.store.read(table("reliability"), pairs)
-    print_json(rows) if as_json else out.print(_table(rows, version))
-
-
-def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int]) -> pl.DataFrame:
-    """Table `reliability` for these k: what is stored ends at a default."""
-
-    def stored(name: str, keys: pl.DataFrame = pairs) -> pl.DataFrame:
-        return project.store.read(table(name), keys)
-
-    inputs = (
-        stored("transcripts"),
-        stored("conversations", pairs.select("agent_id")),
-        stored("tool_correctness"),
-        stored("conversation_judgments"),
+    pairs = pairs_of(project, version, agents)
+    wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
+    if ks:
+        rows = _computed(project, pairs, ks, may_exceed=bool(estimators) and "unbiased" not in estimators)
+    else:
+        rows = project.store.read(table("reliability"), pairs)
+    if as_json:
+        print_json(rows.filter(wanted))
+        return
+    few = (
+        (pl.col("estimator") == "bayesian")
+        & (pl.col("n_trials") < trials.FEW_TRIALS)
+        & pl.lit(not estimators)
     )
-    rows = trials.reliability(*inputs, ks=ks)
+    shown = rows.filter(wanted | few).sort(
+        "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
+    )
+    out.print(_table(shown, version))
+    for note in _notes(shown):
+        out.print(note, markup=False)
+
+
+def show_interactions(
+    project: Project, out: Console, *, version: str, agents: Sequence[str], ks: Sequence[int], as_json: bool
+) -> None:
+    """Print `interaction_pass_at_k`: attempts read as the interactions of one conversation, not as trials.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        TrialCountError: If a wanted k is less than 1.
+    """
+    project.registry.get(version)
+    outcomes = trials.trial_outcomes(*trial_inputs(project, pairs_of(project, version, agents)))
+    rows = trials.interaction_reliability(outcomes, ks or (1, 3))
+    if as_json:
+        print_json(rows)
+        return
+    heads = (
+        "agent",
+        "conversation",
+        "k",
+        "interactions",
+        "correct",
+        "interaction pass@k",
+        "interaction pass^k",
+    )
+    grid = _grid(f"Interactions · methodology {version}", heads)
+    for row in rows.iter_rows(named=True):
+        grid.add_row(
+            Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
+            str(row["n_interactions_correct"]), _probability(row["interaction_pass_at_k"]), _probability(row["interaction_pass_hat_k"]),
+        )  # fmt: skip
+    out.print(
+        grid if rows.height else "No conversation has interactions with ground truth that are all scored."
+    )
+
+
+def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+    """The named agents (none: all) under one version, as keys of stored tables."""
+    wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
+    return wanted.with_columns(pl.lit(version).alias("methodology_version"))
+
+
+def trial_inputs(project: Project, pairs: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
+    """What `trial_outcomes` reads, of these agents and this version."""
+    stored = ("transcripts", "conversations", "tool_correctness", "conversation_judgments", "turn_judgments")
+    keys = {"conversations": pairs.select("agent_id")}
+    return tuple(project.store.read(table(name), keys.get(name, pairs)) for name in stored)
+
+
+def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
+    """Table `reliability` for these k: what is stored ends at a default."""
+    inputs = trial_inputs(project, pairs)
+    rows = trials.reliability(*inputs, ks=ks, estimators=trials.ESTIMATORS)
     largest = trials.largest_n(trials.trial_outcomes(*inputs))
-    if not rows.is_empty() and max(ks) > largest:
+    if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
         raise TooFewTrialsError(max(ks), largest)
     return rows
 
@@ -66,30 +140,49 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int]) -> pl.Da
 def _table(rows: pl.DataFrame, version: str) -> Table | str:
     if rows.is_empty():
         return "No trials with a known outcome. Import transcripts that carry one, or have goals judged, then agent-eval run."
-    grid = Table(title=f"Reliability · methodology {version}", title_justify="left", header_style="bold")
-    for name in (
-        "agent",
-        "task set",
-        "k",
-        "pass@k",
-        "pass^k",
-        "tasks",
-        "trials",
-        "excluded",
-        "correct by",
-        "assessment",
-    ):
-        grid.add_column(
-            name,
-            justify="right" if name in {"k", "pass@k", "pass^k", "tasks", "trials", "excluded"} else "left",
-        )
+    heads = (
+        "agent", "task set", "k", "estimator", "pass@k", "95 %", "pass^k", "95 %", "tasks", "trials", "excluded", "correct by", "assessment",
+    )  # fmt: skip
+    grid = _grid(f"Reliability · methodology {version}", heads)
     for row in rows.iter_rows(named=True):
         grid.add_row(
-            Text(row["agent_id"]), Text(row["task_set"]), str(row["k"]), _probability(row["pass_at_k"]), _probability(row["pass_hat_k"]),
+            Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
+            _probability(row["pass_at_k"]), _bounds(row, "pass_at_k"), _probability(row["pass_hat_k"]), _bounds(row, "pass_hat_k"),
             str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", row["assessment"] or "–",
         )  # fmt: skip
     return grid
 
 
+def _notes(rows: pl.DataFrame) -> list[str]:
+    """What the intervals are, and which tasks were left out."""
+    notes = [
+        f"{estimator}: {says}."
+        for estimator, says in rows.select("estimator", "interval")
+        .drop_nulls()
+        .unique()
+        .sort("estimator", "interval")
+        .rows()
+    ]
+    excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
+    for agent, k, names in (
+        excluded.select("agent_id", "k", "excluded_tasks").unique(maintain_order=True).iter_rows()
+    ):
+        more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
+        notes.append(plain(f"{agent}, k = {k}: too few trials of {', '.join(names[:10])}{more}."))
+    return notes
+
+
+def _grid(title: str, heads: Sequence[str]) -> Table:
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in heads:
+        grid.add_column(name, justify="right" if name in _NUMBERS else "left")
+    return grid
+
+
 def _probability(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
+
+
+def _bounds(row: dict[str, float | None], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"

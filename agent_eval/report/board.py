@@ -4,6 +4,7 @@ import base64
 from collections.abc import Iterable
 from fractions import Fraction
 from html import escape
+from typing import Any
 
 import polars as pl
 
@@ -29,7 +30,7 @@ def composite(row: dict[str, object]) -> str:
     """The headline; where the penalty is unknown, the raw composite in brackets, named as such."""
     exact, raw = row["composite_exact"], row["raw_composite_score"]
     if exact is None and isinstance(raw, float):
-        return f"({_one_decimal(raw)} raw)"
+        return f"({one_decimal(raw)} raw)"
     return shown(str(exact) if exact else None)
 
 
@@ -38,11 +39,42 @@ def badges(row: dict[str, object]) -> list[str]:
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
+    is_alone = row["rank"] == 1 and row["lead_points"] is None
+    pareto = ["Pareto front"] if row["is_pareto"] and not is_alone else []
     return [
         tested[_flag(row["repeatability_tested"])],
         f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
         hallucination[_flag(row["hallucination_passed"])],
+        *pareto,
     ]
+
+
+def rank(row: dict[str, object]) -> str:
+    """The rank, with the range that the intervals allow where it is wider: '1 (1–3)'; '–' without one."""
+    if row["rank"] is None:
+        return "–"
+    low, high = row["rank_low"], row["rank_high"]
+    return f"{row['rank']}" if low is None or low == high else f"{row['rank']} ({low}–{high})"
+
+
+def leads(board: pl.DataFrame) -> list[str]:
+    """For each template whose first has another agent below it: how large is the lead, and is it more than one rating?"""
+    firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
+    return [
+        _lead(row)
+        for row in firsts.unique(
+            ["methodology_version", "template"], keep="first", maintain_order=True
+        ).iter_rows(named=True)
+    ]
+
+
+def _lead(row: dict[str, Any]) -> str:
+    name, template = row["name"] or row["agent_id"], row["template"]
+    if not row["lead_points"]:
+        return f"{name} shares the first rank of {template}."
+    stays = "survives" if row["lead_survives_point"] else "does not survive"
+    points = one_decimal(row["lead_points"])
+    return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
 
 
 def interval(row: dict[str, object]) -> str:
@@ -58,12 +90,12 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "rank": str(row["rank"]) if row["rank"] else "–",
+                "rank": rank(row),
                 "agent": row["name"] or row["agent_id"],
                 "template": row["template"] or "–",
                 "composite": composite(row),
-                "U": _one_decimal(row["universal_0to100"]),
-                "D": _one_decimal(row["domain_0to100"]),
+                "U": one_decimal(row["universal_0to100"]),
+                "D": one_decimal(row["domain_0to100"]),
                 "penalty": _points(row["repeatability_penalty"]),
                 "interval": interval(row),
                 "status": row["status"],
@@ -136,7 +168,7 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _one_decimal(value: float | None) -> str:
+def one_decimal(value: float | None) -> str:
     """A stored float with one decimal, half up: of the fraction that it stands for, not of its double."""
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 

@@ -85,6 +85,12 @@ def weigh(
     return Weighed(raw, Fraction(points), max(Fraction(), raw - points))
 
 
+def one_point(methodology: Methodology) -> Fraction:
+    """The most that one rating, changed by one point, moves the raw composite of one session."""
+    weights = methodology.weights
+    return max(Fraction(weights.universal) * 100 / (5 * len(DIMENSIONS)), Fraction(weights.domain) * 100 / 75)
+
+
 def composite(
     universal: Mapping[str, Rating],
     domain: Mapping[str, Triple | Sequence[Triple]],
@@ -195,6 +201,8 @@ def _row(
         "template": template,
         "benchmark_id": run.benchmark_id,
         "n_sessions": universal["n_sessions"],
+        **_sessions(universal, domain, methodology),
+        "point_0to100": None if weighed.raw is None else float(one_point(methodology)),
         "universal_0to100": as_float(u),
         "domain_0to100": as_float(d),
         "raw_composite_score": as_float(weighed.raw),
@@ -210,6 +218,21 @@ def _row(
         "missing": (*lost, *_names(universal["missing"]), *_names(domain["missing"]), *checked.missing),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
     }
+
+
+def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str, object]:
+    """The raw composite of each session, by session; null where the session is not rated in full."""
+    u, d = (
+        dict(zip(_names(scores["session_ids"]), _floats(scores[name]), strict=True))
+        for scores, name in ((universal, "session_universal"), (domain, "session_domain"))
+    )
+    weights = (float(methodology.weights.universal), float(methodology.weights.domain))
+    names = sorted({*u, *d})
+    values = [
+        None if (a := u.get(name)) is None or (b := d.get(name)) is None else weights[0] * a + weights[1] * b
+        for name in names
+    ]
+    return {"session_ids": names, "session_scores": values}
 
 
 def _status(has_template: bool, is_lost: bool, weighed: Weighed, checked: Disclosed) -> Status:
@@ -247,9 +270,10 @@ def _measured(
             .otherwise(pl.col("cost_usd").filter("is_admitted").sum()),
             goal_completion=pl.col("value").filter("is_admitted").mean(),
             n_goal_completion=pl.col("value").filter("is_admitted").count(),
+            n_conversations=pl.col("is_admitted").sum(),
         )
     )
-    columns = ("cost_usd", "goal_completion", "n_goal_completion")
+    columns = ("cost_usd", "goal_completion", "n_goal_completion", "n_conversations")
     return {
         Pair(row["methodology_version"], row["agent_id"]): {name: row[name] for name in columns}
         for row in per_pair.iter_rows(named=True)
@@ -294,6 +318,9 @@ def _unrated(targets: Sequence[str]) -> Row:
     """Stands for a pair that has transcripts and no row of scores."""
     return {
         "n_sessions": 0,
+        "session_ids": [],
+        "session_universal": [],
+        "session_domain": [],
         "universal_exact": None,
         "domain_exact": None,
         "judges": [],
@@ -308,6 +335,12 @@ def _exact(text: object) -> Fraction | None:
 
 def _names(value: object) -> list[str]:
     return [str(name) for name in value] if isinstance(value, list) else []
+
+
+def _floats(value: object) -> list[float | None]:
+    return (
+        [number if isinstance(number, float) else None for number in value] if isinstance(value, list) else []
+    )
 
 
 def _known_keys(what: str, given: Mapping[str, object], allowed: Sequence[str]) -> None:

@@ -1,17 +1,24 @@
 """The leaderboard of a methodology version: ranks on exact composites, unpublished agents below with their reasons."""
 
+import itertools
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.methodology.models import Version
+from agent_eval.methodology.models import Methodology, Version
 from agent_eval.scores.exact import from_text
+from agent_eval.scores.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
 from agent_eval.scores.ratings import PAIR, Pair
 from agent_eval.tables import table
 
+SCALE_0TO100 = (20.0, 100.0)  # of a raw composite: all ratings 1, all ratings 5
+SIGNIFICANCE = 0.05
 ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_applicable")
 
 
@@ -30,26 +37,83 @@ def leaderboard(
 ) -> pl.DataFrame:
     """Table `leaderboard`: one row per row of `composite_scores`, of one or more versions.
 
-    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite.
-    No interval is computed yet: `low`, `high` and both ends of the rank range are null.
+    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
+    interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
+    interval and no rank range; such an agent may stand anywhere in the ranges of the others.
     `pass_at_1` is the unbiased estimate, null unless the agent has exactly one task set.
     Sorted by version, template, published rows by rank, then the others by status; row order never matters.
     """
     names = dict(agents.select("agent_id", "name").iter_rows())
-    ranks, overall = _ranks(composite_scores, ["template"]), _ranks(composite_scores, [])
     passes = _pass_at_1(reliability)
+    standings = _standings(composite_scores)
+    overall = _ranks_overall(composite_scores)
     shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
     rows = []
     for row in composite_scores.select(shared).iter_rows(named=True):
         pair = Pair(row["methodology_version"], row["agent_id"])
-        rank = ranks.get(pair)
         rows.append(
             row
-            | {"name": names.get(pair.agent_id) or pair.agent_id}
-            | {"rank": rank, "rank_overall": overall.get(pair)}
+            | {"name": names.get(pair.agent_id) or pair.agent_id, "point_0to100": None}
+            | {"rank": None, "rank_overall": overall.get(pair)}
+            | standings.get(pair, {})
             | passes.get(pair, {})
         )
     return table("leaderboard").frame(sorted(rows, key=_place))
+
+
+def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Table `pairwise_comparisons`: every two published agents of a version and template, over their sessions.
+
+    Both were asked the same fixed slots, so their difference holds no slot's difficulty; sessions are independent.
+    p is corrected for the number of pairs of the template.
+    """
+    rows: list[dict[str, object]] = []
+    for (version, template), entries in _fields(composite_scores).items():
+        field = sorted(entries, key=lambda entry: entry.agent_id)
+        compared = [(a, b, difference_of(a, b)) for a, b in itertools.combinations(field, 2)]
+        corrected = holm([found.p_value for _, _, found in compared])
+        for (a, b, found), p_holm in zip(compared, corrected, strict=True):
+            rows.append(
+                {
+                    "methodology_version": version,
+                    "agent_id": a.agent_id,
+                    "other_agent_id": b.agent_id,
+                    "template": template,
+                    **found._asdict(),
+                    "p_holm": p_holm,
+                    "n_sessions": a.n_sessions,
+                    "other_n_sessions": b.n_sessions,
+                    "verdict": verdict(found, p_holm),
+                }
+            )
+    return (
+        table("pairwise_comparisons")
+        .frame(rows)
+        .sort("methodology_version", "template", "agent_id", "other_agent_id")
+    )
+
+
+def verdict(found: Difference, p_corrected: float | None) -> str:
+    """What a comparison says of the first agent: better, worse, tie, not distinguishable, or unknown."""
+    if found.difference == 0:
+        return "tie"
+    if p_corrected is None:
+        return "unknown"
+    if p_corrected >= SIGNIFICANCE:
+        return "not distinguishable"
+    return "better" if found.difference > 0 else "worse"
+
+
+def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
+    """The board with `what_if_composite`: each raw composite under this version's penalty instead of its own.
+
+    Null without a raw composite, and where the penalty is not known.
+    """
+    points = [
+        methodology.penalty_points("repeatability_tested", tested) for tested in board["repeatability_tested"]
+    ]
+    taken = pl.Series("points", [None if p is None else float(p) for p in points], dtype=pl.Float64)
+    return board.with_columns(what_if_composite=(pl.col("raw_composite_score") - taken).clip(lower_bound=0))
 
 
 def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
@@ -79,16 +143,139 @@ def one_version(board: pl.DataFrame) -> pl.DataFrame:
     return board
 
 
-def _ranks(composite_scores: pl.DataFrame, within: Sequence[str]) -> dict[Pair, int]:
-    columns = [*PAIR, "composite_exact", *within]
-    published = composite_scores.filter(pl.col("status") == "published").select(columns)
-    fields: dict[tuple[str, ...], list[tuple[Pair, Fraction]]] = defaultdict(list)
-    for version, agent, exact, *field in published.iter_rows():
-        fields[version, *field].append((Pair(version, agent), from_text(exact)))
+@dataclass(frozen=True)
+class Entry:
+    """A published agent on the board of its version and template."""
+
+    agent_id: str
+    exact: Fraction
+    raw: Fraction
+    penalty: float
+    sessions: Sample  # raw composite of each session; empty unless every one is known
+    n_sessions: int
+    point: Fraction  # the most that one rating point in one session moves the composite
+    cost: float | None  # US dollars per conversation
+
+    @property
+    def step(self) -> float:
+        """The most that one rating point moves the raw composite of a session."""
+        return float(self.point) * max(1, self.n_sessions)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the composite; None with fewer than two sessions."""
+        found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
+        if found is None:
+            return None
+        return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
+
+
+def difference_of(a: Entry, b: Entry) -> Difference:
+    """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
+    ours, theirs = (entry.sessions._replace(mean=entry.sessions.mean - entry.penalty) for entry in (a, b))
+    return welch(ours, theirs, step=max(a.step, b.step))._replace(difference=float(a.exact - b.exact))
+
+
+_Field = tuple[str, str | None]
+
+
+def _fields(composite_scores: pl.DataFrame) -> dict[_Field, list[Entry]]:
+    """The published agents by version and template."""
+    fields: dict[_Field, list[Entry]] = defaultdict(list)
+    for row in composite_scores.filter(pl.col("status") == "published").iter_rows(named=True):
+        fields[row["methodology_version"], row["template"]].append(_entry(row))
+    return fields
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    exact, sessions = from_text(row["composite_exact"]), row["session_scores"] or []
+    n_sessions, n_conversations = row["n_sessions"], row["n_conversations"]
+    is_known = len(sessions) == n_sessions and None not in sessions
+    point = Fraction(row["point_0to100"] or 0).limit_denominator(10**6) / max(1, n_sessions)
+    return Entry(
+        agent_id=row["agent_id"],
+        exact=exact,
+        raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
+        penalty=row["repeatability_penalty"] or 0.0,
+        sessions=Sample.of(sessions if is_known else []),
+        n_sessions=n_sessions,
+        point=point,
+        cost=row["cost_usd"] / n_conversations if row["cost_usd"] is not None and n_conversations else None,
+    )
+
+
+def _standings(composite_scores: pl.DataFrame) -> dict[Pair, dict[str, object]]:
+    """What the board says of each published agent within its version and template."""
+    found: dict[Pair, dict[str, object]] = {}
+    for (version, _), field in _fields(composite_scores).items():
+        ranks = competition_ranks([entry.exact for entry in field])
+        if_tested = competition_ranks([entry.raw for entry in field])
+        intervals = [entry.interval for entry in field]
+        ranges = rank_ranges(intervals)
+        for i, entry in enumerate(field):
+            low, high = intervals[i] or (None, None)
+            found[Pair(version, entry.agent_id)] = {
+                "rank": ranks[i],
+                "rank_low": ranges[i][0],
+                "rank_high": ranges[i][1],
+                "rank_if_tested": if_tested[i],
+                "low": low,
+                "high": high,
+                "point_0to100": float(entry.point),
+                "is_pareto": _is_pareto(entry, field),
+                **_lead(entry, field),
+            }
+    return found
+
+
+def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
+    """Best and worst rank of each: behind every interval that lies wholly above, before all wholly below.
+
+    Without an interval of its own an agent has no range; in those of the others it may stand anywhere.
+    """
+    known = [interval for interval in intervals if interval is not None]
+    lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)
+    return [
+        (None, None)
+        if interval is None
+        else (
+            1 + len(lows) - bisect_right(lows, interval.high),
+            len(intervals) - bisect_left(highs, interval.low),
+        )
+        for interval in intervals
+    ]
+
+
+def _lead(entry: Entry, field: Sequence[Entry]) -> dict[str, object]:
+    """Points above the next agent, and whether one rating point of either would leave the order as it is."""
+    others = [other for other in field if other is not entry and other.exact <= entry.exact]
+    if not others:
+        return {"lead_points": None, "lead_survives_point": None}
+    lead = entry.exact - max(other.exact for other in others)
+    survives = all(entry.exact - other.exact > max(entry.point, other.point) for other in others)
+    return {"lead_points": float(lead), "lead_survives_point": survives}
+
+
+def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
+    if entry.cost is None:
+        return None
+    return not any(
+        other.cost is not None
+        and other.cost <= entry.cost
+        and other.exact >= entry.exact
+        and (other.cost < entry.cost or other.exact > entry.exact)
+        for other in field
+    )
+
+
+def _ranks_overall(composite_scores: pl.DataFrame) -> dict[Pair, int]:
+    fields: dict[str, list[Entry]] = defaultdict(list)
+    for (version, _), field in _fields(composite_scores).items():
+        fields[version] += field
     return {
-        pair: rank
-        for entries in fields.values()
-        for (pair, _), rank in zip(entries, competition_ranks([v for _, v in entries]), strict=True)
+        Pair(version, entry.agent_id): rank
+        for version, field in fields.items()
+        for entry, rank in zip(field, competition_ranks([e.exact for e in field]), strict=True)
     }
 
 

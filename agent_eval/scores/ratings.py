@@ -61,6 +61,9 @@ class Rated:
 
     n_sessions: int
     means: Mapping[Part, Fraction | None]
+    by_session: tuple[
+        tuple[str, float | None], ...
+    ]  # session, Σ of its parts' means; null unless all are rated
     judges: tuple[str, ...]
     n_unscored: int
     missing: tuple[str, ...]
@@ -85,9 +88,10 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
         DuplicateRatingError: If two effective rows rate one part.
     """
     rows = rubric_ratings.filter(pl.col("is_effective"))
-    twice = rows.filter(rows.select(PART).is_duplicated()).sort(PART)
-    if not twice.is_empty():
-        raise DuplicateRatingError(twice.row(0, named=True))
+    parts = rows.select(PART)
+    # equal hashes are rare and counting them is quick: only then every part is looked at
+    if parts.hash_rows().n_unique() < parts.height and (twice := rows.filter(parts.is_duplicated())).height:
+        raise DuplicateRatingError(twice.sort(PART).row(0, named=True))
     on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
     broken = (pl.col("status") == "scored") & ~on_scale
     shown = pl.col("rating_1to5").cast(pl.String).fill_null("null")
@@ -107,9 +111,7 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     """
     rows = _on_grid(rubric_ratings, expected)
     is_scored = pl.col("status") == "scored"
-    sums = rows.group_by(*PAIR, *Part._fields, "session_id").agg(
-        total=pl.col("rating_1to5").sum(), n=pl.len(), n_scored=is_scored.sum()
-    )
+    sums = _sums(rows, expected)
     per_pair = rows.group_by(PAIR).agg(
         pl.col("session_id").drop_nulls().n_unique(),
         pl.col("judge").filter(is_scored).unique().sort(),
@@ -117,17 +119,35 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     )
     facts = {Pair(version, agent): known for version, agent, *known in per_pair.iter_rows()}
     means, missing = _means(sums), _missing(rows, sums, expected)
+    by_session = _by_session(sums)
     found = {}
     for pair, parts in expected.items():
         n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
         found[pair] = Rated(
             n_sessions=n_sessions,
             means={part: means.get((pair, part)) for part in parts},
+            by_session=tuple(by_session.get(pair, ())),
             judges=tuple(judges),
             n_unscored=n_unscored,
             missing=tuple(missing[pair]),
         )
     return found
+
+
+def _sums(rows: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
+    """Per part and session: total of its ratings, how many conversations it has and how many of them are scored."""
+    key = [*PAIR, *Part._fields, "session_id"]
+    is_scored = pl.col("status") == "scored"
+    sessions = rows.select(*PAIR, "session_id").unique().group_by(PAIR).len()
+    n_cells = sum(n * len(expected[Pair(version, agent)]) for version, agent, n in sessions.iter_rows())
+    if rows.height == n_cells:  # the grid has no gaps, so every part of every session has one row
+        return rows.select(
+            *key,
+            total=pl.col("rating_1to5").fill_null(0),
+            n=pl.lit(1, dtype=pl.UInt32),
+            n_scored=is_scored.cast(pl.UInt32),
+        )
+    return rows.group_by(key).agg(total=pl.col("rating_1to5").sum(), n=pl.len(), n_scored=is_scored.sum())
 
 
 def _on_grid(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
@@ -144,7 +164,7 @@ def _on_grid(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part
         .select(*key, "session_id", "conversation_id", "rating_1to5", "status", "reason", "judge")
         .join(parts, on=key, nulls_equal=True)
     )
-    sessions = _sessions(rubric_ratings.filter("is_effective"))
+    sessions = _sessions(rubric_ratings.select(*PAIR, "session_id", "is_effective").filter("is_effective"))
     # rows without a session stand for "no session at all": they say nothing once there is one
     beside = rows.filter(pl.col("session_id").is_null()).join(sessions.drop_nulls(), on=PAIR, how="semi")
     if not beside.is_empty():
@@ -193,6 +213,23 @@ def _means(sums: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
         else None
         for part, values in collected.items()
     }
+
+
+def _by_session(sums: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | None]]]:
+    """Per pair, sorted by session: the sum of the session's parts, each the mean over its conversations."""
+    # rounded: sums of floats depend on their order
+    total = (pl.col("total") / pl.col("n")).sum().round(9)
+    is_complete = (pl.col("n_scored") == pl.col("n")).all()
+    per_session = (
+        sums.drop_nulls("session_id")
+        .group_by(*PAIR, "session_id")
+        .agg(pl.when(is_complete).then(total).alias("total"))
+        .sort(*PAIR, "session_id")
+    )
+    found = defaultdict[Pair, list[tuple[str, float | None]]](list)
+    for version, agent, session, value in per_session.iter_rows():
+        found[Pair(version, agent)].append((session, value))
+    return found
 
 
 def _missing(

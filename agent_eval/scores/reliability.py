@@ -1,70 +1,56 @@
 """Reliability: does the agent do it again? pass@k and pass^k over independent trials of a task.
 
-A trial is one admitted conversation; its session, task and number say which run it was, and sessions
-are pooled. What a trial's tools are worth is computed in `scores.tools`; an interval is not given here.
+A trial is one admitted conversation; its session, task and number say which run it was, and sessions are pooled.
+Whether a trial was correct is told in `scores.trials`, the arithmetic of one task stands in `scores.attempts`.
 """
 
-import math
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import polars as pl
-from pydantic import TypeAdapter
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.scores.attempts import (
+    Estimate,
+    Estimator,
+    InteractionPass,
+    Posterior,
+    PriorError,
+    TrialCountError,
+    UnknownEstimatorError,
+    check_attempts,
+    interaction_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+    posterior,
+    posterior_over_tasks,
+)
+from agent_eval.scores.intervals import share_mean
+from agent_eval.scores.trials import ANSWER_THRESHOLD, GROUP, SOURCES, TRIAL, trial_outcomes
 from agent_eval.tables import table
-from agent_eval.transcripts.models import Expected
 
-Estimator = Literal["unbiased", "plug_in"]
+__all__ = [
+    "Estimate",
+    "Estimator",
+    "InteractionPass",
+    "Posterior",
+    "PriorError",
+    "TrialCountError",
+    "UnknownEstimatorError",
+    "interaction_pass_at_k",
+    "pass_at_k",
+    "pass_hat_k",
+    "posterior",
+    "posterior_over_tasks",
+    "trial_outcomes",
+]
+
+StoredEstimator = Literal["unbiased", "plug_in", "bayesian"]
+ESTIMATORS: tuple[StoredEstimator, ...] = get_args(StoredEstimator)
 
 LARGEST_DEFAULT_K = 8
-_ROW = ("methodology_version", "agent_id", "conversation_id")
-_GROUP = ("methodology_version", "agent_id", "task_set")
-_EXPECTED = TypeAdapter(tuple[Expected, ...])
-_SOURCES = ("goal_completion", "interactions", "outcome")
+FEW_TRIALS = 30  # below it the Bayesian interval is the one to show
 _TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
-
-
-class TrialCountError(AgentEvalError, ValueError):
-    """Numbers that cannot be trials, successes and attempts."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}. Allowed: integers with n ≥ 1 trials, 0 ≤ c ≤ n of them correct, k ≥ 1 attempts, "
-            "and k ≤ n for estimator 'unbiased'."
-        )
-
-
-class UnknownEstimatorError(AgentEvalError, ValueError):
-    """No estimator of that name."""
-
-    def __init__(self, estimator: object) -> None:
-        super().__init__(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(get_args(Estimator))}.")
-
-
-def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Probability that at least one of k attempts is correct, from c correct of n trials of one task.
-
-    unbiased: 1 − C(n−c, k)/C(n, k). plug_in: 1 − (1 − c/n)^k, also for k > n. Exact but for the last rounding.
-
-    Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is no integer, or k > n when unbiased.
-    """
-    _check(n, c, k, estimator)
-    ways = _ways(n, k, estimator)
-    return (ways - _ways(n - c, k, estimator)) / ways
-
-
-def pass_hat_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Probability that all of k attempts are correct, from c correct of n trials of one task.
-
-    unbiased: C(c, k)/C(n, k). plug_in: (c/n)^k, also for k > n. Exact but for the last rounding.
-
-    Raises:
-        TrialCountError: As for `pass_at_k`.
-    """
-    _check(n, c, k, estimator)
-    return _ways(c, k, estimator) / _ways(n, k, estimator)
 
 
 def reliability(
@@ -72,103 +58,97 @@ def reliability(
     conversations: pl.DataFrame,
     tool_correctness: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
+    turn_judgments: pl.DataFrame | None = None,
     *,
     ks: Sequence[int] | None = None,
+    estimators: Sequence[StoredEstimator] = ("unbiased",),
+    answer_threshold: float = ANSWER_THRESHOLD,
+    tools_count: bool = True,
 ) -> pl.DataFrame:
-    """Unbiased pass@k and pass^k, the mean over tasks, without intervals.
+    """pass@k and pass^k, the mean over tasks, with 95 % intervals.
 
-    A task with fewer than k trials of known outcome is excluded and counted. An agent without any known
-    outcome keeps its row for k = 1, with null estimates.
+    unbiased: over the tasks with at least k trials of known outcome; the others are excluded, counted and named.
+    plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
+    The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
+    again, with a Beta(1, 1) prior on each. An agent without any known outcome keeps its row for k = 1, with null
+    estimates.
 
     Args:
         transcripts: Only admitted conversations count; without `task_set` they form the set 'default'.
         conversations: Declared outcomes and expected answers.
-        tool_correctness: See `trial_outcomes`.
-        conversation_judgments: See `trial_outcomes`.
+        tool_correctness: See `trial_outcomes`, as the four that follow.
+        conversation_judgments: Goal completion.
+        turn_judgments: Answer correctness; None: not judged.
         ks: The k to report for every task set; default 1 to the largest number of known trials of any
             of its tasks, at most 8.
+        estimators: Which rows to give.
+        answer_threshold: When an answer is correct.
+        tools_count: Whether tools decide, too.
 
     Returns:
-        Table `reliability`: one row per version, agent, task set and k, sorted.
+        Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
+
+    Raises:
+        TrialCountError: If a k is no integer ≥ 1.
+        UnknownEstimatorError: If an estimator is not known.
+        AnswerThresholdError: If the threshold is no number from 0 to 1.
+    """
+    for k in ks or ():
+        check_attempts(k)
+    for estimator in estimators:
+        if estimator not in ESTIMATORS:
+            raise UnknownEstimatorError(estimator, ESTIMATORS)
+    outcomes = trial_outcomes(
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
+        answer_threshold=answer_threshold, tools_count=tools_count,
+    )  # fmt: skip
+    if outcomes.is_empty():
+        return table("reliability").empty()
+    tasks = outcomes.group_by(*GROUP, "task").agg(
+        n=pl.col("is_correct").count().cast(pl.Int64),
+        c=pl.col("is_correct").sum().cast(pl.Int64),
+        n_unknown=pl.col("is_correct").null_count(),
+        n_judge_failed=pl.col("judge_failed").sum(),
+        **{source: (pl.col("source") == source).any() for source in SOURCES},
+    )
+    asked = _asked(tasks, ks).join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
+    rows = _with_estimates(asked, tasks).with_columns(
+        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), assessment=assessment()
+    )
+    return _as_table("reliability", rows).sort(*GROUP, "k", "estimator")
+
+
+def interaction_reliability(outcomes: pl.DataFrame, ks: Sequence[int] = (1, 3)) -> pl.DataFrame:
+    """`interaction_pass_at_k` of each conversation whose interactions are all scored, the plug-in.
+
+    Args:
+        outcomes: From `trial_outcomes`.
+        ks: Attempts.
+
+    Returns:
+        One row per version, agent, conversation and k, sorted: `n_interactions`, `n_interactions_correct`,
+        `interaction_pass_at_k`, `interaction_pass_hat_k`.
 
     Raises:
         TrialCountError: If a k is no integer ≥ 1.
     """
-    _check_attempts(ks or ())
-    outcomes = trial_outcomes(transcripts, conversations, tool_correctness, conversation_judgments)
-    if outcomes.is_empty():
-        return table("reliability").empty()
-    tasks = outcomes.group_by(*_GROUP, "task").agg(
-        n=pl.col("is_correct").count(),
-        c=pl.col("is_correct").sum(),
-        n_unknown=pl.col("is_correct").null_count(),
-        **{source: (pl.col("source") == source).any() for source in _SOURCES},
-    )
-    asked = _asked(tasks, ks)
-    found = _estimates(asked, tasks)
-    rows = asked.join(found, on=[*_GROUP, "k"], how="left").with_columns(
-        pl.col("n_tasks", "n_trials", "n_successes").fill_null(0),
-    )
-    rows = rows.with_columns(
-        estimator=pl.lit("unbiased"),
-        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"),
-        assessment=assessment(),
-    )
-    return _as_table("reliability", rows).sort(*_GROUP, "k")
-
-
-def trial_outcomes(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-) -> pl.DataFrame:
-    """Whether each trial was correct, and by which source.
-
-    The first of these that is known: the declared outcome; every interaction with expected tools scored
-    and all of them correct, where no expected answer is left to judge; goal completion.
-    Conversations that repeat a trial number within a session and task count each: recorded numbers are
-    not reliable enough to drop a run for one.
-
-    Returns:
-        One row per version and admitted conversation: `task_set`, `task` (a conversation without a task
-        is its own), `is_correct` and `source`, both null when unknown.
-    """
-    admitted = transcripts.filter("is_admitted").select(
-        *_ROW,
-        pl.col("task_set").fill_null("default"),
-        pl.coalesce("task:" + pl.col("task_id"), "conversation:" + pl.col("conversation_id")).alias("task"),
-    )
-    conversation = ["agent_id", "conversation_id"]
-    answered_by_tools = _interactions(tool_correctness).join(
-        _expecting_answers(conversations), on=conversation, how="anti"
-    )
-    known = (
-        admitted.join(conversations.select(*conversation, "outcome_correct"), on=conversation, how="left")
-        .join(answered_by_tools, on=_ROW, how="left")
-        .join(_goals(conversation_judgments), on=_ROW, how="left")
-    )
-    outcome, interactions, goal = (
-        pl.col(name) for name in ("outcome_correct", "interactions_correct", "goal_reached")
-    )
-    return known.select(
-        *_ROW,
-        "task_set",
-        "task",
-        is_correct=pl.coalesce(outcome, interactions, goal),
-        source=pl.when(outcome.is_not_null())
-        .then(pl.lit("outcome"))
-        .when(interactions.is_not_null())
-        .then(pl.lit("interactions"))
-        .when(goal.is_not_null())
-        .then(pl.lit("goal_completion")),
+    wanted = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
+    share = pl.col("n_interactions_correct") / pl.col("n_interactions")
+    return (
+        outcomes.filter(pl.col("n_interactions").is_not_null())
+        .select(*TRIAL, "task_set", "n_interactions", "n_interactions_correct")
+        .join(wanted, how="cross")
+        .with_columns(
+            interaction_pass_at_k=1 - (1 - share) ** pl.col("k"), interaction_pass_hat_k=share ** pl.col("k")
+        )
+        .sort(*TRIAL, "k")
     )
 
 
 def largest_n(outcomes: pl.DataFrame) -> int:
     """The most trials of known outcome that any task has, from `trial_outcomes`; 0 when none is known."""
     known = outcomes.filter(pl.col("is_correct").is_not_null())
-    return max(known.group_by(*_GROUP, "task").len()["len"], default=0)
+    return max(known.group_by(*GROUP, "task").len()["len"], default=0)
 
 
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
@@ -201,44 +181,13 @@ def assessment() -> pl.Expr:
     )
 
 
-def _check(n: int, c: int, k: int, estimator: Estimator) -> None:
-    if estimator not in get_args(Estimator):
-        raise UnknownEstimatorError(estimator)
-    for name, value in (("n", n), ("c", c), ("k", k)):
-        _check_integer(name, value)
-    if n < 1:
-        raise TrialCountError(f"n is {n}: without a trial there is nothing to estimate")
-    if not 0 <= c <= n:
-        raise TrialCountError(f"c is {c}, but n is {n}")
-    if k < 1:
-        raise TrialCountError(f"k is {k}")
-    if k > n and estimator == "unbiased":
-        raise TrialCountError(f"k is {k}, but n is only {n}: run more trials, or ask for 'plug_in'")
-
-
-def _check_integer(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TrialCountError(f"{name} is {value!r}, which is no integer")
-
-
-def _check_attempts(ks: Sequence[int]) -> None:
-    for k in ks:
-        _check_integer("k", k)
-        if k < 1:
-            raise TrialCountError(f"k is {k}")
-
-
-def _ways(trials: int, k: int, estimator: Estimator) -> int:
-    """Ways to draw k of these trials: without putting back when unbiased, with it for the plug-in."""
-    return math.comb(trials, k) if estimator == "unbiased" else trials**k
-
-
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     """One row per group and k, with what does not depend on k."""
-    groups = tasks.group_by(*_GROUP).agg(
+    groups = tasks.group_by(GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
         pl.col("n_unknown").sum().alias("n_trials_unknown"),
-        pl.col("n").max().cast(pl.Int64).clip(1, LARGEST_DEFAULT_K).alias("largest"),
+        pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
+        pl.col("n").max().clip(1, LARGEST_DEFAULT_K).alias("largest"),
     )
     if ks is not None:
         wanted = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
@@ -247,64 +196,102 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     return groups.with_columns(every).drop("largest").explode("k")
 
 
-def _estimates(asked: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Means over the tasks with at least k trials; tasks with equal counts are computed once."""
-    alike = tasks.group_by(*_GROUP, "n", "c").agg(
-        pl.len().cast(pl.Int64).alias("n_alike"), *(pl.col(source).any() for source in _SOURCES)
-    )
-    pairs = asked.select(*_GROUP, "k").join(alike, on=_GROUP).filter(pl.col("n") >= pl.col("k"))
-    counts = pairs.select("n", "c", "k").unique()
-    values = counts.with_columns(
-        pl.Series("at", [pass_at_k(*row) for row in counts.iter_rows()], dtype=pl.Float64),
-        pl.Series("hat", [pass_hat_k(*row) for row in counts.iter_rows()], dtype=pl.Float64),
-    )
+class _Alike(NamedTuple):
+    """Tasks of one group with equal counts, computed once."""
+
+    n: int
+    c: int
+    times: int
+    sources: tuple[str, ...]
+
+
+_Group = tuple[str, str, str]
+
+
+def _with_estimates(asked: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    """The rows asked for, each with counts, estimates and what the interval is."""
+    alike, names = _alike(tasks), _names(tasks)
+    memory: dict[tuple[object, ...], dict[str, object]] = {}
+    found = []
+    for version, agent, task_set, k, estimator in asked.select(*GROUP, "k", "estimator").iter_rows():
+        group = (version, agent, task_set)
+        least = k if estimator == "unbiased" else 1
+        counting = [a for a in alike[group] if a.n >= least]
+        excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
+        memo = (estimator, k, *counting)  # versions share their trials
+        if memo not in memory:
+            memory[memo] = _estimated(counting, k, estimator)
+        found.append({**memory[memo], "excluded_tasks": excluded})
+    schema = {c: d for c, d in table("reliability").schema.items() if c in found[0]} if found else None
+    return pl.concat([asked, pl.DataFrame(found, schema=schema)], how="horizontal")
+
+
+def _alike(tasks: pl.DataFrame) -> dict[_Group, list[_Alike]]:
     # sums of floats depend on their order: sorted rows make them the same in every run
-    ordered = pairs.join(values, on=["n", "c", "k"]).sort(*_GROUP, "k", "n", "c")
-    alike_n = pl.col("n_alike")
-    sources = pl.concat_str(
-        [pl.when(pl.col(source).any()).then(pl.lit(source)) for source in _SOURCES],
-        separator=" + ",
-        ignore_nulls=True,
+    counts = (
+        tasks.group_by(*GROUP, "n", "c")
+        .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
+        .sort(*GROUP, "n", "c")
     )
-    return ordered.group_by(*_GROUP, "k", maintain_order=True).agg(
-        alike_n.sum().alias("n_tasks"),
-        (pl.col("n") * alike_n).sum().alias("n_trials"),
-        (pl.col("c") * alike_n).sum().alias("n_successes"),
-        ((pl.col("at") * alike_n).sum() / alike_n.sum()).alias("pass_at_k"),
-        ((pl.col("hat") * alike_n).sum() / alike_n.sum()).alias("pass_hat_k"),
-        sources.alias("correctness_source"),
-    )
+    found = defaultdict[_Group, list[_Alike]](list)
+    for version, agent, task_set, n, c, times, *used in counts.iter_rows():
+        sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
+        found[version, agent, task_set].append(_Alike(n, c, times, sources))
+    return found
 
 
-def _interactions(tool_correctness: pl.DataFrame) -> pl.DataFrame:
-    """One row per conversation whose interactions with tools are all scored: are all correct?"""
-    relevant = tool_correctness.filter(pl.col("status") != "not_applicable")
-    scored = (pl.col("status") == "scored") & pl.col("is_correct").is_not_null()
-    return (
-        relevant.group_by(_ROW)
-        .agg(scored.all().alias("all_scored"), pl.col("is_correct").all().alias("interactions_correct"))
-        .filter("all_scored")
-        .drop("all_scored")
-    )
+def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
+    """Every task of each group with its known trials, sorted by name."""
+    found = defaultdict[_Group, list[tuple[str, int]]](list)
+    for version, agent, task_set, task, n in (
+        tasks.select(*GROUP, "task", "n").sort(*GROUP, "task").iter_rows()
+    ):
+        found[version, agent, task_set].append((task.partition(":")[2], n))
+    return found
 
 
-def _expecting_answers(conversations: pl.DataFrame) -> pl.DataFrame:
-    """The conversations whose ground truth holds an answer."""
-    texts = conversations.filter(pl.col("expected").str.contains('"answer"', literal=True))
-    has_answer = [
-        any(entry.answer is not None for entry in _EXPECTED.validate_json(text)) for text in texts["expected"]
-    ]
-    return texts.filter(pl.Series(has_answer, dtype=pl.Boolean)).select("agent_id", "conversation_id")
+def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, object]:
+    """One row's counts and estimates, over these tasks."""
+    n_tasks = sum(t.times for t in tasks)
+    n_trials = sum(t.n * t.times for t in tasks)
+    sources = sorted({source for t in tasks for source in t.sources})
+    row: dict[str, object] = {
+        "n_tasks": n_tasks,
+        "n_trials": n_trials,
+        "n_successes": sum(t.c * t.times for t in tasks),
+        "correctness_source": " + ".join(sources) or None,
+    } | dict.fromkeys(_ESTIMATES)
+    if not tasks:
+        return row
+    if estimator == "bayesian":
+        counts = {(t.n, t.c): t.times for t in tasks}
+        made = posterior_over_tasks(counts, k)
+        at, hat = made.pass_at_k, made.pass_hat_k
+        few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
+        says = f"prior Beta(1, 1) on each task; covers these tasks run again{few}"
+        return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
+    how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
+    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
+    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
+    says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
+    return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
 
 
-def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per conversation whose goal completion is scored."""
-    counts = (pl.col("metric") == "goal_completion") & (pl.col("status") == "scored")
-    return (
-        conversation_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
-        .group_by(_ROW)
-        .agg((pl.col("value") == 1).all().alias("goal_reached"))
-    )
+_ESTIMATES = (
+    *(f"pass_{kind}_k{end}" for kind in ("at", "hat") for end in ("", "_low", "_high")),
+    "interval",
+)
+
+
+def _over_tasks(values: Sequence[tuple[float, int]]) -> tuple[float, float | None, float | None]:
+    """Mean over tasks and its interval, from values and how many tasks have each."""
+    n = sum(times for _, times in values)
+    mean = sum(value * times for value, times in values) / n
+    if n < 2:
+        return mean, None, None
+    variance = sum((value - mean) ** 2 * times for value, times in values) / (n - 1)
+    found = share_mean(mean, variance, n)
+    return (mean, *found) if found else (mean, None, None)
 
 
 def _as_table(name: str, rows: pl.DataFrame) -> pl.DataFrame:

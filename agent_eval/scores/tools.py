@@ -4,20 +4,20 @@ The score of one interaction from two plain lists, and the table of it. Ground t
 `conversations.expected`; whether results reach the answer is judged elsewhere (`tool_result_utilisation`).
 """
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import polars as pl
 from pydantic import TypeAdapter
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.scores.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
+from agent_eval.scores.matching import Worth, best_total, in_order
 from agent_eval.tables import table
-from agent_eval.transcripts.hashing import canonical
 from agent_eval.transcripts.models import Expected
 
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
@@ -38,10 +38,6 @@ class ToolWeightsError(AgentEvalError, ValueError):
             f"{problem}. Allowed: a threshold from 0 to 1, and finite weights ≥ 0, not all 0, "
             f"for {', '.join(ASPECTS)} (left out = 0)."
         )
-
-
-class _MalformedCallError(ValueError):
-    """A call that cannot be read; ends the scoring of its interaction only."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +62,6 @@ class ToolCorrectness:
         return next((band for low, band in bounds if self.overall >= low - float(_TOLERANCE)), "poor")
 
 
-class _Call(NamedTuple):
-    name: str
-    arguments: Mapping[str, bytes]  # canonical JSON per parameter
-
-
 def tool_correctness(
     used: Sequence[Mapping[str, object]],
     expected: Sequence[Mapping[str, object]],
@@ -84,8 +75,9 @@ def tool_correctness(
 
     selection: Jaccard of the tool names as multisets, case-sensitive. parameters: share of the expected
     parameters that are right, under the best matching of expected to used calls of the same tool; extra
-    arguments cost nothing. sequence: share of the matched expected calls that stand in their relative
-    order; 1 when order is free. utilisation: 1 or 0 as `results_used` says.
+    arguments cost nothing, but where the expected call says `"match": "exact"` each costs a right one. sequence:
+    share of the matched expected calls that stand in their relative order, in the best matching that keeps
+    most of it; 1 when order is free. utilisation: 1 or 0 as `results_used` says.
     overall: the weighted mean, exact, so that a perfect trace is 1 under every weighting.
 
     Expected tools but none used, or none expected but some used: every aspect is 0. None expected and
@@ -93,7 +85,7 @@ def tool_correctness(
 
     Args:
         used: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise. 1 and 1.0 are equal, true and 1 are not.
+        expected: Likewise, with `"match"` and `"compare"` as in `scores.calls` (ignore, regex, tolerance, subset).
         sequence_matters: Whether the order of the expected calls counts.
         results_used: Whether the results reached the answer; None when unknown: utilisation is null, and
             so are overall and is_correct unless its weight is 0 (or the score is 0 by the rule above).
@@ -108,19 +100,20 @@ def tool_correctness(
     """
     shares, limit = _shares(weights), _limit(threshold)
     try:
-        calls, wanted = _read(used, "used"), _read(expected, "expected")
-    except _MalformedCallError as error:
+        calls, wanted = read_calls(used), read_expected(expected)
+    except MalformedCallError as error:
         return ToolCorrectness(status="unscored", reason=str(error))
     if not calls and not wanted:
         return ToolCorrectness(status="not_applicable", reason="no tools expected and none used")
     if not calls or not wanted:
         reason = "expected tools, none used" if wanted else "no tools expected, some used"
         return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason)
-    right, pairs = _match(calls, wanted)
+    groups = _by_tool(calls, wanted)
+    right = sum(best_total(worth) for _, _, worth in groups)
     aspects = {
         "selection": _selection(calls, wanted),
-        "parameters": _share(right, sum(len(call.arguments) for call in wanted)),
-        "sequence": _sequence(calls, wanted, pairs) if sequence_matters else Fraction(1),
+        "parameters": _share(right, sum(len(call.asked) for call in wanted)),
+        "sequence": _sequence(groups) if sequence_matters else Fraction(1),
         "utilisation": None if results_used is None else Fraction(int(results_used)),
     }
     return _result(aspects, shares, limit)
@@ -217,47 +210,7 @@ def _number(name: str, value: object) -> Fraction:
     return Fraction(value)
 
 
-def _read(calls: object, side: str) -> list[_Call]:
-    if not isinstance(calls, list | tuple):
-        raise _MalformedCallError(f"{side} calls are a {type(calls).__name__}, expected a list")
-    return [_read_call(call, f"{side} call {i}") for i, call in enumerate(calls)]
-
-
-def _read_call(call: object, where: str) -> _Call:
-    """A call with its arguments as canonical JSON; an unreadable one raises and says what is wrong."""
-    if not isinstance(call, Mapping):
-        raise _MalformedCallError(f"{where} is a {type(call).__name__}, expected an object with a name")
-    name = call.get("name")
-    if not isinstance(name, str) or not name:
-        raise _MalformedCallError(f"{where} has no name")
-    where = f"{where} ({name})"
-    arguments = call.get("arguments")
-    try:
-        if isinstance(arguments, str):
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        if arguments is None:
-            arguments = {}
-        if not isinstance(arguments, Mapping):
-            raise _MalformedCallError(f"{where}: arguments are no JSON object")
-        return _Call(name, {str(key): canonical(_plain(value)) for key, value in arguments.items()})
-    except (json.JSONDecodeError, TypeError) as error:
-        raise _MalformedCallError(f"{where}: arguments are not JSON: {error}") from error
-    except RecursionError as error:
-        raise _MalformedCallError(f"{where}: arguments are nested too deeply") from error
-
-
-def _plain(value: object) -> object:
-    """Whole floats as integers, so that 1 and 1.0 have one text; booleans stay booleans."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _selection(calls: list[_Call], wanted: list[_Call]) -> Fraction:
+def _selection(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> Fraction:
     have, want = (Counter(call.name for call in side) for side in (calls, wanted))
     return Fraction((have & want).total(), (have | want).total())
 
@@ -266,108 +219,24 @@ def _share(part: int, whole: int) -> Fraction:
     return Fraction(part, whole) if whole else Fraction(1)
 
 
-def _match(calls: list[_Call], wanted: list[_Call]) -> tuple[int, set[tuple[int, int]]]:
-    """Best matching of expected to used calls, tool by tool.
+_Groups = list[tuple[list[int], list[int], Worth]]
 
-    Returns:
-        The number of right parameters, and every pair (expected, used) that some best matching holds.
-    """
-    right, pairs = 0, set[tuple[int, int]]()
-    for name in {call.name for call in wanted}:
+
+def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
+    """For each tool that is expected and used: positions of its expected and used calls, and the right arguments of each pair."""
+    groups: _Groups = []
+    for name in sorted({call.name for call in wanted}):
         rows = [i for i, call in enumerate(wanted) if call.name == name]
         columns = [j for j, call in enumerate(calls) if call.name == name]
-        worth = [[_n_right(calls[j], wanted[i]) for j in columns] for i in rows]
-        most, best = _best_matchings(worth, len(columns))
-        right += most
-        pairs |= {(rows[i], columns[j]) for i, j in best}
-    return right, pairs
+        if columns:
+            groups.append((rows, columns, [[wanted[i].n_right(calls[j]) for j in columns] for i in rows]))
+    return groups
 
 
-def _n_right(call: _Call, wanted: _Call) -> int:
-    return sum(call.arguments.get(key) == value for key, value in wanted.arguments.items())
-
-
-def _best_matchings(worth: list[list[int]], n_columns: int) -> tuple[int, set[tuple[int, int]]]:
-    """The largest total worth of a matching, and every pair that a matching of that worth holds.
-
-    A pair belongs to a best matching when it is tight (its reduced cost is 0) and its column's partner
-    can be led back to its row along tight pairs: exchanging along that cycle costs nothing.
-    """
-    n_rows = len(worth)
-    size = max(n_rows, n_columns)
-    cost = [[-worth[i][j] if i < n_rows and j < n_columns else 0 for j in range(size)] for i in range(size)]
-    row_of, row_price, column_price = _assign(cost)
-    most = -sum(cost[row_of[j]][j] for j in range(size))
-    tight = [[j for j in range(size) if cost[i][j] == row_price[i] + column_price[j]] for i in range(size)]
-    leads_to = defaultdict[int, list[int]](list)
-    for i, columns in enumerate(tight):
-        for j in columns:
-            leads_to[row_of[j]].append(i)
-    pairs = set[tuple[int, int]]()
-    for i in range(n_rows):
-        back = _reach(i, leads_to)
-        pairs |= {(i, j) for j in tight[i] if j < n_columns and row_of[j] in back}
-    return most, pairs
-
-
-def _reach(start: int, edges: Mapping[int, list[int]]) -> set[int]:
-    """Every node from which `start` is led to, itself included; `edges` lead backwards."""
-    seen, todo = {start}, [start]
-    while todo:
-        for node in edges.get(todo.pop(), ()):
-            if node not in seen:
-                seen.add(node)
-                todo.append(node)
-    return seen
-
-
-def _assign(cost: list[list[int]]) -> tuple[list[int], list[int], list[int]]:
-    """Cheapest perfect matching of a square matrix (Kuhn–Munkres with prices, cubic).
-
-    Returns:
-        The row of each column, and the prices of rows and columns: no pair costs less than its two
-        prices, matched pairs cost exactly that.
-    """
-    size = len(cost)
-    row_price, column_price = [0] * size, [0] * (size + 1)
-    row_of = [-1] * (size + 1)  # the last column is where each new row starts
-    for new_row in range(size):
-        row_of[size] = new_row
-        came_from, slack = [size] * size, [math.inf] * size
-        done = set[int]()
-        at = size
-        while row_of[at] >= 0:
-            done.add(at)
-            row = row_of[at]
-            for j in range(size):
-                reduced = cost[row][j] - row_price[row] - column_price[j]
-                if j not in done and reduced < slack[j]:
-                    slack[j], came_from[j] = reduced, at
-            after = min((j for j in range(size) if j not in done), key=slack.__getitem__)
-            step = int(slack[after])
-            for j in done:
-                row_price[row_of[j]] += step
-                column_price[j] -= step
-            slack = [rest if j in done else rest - step for j, rest in enumerate(slack)]
-            at = after
-        while at != size:
-            row_of[at] = row_of[came_from[at]]
-            at = came_from[at]
-    return row_of[:size], row_price, column_price[:size]
-
-
-def _sequence(calls: list[_Call], wanted: list[_Call], pairs: set[tuple[int, int]]) -> Fraction:
-    """Longest chain of pairs that keeps both orders, per expected call that has a partner."""
-    have, want = (Counter(call.name for call in side) for side in (calls, wanted))
-    n_matched = (have & want).total()
-    longest = [0] * (len(calls) + 1)
-    for i in range(len(wanted)):
-        before = longest
-        longest = [0]
-        for j in range(len(calls)):
-            extended = before[j] + ((i, j) in pairs)
-            longest.append(max(longest[j], before[j + 1], extended))
-    return Fraction(longest[-1], n_matched) if n_matched else Fraction(0)
+def _sequence(groups: _Groups) -> Fraction:
+    """Longest chain of partners that keeps both orders, per expected call that has a partner."""
+    n_matched = sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
+    return Fraction(len(in_order(groups)), n_matched) if n_matched else Fraction(0)
 
 
 def _result(

@@ -44,6 +44,11 @@ def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, M
                 **pair._asdict(),
                 **{part.target.lower(): as_float(value) for part, value in found.means.items()},
                 "n_sessions": found.n_sessions,
+                "session_ids": [session for session, _ in found.by_session],
+                "session_universal": [
+                    None if total is None else total / (5 * len(found.means)) * 100
+                    for _, total in found.by_session
+                ],
                 "universal_0to100": as_float(score),
                 "universal_exact": as_text(score),
                 "judges": found.judges,

@@ -5,7 +5,7 @@ import polars as pl
 from agent_eval.tables.contract import Column, Table
 
 S, I, F, B = pl.String, pl.Int64, pl.Float64, pl.Boolean  # noqa: E741
-NAMES, TIME = pl.List(pl.String), pl.Datetime("us")
+NAMES, NUMBERS, TIME = pl.List(pl.String), pl.List(pl.Float64), pl.Datetime("us")
 
 AGENT = Column("agent_id", S, "The agent, as in agents.yaml", nullable=False)
 VERSION = Column("methodology_version", S, "The methodology version, e.g. 1.3.0", nullable=False)
@@ -42,10 +42,14 @@ JUDGMENT = (
 PASS_K = (
     Column("k", I, "Attempts", nullable=False),
     Column("estimator", S, "unbiased, plug_in or bayesian", nullable=False),
-    Column("n_tasks", I, "Tasks with at least k trials of known outcome", nullable=False),
-    Column("n_tasks_excluded", I, "Tasks with fewer", nullable=False),
+    Column("n_tasks", I, "Tasks that count: with enough trials of known outcome", nullable=False),
+    Column(
+        "n_tasks_excluded", I, "Tasks with too few: under k for unbiased, none for the others", nullable=False
+    ),
+    Column("excluded_tasks", NAMES, "The excluded tasks by name"),
     Column("n_trials", I, "Trials of known outcome in the tasks that count", nullable=False),
     Column("n_trials_unknown", I, "Trials left out of the denominator: outcome unknown", nullable=False),
+    Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have told was lost"),
     Column("n_successes", I, "Correct trials in the tasks that count", nullable=False),
     Column("correctness_source", S, "outcome, interactions, goal_completion, or several joined by +"),
     Column("pass_at_k", F, "Probability that at least one of k trials is correct, 0–1"),
@@ -54,7 +58,8 @@ PASS_K = (
     Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
     Column("pass_hat_k_low", F, "Lower 95 % bound; null without an interval"),
     Column("pass_hat_k_high", F, "Upper 95 % bound; null without an interval"),
-    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate"),
+    Column("interval", S, "What the bounds are and cover, or why there are none"),
+    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate; single run for k = 1"),
 )
 
 STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
@@ -67,6 +72,7 @@ MEASURED = (
     ),
     Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
     Column("cost_usd", F, "What the admitted conversations cost, US dollars; null when any is unknown"),
+    Column("n_conversations", I, "Admitted conversations: what cost_usd is the sum over"),
     Column(
         "judge",
         S,
@@ -408,6 +414,10 @@ _DECLARED = (
                 Column(f"u{i}", F, f"U{i}: mean rating over sessions, 1–5; null when missing")
                 for i in range(1, 7)
             ),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_universal", NUMBERS, "U of each of session_ids, 0–100; null unless all six are rated"
+            ),
             Column("universal_0to100", F, "ΣU / 30 × 100; null unless all six are rated"),
             Column("universal_exact", S, "The same as an exact fraction"),
             JUDGES,
@@ -431,6 +441,10 @@ _DECLARED = (
                 for i in range(1, 6)
                 for j in range(1, 4)
             ),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_domain", NUMBERS, "D of each of session_ids, 0–100; null unless all are complete"
+            ),
             Column("domain_0to100", F, "Mean of D1–D5; null unless all are complete"),
             Column("domain_exact", S, "The same as an exact fraction"),
             JUDGES,
@@ -449,6 +463,15 @@ _DECLARED = (
             Column("template", S, "Domain template; null when none"),
             Column("benchmark_id", S, "The run that counts; null for undeclared sessions"),
             Column("n_sessions", I, "Sessions averaged", nullable=False),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_scores", NUMBERS, "Raw composite of each of session_ids; null unless rated in full"
+            ),
+            Column(
+                "point_0to100",
+                F,
+                "The most that one rating point moves the raw composite of one session; null without one",
+            ),
             *COMPOSED,
             Column("raw_composite_exact", S, "The raw composite as an exact fraction"),
             *DISCLOSED,
@@ -478,12 +501,27 @@ _DECLARED = (
             Column(
                 "rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"
             ),
-            Column("rank_low", I, "Best rank that the intervals allow; null without intervals"),
-            Column("rank_high", I, "Worst rank that the intervals allow; null without intervals"),
+            Column("rank_low", I, "Best rank that the intervals allow; null without an interval of its own"),
+            Column(
+                "rank_high", I, "Worst rank that the intervals allow; peers without one may stand anywhere"
+            ),
+            Column("rank_if_tested", I, "What if: rank in the template had no agent paid the penalty"),
             Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),
             *COMPOSED,
-            Column("low", F, "Lower 95 % bound of the composite; null without an interval"),
+            Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
             Column("high", F, "Upper 95 % bound"),
+            Column(
+                "lead_points", F, "Points above the next one of the template (0: shared); null for the last"
+            ),
+            Column("point_0to100", F, "The most that one rating point in one session moves the composite"),
+            Column(
+                "lead_survives_point", B, "The lead is larger than one rating point of either agent moves"
+            ),
+            Column(
+                "is_pareto",
+                B,
+                "No agent of the template costs no more per conversation and scores no less, one of them truly; null when its cost is unknown",
+            ),
             Column("n_sessions", I, "Sessions averaged", nullable=False),
             *DISCLOSED,
             Column(
@@ -495,6 +533,27 @@ _DECLARED = (
             *MEASURED,
             STATUS,
             MISSING,
+        ),
+        ("methodology_version",),
+    ),
+    Table(
+        "pairwise_comparisons",
+        "one row per two published agents of a template, compared over their sessions",
+        ("methodology_version", "agent_id", "other_agent_id"),
+        (
+            VERSION,
+            AGENT,
+            Column("other_agent_id", S, "The other agent; agent_id < other_agent_id", nullable=False),
+            Column("template", S, "Domain template"),
+            Column("difference", F, "Composite of agent_id minus that of the other", nullable=False),
+            Column("low", F, "Lower 95 % bound of the difference; null when one has a single session"),
+            Column("high", F, "Upper 95 % bound"),
+            Column("probability_better", F, "That agent_id is truly the better one, 0–1, flat prior"),
+            Column("p_value", F, "Two-sided, Welch's t over sessions"),
+            Column("p_holm", F, "The same, corrected for all pairs of the template after Holm"),
+            Column("n_sessions", I, "Sessions of agent_id", nullable=False),
+            Column("other_n_sessions", I, "Sessions of the other", nullable=False),
+            Column("verdict", S, "better, worse, tie, not distinguishable or unknown", nullable=False),
         ),
         ("methodology_version",),
     ),

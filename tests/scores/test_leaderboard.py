@@ -10,9 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.scores.leaderboard import MixedVersionsError, competition_ranks, leaderboard, one_version
+from agent_eval.scores.intervals import Interval, Sample, bounded_mean, welch
+from agent_eval.scores.leaderboard import (
+    MixedVersionsError,
+    competition_ranks,
+    leaderboard,
+    one_version,
+    pairwise_comparisons,
+    penalty_what_if,
+    rank_ranges,
+)
 from agent_eval.tables import table
-from tests.scores.builders import SLUG
+from tests.scores.builders import METHODOLOGIES, SLUG
 
 
 def row(agent: str, exact: str | None, **changes: Any) -> dict[str, Any]:
@@ -106,10 +115,157 @@ def test_ranks_are_within_a_template_and_an_overall_rank_stands_beside() -> None
     assert made["agent_id"].to_list() == ["a", "b", "x", "n"]  # by template, none last
 
 
-def test_without_an_interval_the_rank_range_is_the_rank() -> None:
-    made = board([row("a", "90/1"), row("b", None)])
+def sessions(agent: str, values: list[float], penalty: float = 0.0, **changes: Any) -> dict[str, Any]:
+    """A published row from the raw composites of its sessions, which are whole numbers here."""
+    raw = Fraction(int(sum(values)), len(values))
+    return row(
+        agent,
+        f"{(raw - int(penalty)).numerator}/{(raw - int(penalty)).denominator}",
+        raw_composite_exact=f"{raw.numerator}/{raw.denominator}",
+        repeatability_penalty=penalty,
+        n_sessions=len(values),
+        session_scores=[float(v) for v in values],
+        point_0to100=4 / 3,
+        **changes,
+    )
+
+
+def test_one_session_has_no_interval_and_no_rank_range() -> None:
+    made = board([sessions("a", [90]), row("b", None)])
     assert made["rank_low"].to_list() == made["rank_high"].to_list() == [None, None]
     assert made["low"].to_list() == made["high"].to_list() == [None, None]
+
+
+def test_an_interval_is_over_sessions_and_moves_with_the_penalty() -> None:
+    tested = board([sessions("a", [70, 80, 90])]).row(0, named=True)
+    untested = board([sessions("a", [70, 80, 90], penalty=10.0)]).row(0, named=True)
+    expected = bounded_mean(Sample(3, 80.0, 10.0), bounds=(20, 100), step=4 / 3)
+    assert expected
+    assert (tested["low"], tested["high"]) == pytest.approx(tuple(expected))
+    assert (untested["low"], untested["high"]) == pytest.approx((expected.low - 10, expected.high - 10))
+
+
+def test_a_session_that_is_not_rated_in_full_takes_the_interval_away() -> None:
+    made = board([sessions("a", [70, 80, 90]) | {"session_scores": [70.0, None, 90.0]}])
+    assert made["low"].to_list() == [None]
+
+
+def test_only_published_rows_have_intervals() -> None:
+    made = board([sessions("a", [70, 80, 90], status="provisional", missing=["u3_scope: not disclosed"])])
+    assert made.select("rank", "low", "high", "rank_low", "is_pareto", "lead_points").row(0) == (None,) * 6
+
+
+def test_a_rank_range_holds_the_ranks_that_overlapping_intervals_allow() -> None:
+    found = rank_ranges([Interval(80, 90), Interval(70, 85), Interval(50, 60), Interval(55, 70)])
+    # the first two overlap; the fourth reaches both the second (at 70) and the third
+    assert found == [(1, 2), (1, 3), (3, 4), (2, 4)]
+
+
+def test_a_peer_without_an_interval_may_stand_anywhere() -> None:
+    assert rank_ranges([Interval(80, 90), None, Interval(50, 60)]) == [(1, 2), (None, None), (2, 3)]
+
+
+INTERVALS = st.lists(
+    st.none() | st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda t: Interval(min(t), max(t))),
+    max_size=7,
+)
+
+
+@given(INTERVALS)
+def test_a_rank_range_counts_the_intervals_wholly_above_and_below(intervals: list[Interval | None]) -> None:
+    for mine, (low, high) in zip(intervals, rank_ranges(intervals), strict=True):
+        if mine is None:
+            assert (low, high) == (None, None)
+            continue
+        above = sum(other is not None and other.low > mine.high for other in intervals)
+        below = sum(other is not None and other.high < mine.low for other in intervals)
+        assert (low, high) == (1 + above, len(intervals) - below)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.lists(st.integers(20, 100), min_size=2, max_size=4), min_size=1, max_size=5))
+def test_a_rank_lies_in_its_range(values: list[list[int]]) -> None:
+    rows = [sessions(f"agent-{i}", [float(v) for v in of_agent]) for i, of_agent in enumerate(values)]
+    made = board(rows)
+    assert (made["rank_low"] <= made["rank"]).all()
+    assert (made["rank"] <= made["rank_high"]).all()
+    assert (made["low"] <= made["composite_score"] + 1e-9).all()
+    assert (made["composite_score"] <= made["high"] + 1e-9).all()
+
+
+def test_a_lead_survives_when_it_is_larger_than_one_rating_point_of_either_agent() -> None:
+    # one point moves 4/3 with one session, 4/9 with three: a lead of 1 outlives its own point, not that of b
+    rows = [sessions("a", [81, 81, 81]), sessions("b", [80]), sessions("c", [78, 78, 78])]
+    made = board(rows).select("agent_id", "lead_points", "lead_survives_point").rows()
+    assert made == [("a", 1.0, False), ("b", 2.0, True), ("c", None, None)]
+
+
+def test_a_shared_rank_is_no_lead() -> None:
+    made = board([sessions("a", [80]), sessions("b", [80]), sessions("c", [70])])
+    assert made["lead_points"].to_list() == [0.0, 0.0, None]
+    assert made["lead_survives_point"].to_list() == [False, False, None]
+
+
+def test_a_pareto_mark_weighs_score_against_cost_per_conversation() -> None:
+    rows = [
+        sessions("best", [90], cost_usd=9.0, n_conversations=3),  # 3 each
+        sessions("cheap", [80], cost_usd=5.0, n_conversations=5),  # 1 each
+        sessions("beaten", [80], cost_usd=4.0, n_conversations=2),  # 2 each: no better than cheap
+        sessions("unknown", [70], cost_usd=None, n_conversations=2),
+        sessions("twin", [90], cost_usd=3.0, n_conversations=1),
+    ]
+    made = board(rows)
+    assert dict(zip(made["agent_id"], made["is_pareto"], strict=True)) == {
+        "best": True, "cheap": True, "beaten": False, "unknown": None, "twin": True,
+    }  # fmt: skip
+
+
+def test_ranks_without_the_penalty_stand_beside() -> None:
+    made = board([sessions("a", [80]), sessions("b", [85], penalty=10.0)])
+    assert made.select("agent_id", "rank", "rank_if_tested").rows() == [("a", 1, 2), ("b", 2, 1)]
+
+
+def test_another_versions_penalty_is_a_what_if() -> None:
+    rows = [
+        row("a", "80/1", raw_composite_score=80.0, repeatability_tested=False, methodology_version="1.2.0"),
+        row("b", "80/1", raw_composite_score=80.0, repeatability_tested=True, methodology_version="1.2.0"),
+        row("c", "80/1", raw_composite_score=80.0, repeatability_tested=None, methodology_version="1.2.0"),
+        row("d", "5/1", raw_composite_score=5.0, repeatability_tested=False, methodology_version="1.2.0"),
+    ]
+    made = penalty_what_if(board(rows), METHODOLOGIES["1.3.0"])
+    found = dict(zip(made["agent_id"], made["what_if_composite"], strict=True))
+    assert found == {"a": 70.0, "b": 80.0, "c": None, "d": 0.0}
+
+
+def pairs(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return table("pairwise_comparisons").conform(pairwise_comparisons(table("composite_scores").frame(rows)))
+
+
+def test_every_two_agents_of_a_template_are_compared_and_corrected_for_their_number() -> None:
+    rows = [
+        sessions("a", [90, 91, 92]), sessions("b", [90, 91, 92]), sessions("c", [60, 61, 62]), sessions("d", [75]),
+        sessions("x", [50, 51], template="research_v1"),
+    ]  # fmt: skip
+    made = pairs(rows)
+    assert made.height == 6
+    found = {(a, b): v for a, b, v in made.select("agent_id", "other_agent_id", "verdict").iter_rows()}
+    assert found[("a", "b")] == "tie"
+    assert found[("a", "c")] == found[("b", "c")] == "better"
+    assert found[("a", "d")] == "unknown"
+    known = made.drop_nulls("p_value")
+    # three pairs have a p: the two small ones are tripled, then doubled but held up
+    assert known.sort("agent_id", "other_agent_id")["p_holm"].to_list() == pytest.approx(
+        [1.0, 3 * known["p_value"].min(), 3 * known["p_value"].min()]  # type: ignore[operator]
+    )
+
+
+def test_a_comparison_tells_the_exact_difference_of_the_headlines() -> None:
+    made = pairs([sessions("a", [80, 90], penalty=10.0), sessions("b", [80, 84])]).row(0, named=True)
+    assert made["difference"] == 75 - 82
+    reference = welch(Sample.of([70.0, 80.0]), Sample.of([80.0, 84.0]))
+    assert (made["p_value"], made["low"], made["probability_better"]) == pytest.approx(
+        (reference.p_value, reference.low, reference.probability_better)
+    )
 
 
 def test_versions_are_ranked_apart_in_semantic_order() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.scores.intervals import share_mean
 from agent_eval.scores.reliability import (
     Estimator,
     assessment,
@@ -439,3 +440,47 @@ def test_an_empty_board_has_the_tables_columns() -> None:
     assert_frame_equal(
         reliability_leaderboard(table("reliability").empty()), table("reliability_leaderboard").empty()
     )
+
+
+def test_excluded_tasks_are_named_where_the_estimator_needs_more_trials() -> None:
+    rows = [
+        trial("c1", "long", correct=True),
+        trial("c2", "long", correct=True),
+        trial("c3", "short", correct=True),
+    ]
+    made = of(rows, ks=[2], estimators=["unbiased", "plug_in", "bayesian"])
+    told = made.select("estimator", "n_tasks", "n_tasks_excluded", "excluded_tasks").rows()
+    assert told == [("bayesian", 2, 0, []), ("plug_in", 2, 0, []), ("unbiased", 1, 1, ["short"])]
+
+
+def test_each_estimator_gives_its_own_estimate() -> None:
+    # 1 of 2: drawing two without putting back is never all right, with putting back 1/4; Beta(2, 2): 2·3/(4·5)
+    rows = [trial("c1", "t", correct=True), trial("c2", "t", correct=False)]
+    made = of(rows, ks=[2], estimators=["unbiased", "plug_in", "bayesian"])
+    assert made.select("estimator", "pass_hat_k").rows() == [
+        ("bayesian", pytest.approx(6 / 20)), ("plug_in", 0.25), ("unbiased", 0.0),
+    ]  # fmt: skip
+
+
+def test_one_task_has_a_posterior_but_no_interval_over_tasks() -> None:
+    rows = [trial(f"c{i}", "t", correct=i < 7) for i in range(10)]
+    made = of(rows, ks=[3], estimators=["unbiased", "bayesian"]).rows(named=True)
+    bayesian, unbiased = made
+    assert (unbiased["pass_at_k_low"], unbiased["interval"]) == (None, "one task: no interval")
+    assert (round(bayesian["pass_at_k"], 3), round(bayesian["pass_at_k_low"], 3)) == (0.945, 0.773)
+    assert bayesian["interval"].startswith("prior Beta(1, 1) on each task; covers these tasks run again")
+    assert bayesian["interval"].endswith("more data are needed")
+
+
+def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
+    rows = [trial(f"c{t}{i}", f"t{t}", correct=i < t) for t in range(5) for i in range(4)]
+    row = of(rows, ks=[1]).row(0, named=True)
+    # shares 0, ¼, ½, ¾, 1: mean ½, variance 10/16/4
+    expected = share_mean(0.5, 10 / 16 / 4, 5)
+    assert (row["pass_hat_k_low"], row["pass_hat_k_high"]) == expected
+    assert row["interval"] == "over tasks; covers tasks like these"
+
+
+def test_an_unknown_estimator_of_the_table_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(AgentEvalError, match="unbiased, plug_in, bayesian"):
+        of([], estimators=["bayes"])

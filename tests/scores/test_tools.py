@@ -2,6 +2,7 @@ import itertools
 import json
 import math
 import re
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores import tools as tools_module
 from agent_eval.scores.tools import ASPECTS, ToolCorrectness, tool_correctness, tool_correctness_table
 from agent_eval.tables import table
 
@@ -246,28 +246,86 @@ def test_without_order_the_order_does_not_matter(used: Any, expected: Any, rando
     assert tool_correctness(used, expected) == tool_correctness(shuffled, expected)
 
 
-WORTHS = st.integers(1, 4).flatmap(
-    lambda width: st.lists(
-        st.lists(st.integers(0, 3), min_size=width, max_size=width), min_size=1, max_size=4
+def reference(used: list[dict[str, Any]], expected: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Selection, parameters and sequence by the words of their definitions: every matching is tried."""
+    have, want = (sorted(c["name"] for c in side) for side in (used, expected))
+    common = sum(min(have.count(name), want.count(name)) for name in set(have))
+    per_tool = []
+    for name in sorted(set(want)):
+        rows = [i for i, c in enumerate(expected) if c["name"] == name]
+        columns = [j for j, c in enumerate(used) if c["name"] == name]
+        size = min(len(rows), len(columns))
+        per_tool.append(
+            [
+                list(zip(r, c, strict=True))
+                for r in itertools.combinations(rows, size)
+                for c in itertools.permutations(columns, size)
+            ]
+        )
+    matchings = [[pair for part in parts for pair in part] for parts in itertools.product(*per_tool)]
+    right = [
+        sum(
+            sum(used[j]["arguments"].get(k, "absent") == v for k, v in expected[i]["arguments"].items())
+            for i, j in matching
+        )
+        for matching in matchings
+    ]
+    best = [m for m, r in zip(matchings, right, strict=True) if r == max(right)]
+    n_parameters = sum(len(c["arguments"]) for c in expected)
+    longest = max(longest_chain(m) for m in best)
+    return (
+        common / (len(have) + len(want) - common),
+        max(right) / n_parameters if n_parameters else 1.0,
+        longest / common if common else 0.0,
     )
-)
 
 
-@given(WORTHS)
-def test_best_matchings_are_those_that_trying_all_finds(worth: list[list[int]]) -> None:
-    n_rows, n_columns = len(worth), len(worth[0])
-    if n_rows <= n_columns:
-        every = [list(enumerate(js)) for js in itertools.permutations(range(n_columns), n_rows)]
-    else:
-        every = [[(i, j) for j, i in enumerate(p)] for p in itertools.permutations(range(n_rows), n_columns)]
-    totals = [sum(worth[i][j] for i, j in matching) for matching in every]
-    best = {
-        pair
-        for matching, total in zip(every, totals, strict=True)
-        if total == max(totals)
-        for pair in matching
-    }
-    assert tools_module._best_matchings(worth, n_columns) == (max(totals), best)
+def longest_chain(matching: list[tuple[int, int]]) -> int:
+    longest: list[int] = []
+    ordered = [j for _, j in sorted(matching)]
+    for at, j in enumerate(ordered):
+        longest.append(1 + max((longest[i] for i in range(at) if ordered[i] < j), default=0))
+    return max(longest, default=0)
+
+
+def test_two_thousand_random_traces_score_as_trying_all_matchings_does() -> None:
+    random = Random(7)
+
+    def trace() -> list[dict[str, Any]]:
+        return [
+            call(random.choice("fg"), **{k: random.choice("01") for k in "xy" if random.random() < 0.6})
+            for _ in range(random.randint(1, 4))
+        ]
+
+    for _ in range(2000):
+        used, expected, is_used = trace(), trace(), random.random() < 0.5
+        score = tool_correctness(used, expected, sequence_matters=True, results_used=is_used)
+        wanted = (*reference(used, expected), float(is_used))
+        assert aspects(score) == pytest.approx(wanted, abs=1e-12), (used, expected)
+        assert score.overall == pytest.approx(sum(wanted) / 4, abs=1e-12)
+
+
+def test_an_extra_argument_costs_a_right_one_only_where_exact_is_asked() -> None:
+    used = [call("f", x=1, y=2, more=3)]
+    assert tool_correctness(used, [call("f", x=1, y=2) | {"match": "exact"}]).parameters == 1 / 2
+    assert tool_correctness(used, [call("f", x=1, y=2) | {"match": "partial"}]).parameters == 1
+    # arguments that are ignored are neither right nor wrong
+    assert tool_correctness(used, [call("f", x=9) | {"match": "ignore"}]).parameters == 1
+
+
+def test_arguments_may_be_compared_by_tolerance_regex_and_subset_or_left_out() -> None:
+    compare = {"a": {"tolerance": 0.1}, "b": {"regex": "[A-Z]{3}"}, "c": "subset", "d": "ignore"}
+    expected = [call("f", a=1, b="", c=[1], d=1, e=1) | {"compare": compare}]
+    # a, b and c are right, d does not count, e is missing: 3 of 4
+    assert tool_correctness([call("f", a=1.05, b="JFK", c=[2, 1])], expected).parameters == 3 / 4
+    assert tool_correctness([call("f", a=1.2, b="JFKX", c=[2], e=1)], expected).parameters == 1 / 4
+
+
+def test_an_unreadable_comparison_leaves_only_its_interaction_unscored() -> None:
+    score = tool_correctness([call("f", x=1)], [call("f", x=1) | {"compare": {"x": "about"}}])
+    assert (score.status, score.overall) == ("unscored", None)
+    assert score.reason is not None
+    assert score.reason.startswith("expected call 0 (f): compare.x is 'about'. Allowed:")
 
 
 def transcript(conversation_id: str = "c", **more: Any) -> dict[str, Any]:

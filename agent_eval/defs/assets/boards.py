@@ -38,10 +38,16 @@ def leaderboard(
     return board
 
 
+@stored("pairwise_comparisons", "boards", VERSIONS, ins=ins(composite_scores=TO_VERSION), freshness=WEEKLY)
+def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Every two published agents of a template: difference, interval, probability, corrected significance."""
+    return boards.pairwise_comparisons(composite_scores)
+
+
 @stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION), freshness=WEEKLY)
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     """Agents ranked by pass^k within each task set."""
     return trials.reliability_leaderboard(reliability)
 
 
-ASSETS = [leaderboard, reliability_leaderboard]
+ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard]

@@ -72,9 +72,13 @@ def reliability(
     conversations: pl.DataFrame,
     tool_correctness: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
 ) -> pl.DataFrame:
-    """pass@k and pass^k over trials of tasks."""
-    return trials.reliability(transcripts, conversations, tool_correctness, conversation_judgments)
+    """pass@k and pass^k over trials of tasks: unbiased, plug-in and Bayesian, with intervals."""
+    return trials.reliability(
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
+        estimators=trials.ESTIMATORS,
+    )  # fmt: skip
 
 
 ASSETS = [tool_correctness, universal_scores, domain_scores, composite_scores, reliability]

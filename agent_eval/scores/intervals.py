@@ -1,0 +1,193 @@
+"""Intervals and tests: what may be said of a mean of few sessions or tasks.
+
+The methods were chosen by their measured coverage (`python -m benchmarks coverage`, docs/statistics.md). Numbers
+in, numbers out: what a session or a task is, is known elsewhere. All intervals are two-sided, 95 %.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent_eval.errors import AgentEvalError
+
+LEVEL = 0.95
+MOST_FLIPPED = 16  # up to here all 2^n signs are tried
+
+
+class NotANumberError(AgentEvalError, ValueError):
+    """A value that no mean can be taken of."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(
+            f"{value!r} stands among the values. Allowed are finite numbers; leave out what is not known."
+        )
+
+
+class Interval(NamedTuple):
+    """Two-sided bounds; they hold the estimate."""
+
+    low: float
+    high: float
+
+
+class Sample(NamedTuple):
+    """Independent values in three numbers."""
+
+    n: int
+    mean: float
+    deviation: float  # sample standard deviation; 0 for one value
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Sample":
+        """Of these values.
+
+        Raises:
+            NotANumberError: If one is no finite number.
+        """
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise NotANumberError(value)
+        n = len(values)
+        mean = math.fsum(values) / n if n else math.nan
+        return cls(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(n - 1, 1)))
+
+
+class Difference(NamedTuple):
+    """A compared with B: the mean difference A − B with its interval, and what it is worth.
+
+    Where nothing can be said of chance (one session), the interval and both probabilities are null.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    p_value: float | None  # two-sided
+    probability_better: float | None  # that A's true mean is the higher one, flat prior
+
+
+def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
+    """Interval of the mean of independent values on a scale; None for fewer than two.
+
+    t on the log-odds of the mean's share of the scale: it stays on the scale and leans away from its ends, where
+    a plain t interval of skewed values covers too little. The spread is never taken for less than `step` in one of
+    the values: that nothing varied in a few sessions does not mean that nothing varies.
+
+    Args:
+        values: One per session.
+        bounds: The ends of the scale.
+        step: The most that one rating point moves one of the values.
+    """
+    from scipy.special import expit, logit, stdtrit
+
+    n, mean, deviation = values
+    if n < 2:
+        return None
+    bottom, width = bounds[0], bounds[1] - bounds[0]
+    error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
+    margin = step / width / (2 * n)
+    share = min(max((mean - bottom) / width, margin), 1 - margin)
+    reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error / width / (share * (1 - share))
+    low, high = (bottom + width * float(expit(logit(share) + side * reach)) for side in (-1, 1))
+    return Interval(min(low, mean), max(high, mean))
+
+
+def share_mean(mean: float, variance: float, n: int) -> Interval | None:
+    """Interval of the mean of n independent shares (0–1) with that sample variance; None for fewer than two.
+
+    Beta quantiles with Jeffreys' prior at the effective number of 0/1 trials. Shares that are all 0 or 1 have all the
+    variance that their mean allows and are n trials: the interval is Jeffreys' own. Less variance is worth more
+    trials; as far as it was estimated and not implied by the mean, its uncertainty is that of t. After Korn and
+    Graubard (1998), who correct the whole of it.
+    """
+    from scipy.special import betaincinv, ndtri, stdtrit
+
+    if n < 2:
+        return None
+    most = mean * (1 - mean) * n / (n - 1)
+    effective = float(n)
+    if most > 0:
+        taken = min(max(variance / most, 1e-9), 1.0)
+        quantile = 0.5 + LEVEL / 2
+        shrunk = (float(ndtri(quantile)) / float(stdtrit(n - 1, quantile))) ** 2
+        effective = n / taken * (taken + (1 - taken) * shrunk)
+    a, b = mean * effective + 0.5, (1 - mean) * effective + 0.5
+    low, high = (float(betaincinv(a, b, q)) for q in (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
+    return Interval(min(low, mean), max(high, mean))
+
+
+def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
+    """Two sets of independent values, one per session: difference of their means, Welch's t.
+
+    Args:
+        a: Values of A.
+        b: Values of B.
+        step: As for `bounded_mean`; where neither varies and it is 0, nothing is said of chance.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    difference = a.mean - b.mean
+    nothing = Difference(difference, None, None, None, None)
+    if min(a.n, b.n) < 2:
+        return nothing
+    parts = [max(s.deviation**2, step**2 / s.n) / s.n for s in (a, b)]
+    error = math.sqrt(sum(parts))
+    if error == 0:
+        return nothing
+    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (a, b), strict=True))
+    reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+    below = float(stdtr(freedom, -abs(difference) / error))
+    better = below if difference < 0 else 1 - below
+    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better)
+
+
+def paired(differences: Sequence[float]) -> Difference:
+    """The same tasks done by both: A − B per task.
+
+    p by flipping signs, exact for up to 16 tasks that differ: as many of all ways to swap the two agents task by
+    task as give a difference at least as large. Beyond, the interval and p are those of t. Without any difference
+    it is a tie: p = 1, and as likely better as worse.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    n, mean, deviation = Sample.of(differences)
+    if not any(differences):
+        return Difference(mean, None, None, 1.0 if n else None, 0.5 if n else None)
+    differing = [d for d in differences if d]
+    p_value = _by_flipping(differing) if len(differing) <= MOST_FLIPPED else None
+    error = deviation / math.sqrt(n)
+    if error == 0:
+        return Difference(mean, None, None, p_value, None)
+    reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error
+    below = float(stdtr(n - 1, -abs(mean) / error))
+    better = below if mean < 0 else 1 - below
+    return Difference(mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not."""
+    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    largest = 0.0
+    for place, (p, i) in enumerate(known):
+        largest = max(largest, min(1.0, p * (len(known) - place)))
+        corrected[i] = largest
+    return corrected
+
+
+def binomial_p(k: int, n: int) -> float:
+    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws."""
+    if n == 0:
+        return 1.0
+    tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1))
+    return float(min(1.0, 2 * tail / 2**n))
+
+
+def _by_flipping(differences: Sequence[float]) -> float:
+    """Share of the 2^n sign patterns whose sum is at least as far from 0 as that of the data."""
+    import numpy as np
+
+    sums = np.zeros(1)
+    for d in differences:
+        sums = np.concatenate([sums + abs(d), sums - abs(d)])
+    observed = abs(sum(differences))
+    return float(np.mean(np.abs(sums) >= observed - 1e-9 * max(1.0, observed)))

@@ -1,0 +1,129 @@
+"""Matchings of expected to used calls: the best one, and among the best the one that keeps most of the order.
+
+Indices only; what a pair is worth is known elsewhere. Optimal, never greedy.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+
+Worth = Sequence[Sequence[int]]  # a row per expected call, a column per used one; ≥ 0
+Pair = tuple[int, int]
+_STEPS = 20_000  # of the search for order; beyond, the best order found so far stands
+
+
+def best_total(worth: Worth) -> int:
+    """The largest total worth of a matching of rows to columns."""
+    return sum(worth[i][j] for i, j in best_matching(worth))
+
+
+def best_matching(worth: Worth) -> list[Pair]:
+    """Pairs (row, column) of a matching of the largest total worth; as many pairs as the smaller side has."""
+    if not worth or not worth[0]:
+        return []
+    if len(worth) == 1:
+        return [(0, max(range(len(worth[0])), key=worth[0].__getitem__))]
+    from scipy.optimize import linear_sum_assignment  # slow to import: only where there is a choice
+
+    rows, columns = linear_sum_assignment(worth, maximize=True)
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def best_pairs(worth: Worth) -> set[Pair]:
+    """Every pair that some matching of the largest total worth holds."""
+    if not worth or not worth[0]:
+        return set()
+    columns = list(zip(*worth, strict=True))
+    # equal columns are interchangeable, and more of a kind than there are rows are never used
+    kinds = Counter(columns)
+    kept = [kind for kind, n in kinds.items() for _ in range(min(n, len(worth)))]
+    few = list(zip(*kept, strict=True))
+    total = best_total(few)
+    good = {
+        (i, kind)
+        for i, row in enumerate(few)
+        for kind in kinds
+        if row[at := kept.index(kind)] + best_total(_without(few, {i}, {at})) == total
+    }
+    return {(i, j) for i in range(len(worth)) for j, kind in enumerate(columns) if (i, kind) in good}
+
+
+def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, least: int = 0) -> set[Pair]:
+    """The longest chain of pairs, ascending on both sides, that one best matching of every group holds.
+
+    Args:
+        groups: For each tool the positions of its expected calls, of its used calls, and what a pair is worth.
+        least: Pairs worth less do not count in the chain.
+
+    Returns:
+        The chain's pairs (expected position, used position).
+    """
+    every = set[Pair]()
+    group_of: dict[int, int] = {}
+    for g, (rows, columns, worth) in enumerate(groups):
+        group_of |= dict.fromkeys(rows, g)
+        every |= {(rows[i], columns[j]) for i, j in best_pairs(worth) if worth[i][j] >= least}
+    return _Chains(groups, group_of, every).longest()
+
+
+class _Chains:
+    """Depth-first search for the longest chain, cut off by what the pairs alone would allow."""
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]],
+        group_of: dict[int, int],
+        pairs: set[Pair],
+    ) -> None:
+        self._groups, self._group_of = groups, group_of
+        self._totals = [best_total(worth) for _, _, worth in groups]
+        self._rows = sorted({i for i, _ in pairs})
+        self._columns = {i: sorted(j for r, j in pairs if r == i) for i in self._rows}
+        self._bounds = self._allowed(max((j for _, j in pairs), default=-1) + 1)
+        self._best: tuple[Pair, ...] = ()
+        self._steps = _STEPS
+
+    def longest(self) -> set[Pair]:
+        with contextlib.suppress(RecursionError):  # a thousand expected calls: what was found so far
+            self._search(0, 0, ())
+        return set(self._best)
+
+    def _allowed(self, width: int) -> list[list[int]]:
+        """[row number][first column] → longest chain of pairs from there on, whether or not they go together."""
+        bounds = [[0] * (width + 1) for _ in range(len(self._rows) + 1)]
+        for at in reversed(range(len(self._rows))):
+            columns = set(self._columns[self._rows[at]])
+            for j in reversed(range(width)):
+                taken = 1 + bounds[at + 1][j + 1] if j in columns else 0
+                bounds[at][j] = max(bounds[at][j + 1], bounds[at + 1][j], taken)
+        return bounds
+
+    def _search(self, at: int, first: int, chain: tuple[Pair, ...]) -> None:
+        if len(chain) > len(self._best):
+            self._best = chain
+        if self._steps <= 0 or len(chain) + self._bounds[at][first] <= len(self._best):
+            return
+        self._steps -= 1
+        row = self._rows[at]
+        for j in self._columns[row]:
+            if j >= first and len(chain) + 1 + self._bounds[at + 1][j + 1] > len(self._best):
+                longer = (*chain, (row, j))
+                if self._go_together(longer):
+                    self._search(at + 1, j + 1, longer)
+        self._search(at + 1, first, chain)
+
+    def _go_together(self, chain: tuple[Pair, ...]) -> bool:
+        """Whether a best matching of the last pair's group holds all the chain's pairs of that group."""
+        g = self._group_of[chain[-1][0]]
+        rows, columns, worth = self._groups[g]
+        forced = [(rows.index(i), columns.index(j)) for i, j in chain if self._group_of[i] == g]
+        rest = _without(worth, {i for i, _ in forced}, {j for _, j in forced})
+        return sum(worth[i][j] for i, j in forced) + best_total(rest) == self._totals[g]
+
+
+def _without(worth: Worth, rows: set[int], columns: set[int]) -> Worth:
+    return [
+        [value for j, value in enumerate(row) if j not in columns]
+        for i, row in enumerate(worth)
+        if i not in rows
+    ]

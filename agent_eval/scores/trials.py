@@ -1,0 +1,238 @@
+"""Trials: was this run of the task correct, and who says so?
+
+A trial is one admitted conversation. Its interactions are the turns (or the whole conversation) that ground truth
+speaks of: an expected answer, expected tools. What tools are worth is computed in `scores.tools`; what follows
+from several trials of a task in `scores.reliability`.
+"""
+
+import math
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.transcripts.models import Expected
+
+ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
+ANSWER_THRESHOLD = 0.7
+SOURCES = ("goal_completion", "interactions", "outcome")
+GROUP = ("methodology_version", "agent_id", "task_set")
+TRIAL = ("methodology_version", "agent_id", "conversation_id")
+_CONVERSATION = ("agent_id", "conversation_id")
+_EXPECTED = TypeAdapter(tuple[Expected, ...])
+_TOLERANCE = 1e-9
+
+
+class AnswerThresholdError(AgentEvalError, ValueError):
+    """A threshold that no answer can be held against."""
+
+    def __init__(self, threshold: object) -> None:
+        super().__init__(
+            f"The answer threshold is {threshold!r}. Allowed: a number from 0 to 1; 0.7 is the default, "
+            "0.8–0.9 is strict, 0.6 lenient."
+        )
+
+
+def trial_outcomes(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_correctness: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    turn_judgments: pl.DataFrame | None = None,
+    *,
+    answer_threshold: float = ANSWER_THRESHOLD,
+    tools_count: bool = True,
+) -> pl.DataFrame:
+    """Whether each trial was correct, and by which source.
+
+    The first of these that is known: the declared outcome; every interaction scored, and then whether all are
+    correct; goal completion. Conversations that repeat a trial number within a session and task count each:
+    recorded numbers are not reliable enough to drop a run for one.
+
+    Args:
+        transcripts: Only admitted conversations count; without `task_set` they form the set 'default'.
+        conversations: Declared outcomes and expected answers.
+        tool_correctness: See `interaction_outcomes`.
+        conversation_judgments: Goal completion, and as for `interaction_outcomes`.
+        turn_judgments: See `interaction_outcomes`; None: no answer was judged.
+        answer_threshold: See `interaction_outcomes`.
+        tools_count: See `interaction_outcomes`.
+
+    Returns:
+        One row per version and admitted conversation: `task_set`, `task` (a conversation without a task is its
+        own), `session_id`, `is_correct` and `source` (both null when unknown), `judge_failed` (unknown, and a
+        judgment that could have told was lost), `n_interactions` and `n_interactions_correct` (null when one is
+        not scored, or there is none).
+
+    Raises:
+        AnswerThresholdError: If the threshold is no number from 0 to 1.
+    """
+    interactions = interaction_outcomes(
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
+        answer_threshold=answer_threshold, tools_count=tools_count,
+    )  # fmt: skip
+    admitted = transcripts.filter("is_admitted").select(
+        *TRIAL,
+        "session_id",
+        pl.col("task_set").fill_null("default"),
+        pl.coalesce("task:" + pl.col("task_id"), "conversation:" + pl.col("conversation_id")).alias("task"),
+    )
+    known = (
+        admitted.join(
+            conversations.select(*_CONVERSATION, "outcome_correct"), on=list(_CONVERSATION), how="left"
+        )
+        .join(_together(interactions), on=list(TRIAL), how="left")
+        .join(_goals(conversation_judgments), on=list(TRIAL), how="left")
+        .join(_lost(tool_correctness, conversation_judgments, turn_judgments), on=list(TRIAL), how="left")
+    )
+    outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
+    is_correct = pl.coalesce(outcome, every, goal)
+    return known.select(
+        *TRIAL,
+        "session_id",
+        "task_set",
+        "task",
+        is_correct=is_correct,
+        source=pl.when(outcome.is_not_null())
+        .then(pl.lit("outcome"))
+        .when(every.is_not_null())
+        .then(pl.lit("interactions"))
+        .when(goal.is_not_null())
+        .then(pl.lit("goal_completion")),
+        judge_failed=is_correct.is_null() & pl.col("is_lost").fill_null(False),
+        n_interactions="n_interactions",
+        n_interactions_correct="n_interactions_correct",
+    )
+
+
+def interaction_outcomes(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_correctness: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    turn_judgments: pl.DataFrame | None = None,
+    *,
+    answer_threshold: float = ANSWER_THRESHOLD,
+    tools_count: bool = True,
+) -> pl.DataFrame:
+    """Whether each interaction with ground truth was correct: its answer, and its tools where tools are expected.
+
+    An answer is correct when its effective judgment, of its turn or of the whole conversation, reaches the
+    threshold (within 1e-9). An interaction is known only when all its parts are scored: else lost judgments could
+    only ever count against the agent.
+
+    Args:
+        transcripts: Only admitted conversations count.
+        conversations: Expected answers.
+        tool_correctness: Rows 'not_applicable' say nothing of the interaction.
+        conversation_judgments: Answer correctness of whole conversations.
+        turn_judgments: Answer correctness of turns; None: not judged.
+        answer_threshold: 0–1.
+        tools_count: False: only answers decide, as in the reference tool.
+
+    Returns:
+        One row per version, admitted conversation and interaction (`turn_index` null: the whole conversation):
+        `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct` (null when not expected
+        or not scored), `is_correct`, null when a part is not scored.
+
+    Raises:
+        AnswerThresholdError: If the threshold is no number from 0 to 1.
+    """
+    limit = _checked(answer_threshold) - _TOLERANCE
+    key = [*TRIAL, "turn_index"]
+    admitted = transcripts.filter("is_admitted").select(TRIAL)
+    answers = (
+        admitted.join(_expected_answers(conversations), on=list(_CONVERSATION))
+        .join(_answers(conversation_judgments, turn_judgments), on=key, how="left", nulls_equal=True)
+        .with_columns(expects_answer=pl.lit(True), answer_correct=pl.col("answer") >= limit)
+    )
+    is_scored = pl.col("status") == "scored"
+    tools = (
+        tool_correctness.filter(pl.col("status") != "not_applicable", pl.lit(tools_count))
+        .join(admitted, on=list(TRIAL), how="semi")
+        .select(*key, expects_tools=pl.lit(True), tools_correct=pl.when(is_scored).then("is_correct"))
+    )
+    both = answers.join(tools, on=key, how="full", coalesce=True, nulls_equal=True)
+    is_known = (pl.col("expects_answer").is_null() | pl.col("answer_correct").is_not_null()) & (
+        pl.col("expects_tools").is_null() | pl.col("tools_correct").is_not_null()
+    )
+    right = pl.col("answer_correct").fill_null(True) & pl.col("tools_correct").fill_null(True)
+    return both.select(
+        *key, "answer", "answer_correct", "tools_correct", is_correct=pl.when(is_known).then(right)
+    ).sort(key, nulls_last=False)
+
+
+def _checked(threshold: object) -> float:
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+        raise AnswerThresholdError(threshold)
+    if math.isnan(threshold) or not 0 <= threshold <= 1:
+        raise AnswerThresholdError(threshold)
+    return threshold
+
+
+def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
+    """Agent, conversation and turn of every expected answer; several of one turn are one."""
+    texts = conversations.filter(pl.col("expected").str.contains(r'"answer"\s*:\s*"'))
+    rows = {
+        (agent_id, conversation_id, entry.turn_index)
+        for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows()
+        for entry in _EXPECTED.validate_json(text)
+        if entry.answer is not None
+    }
+    schema = {"agent_id": pl.String, "conversation_id": pl.String, "turn_index": pl.Int64}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def _answers(conversation_judgments: pl.DataFrame, turn_judgments: pl.DataFrame | None) -> pl.DataFrame:
+    """`answer` per version, conversation and turn; a null turn is the whole conversation."""
+    counts = (pl.col("metric") == ANSWER_METRIC) & (pl.col("status") == "scored") & pl.col("is_effective")
+    whole = conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
+    parts = [whole] if turn_judgments is None else [whole, turn_judgments]
+    return (
+        pl.concat([p.filter(counts).select(*TRIAL, "turn_index", "value") for p in parts])
+        .drop_nulls("value")
+        .group_by(*TRIAL, "turn_index")
+        .agg(answer=pl.col("value").min())
+    )
+
+
+def _together(interactions: pl.DataFrame) -> pl.DataFrame:
+    """One row per conversation whose interactions are all scored: are all correct, and how many are?"""
+    is_correct = pl.col("is_correct")
+    return (
+        interactions.group_by(TRIAL)
+        .agg(
+            all_known=is_correct.is_not_null().all(),
+            interactions_correct=is_correct.all(),
+            n_interactions=pl.len().cast(pl.Int64),
+            n_interactions_correct=is_correct.sum().cast(pl.Int64),
+        )
+        .filter("all_known")
+        .drop("all_known")
+    )
+
+
+def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """One row per conversation whose goal completion is scored."""
+    counts = (pl.col("metric") == GOAL_METRIC) & (pl.col("status") == "scored")
+    return (
+        conversation_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
+        .group_by(TRIAL)
+        .agg((pl.col("value") == 1).all().alias("goal_reached"))
+    )
+
+
+def _lost(
+    tool_correctness: pl.DataFrame, conversation_judgments: pl.DataFrame, turn_judgments: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Conversations with an unscored judgment among those that say whether a trial was correct."""
+    is_lost = pl.col("status") == "unscored"
+    parts = [
+        tool_correctness.filter(is_lost).select(TRIAL),
+        conversation_judgments.filter(is_lost, pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])).select(
+            TRIAL
+        ),
+    ]
+    if turn_judgments is not None:
+        parts.append(turn_judgments.filter(is_lost, pl.col("metric") == ANSWER_METRIC).select(TRIAL))
+    return pl.concat(parts).unique().with_columns(is_lost=pl.lit(True))

@@ -1,0 +1,203 @@
+"""How often the 95 % intervals hold the truth, and how often `compare` finds a difference where there is none.
+
+Simulated with a fixed seed: ratings of 21 parts per session from a skewed distribution, correlated within the
+session; trials of tasks whose success rates differ from task to task. `python -m benchmarks coverage`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import comb, ndtri
+
+from agent_eval.scores.compare import compare
+from agent_eval.scores.intervals import Sample, bounded_mean, share_mean
+from agent_eval.scores.leaderboard import SCALE_0TO100
+
+Floats = NDArray[np.float64]
+
+SHAPES = {
+    "mild": (0.05, 0.10, 0.20, 0.35, 0.30),
+    "skewed": (0.02, 0.03, 0.05, 0.20, 0.70),
+    "ceiling": (0.03, 0.01, 0.01, 0.05, 0.90),
+    "floor": (0.60, 0.20, 0.10, 0.06, 0.04),
+}
+SIZES, CORRELATIONS = (5, 20, 100), (0.0, 0.3)
+# what a rating is worth in the composite: 0.40 × 100/30 for U1–U6, 0.60 × 100/75 for the fifteen criteria
+WEIGHTS = np.array([0.4 * 100 / 30] * 6 + [0.6 * 100 / 75] * 15)
+POINT = float(WEIGHTS.max())
+
+
+def measure(repeats: int = 4_000) -> Iterator[str]:
+    random = np.random.default_rng(20260401)
+    often = 5 * repeats  # composites are quick to draw
+    errors = " and ".join(f"{100 * math.sqrt(0.05 * 0.95 / n):.2f} %" for n in (often, repeats))
+    yield f"95 % intervals, {often:,} repetitions over sessions and {repeats:,} over tasks (standard errors {errors})"
+    for correlation in CORRELATIONS:
+        for shape, probabilities in SHAPES.items():
+            found = [_composite(random, probabilities, correlation, n, often) for n in SIZES]
+            shown = ", ".join(f"n = {n}: {f}" for n, f in zip(SIZES, found, strict=True))
+            yield f"composite over sessions, {shape} ratings, correlation {correlation}: {shown}"
+    for design in DESIGNS:
+        for correlation in CORRELATIONS:
+            found = [_tasks(random, design, correlation, n, repeats) for n in SIZES]
+            shown = ", ".join(f"n = {n}: {f}" for n, f in zip(SIZES, found, strict=True))
+            yield f"{design}, correlation {correlation}: {shown}"
+    yield from _false_positives(random, repeats // 2)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Agents whose success rates vary like Beta(a, b), with so many trials a task; what is estimated is pass^k."""
+
+    a: float
+    b: float
+    trials: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"pass^{self.k} over tasks of {self.trials} trials, agents ~ Beta({self.a:g}, {self.b:g})"
+
+
+DESIGNS = [
+    Design(a, b, trials, k)
+    for a, b in ((6, 2), (8, 1), (3, 3))
+    for trials, k in ((1, 1), (4, 1), (8, 1), (4, 2), (4, 4))
+]
+
+
+def session_scores(
+    random: np.random.Generator, probabilities: tuple[float, ...], correlation: float, shape: tuple[int, ...]
+) -> Floats:
+    """Raw composites of sessions: 21 ratings each, cut from normals that share a part within the session."""
+    cuts = ndtri(np.cumsum(probabilities)[:-1])
+    shared = random.standard_normal((*shape, 1)) * math.sqrt(correlation)
+    own = random.standard_normal((*shape, len(WEIGHTS))) * math.sqrt(1 - correlation)
+    ratings = np.searchsorted(cuts, (shared + own).ravel()).reshape(*shape, len(WEIGHTS)) + 1
+    scores: Floats = ratings @ WEIGHTS
+    return scores
+
+
+def _composite(
+    random: np.random.Generator, probabilities: tuple[float, ...], correlation: float, n: int, repeats: int
+) -> str:
+    truth = float(np.array([1, 2, 3, 4, 5]) @ np.array(probabilities) * WEIGHTS.sum())
+    rows = (session_scores(random, probabilities, correlation, (n,)) for _ in range(repeats))
+    found = (bounded_mean(Sample.of(row.tolist()), bounds=SCALE_0TO100, step=POINT) for row in rows)
+    return _share(truth, found)
+
+
+def _tasks(random: np.random.Generator, design: Design, correlation: float, n: int, repeats: int) -> str:
+    held = width = 0.0
+    for _ in range(repeats):
+        rate = float(np.clip(random.beta(design.a, design.b), 0.01, 0.99))
+        rates, truth = _rates(random, rate, correlation, n, design.k)
+        correct = random.binomial(design.trials, rates)
+        values = comb(correct, design.k) / comb(design.trials, design.k)
+        found = share_mean(float(values.mean()), float(values.var(ddof=1)), n)
+        assert found
+        held += found.low <= truth <= found.high
+        width += found.high - found.low
+    return f"{100 * held / repeats:.1f} % (width {width / repeats:.2f})"
+
+
+def _rates(
+    random: np.random.Generator, rate: float, correlation: float, n: int, k: int
+) -> tuple[Floats, float]:
+    """Success rates of n tasks around an agent's rate, and the mean of pass^k over all such tasks."""
+    if correlation == 0:
+        return np.full(n, rate), rate**k
+    size = 1 / correlation - 1
+    a, b = rate * size, (1 - rate) * size
+    return random.beta(a, b, n), math.prod((a + i) / (a + b + i) for i in range(k))
+
+
+def _share(truth: float, found: Iterator[tuple[float, float] | None]) -> str:
+    bounds = np.array([f for f in found if f])
+    held = ((bounds[:, 0] <= truth + 1e-9) & (truth - 1e-9 <= bounds[:, 1])).mean()
+    return f"{100 * held:.1f} % (width {(bounds[:, 1] - bounds[:, 0]).mean():.1f})"
+
+
+def _false_positives(random: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Two agents of one kind: how often any row of a whole comparison is called better."""
+    no_sessions = pl.DataFrame(
+        schema={
+            "agent_id": pl.String,
+            "quantity": pl.String,
+            "values": pl.List(pl.Float64),
+            "point": pl.Float64,
+        }
+    )
+    no_tasks = pl.DataFrame(
+        schema={
+            "agent_id": pl.String,
+            "task_set": pl.String,
+            "task": pl.String,
+            "quantity": pl.String,
+            "value": pl.Float64,
+        }
+    )
+
+    def sessions(n: int) -> pl.DataFrame:
+        return compare("a", "b", _session_frame(random, n), no_tasks)
+
+    def tasks(n: int) -> pl.DataFrame:
+        return compare("a", "b", no_sessions, _task_frame(random, n))
+
+    for name, made, sizes in (
+        ("compare over sessions (one quantity)", sessions, (2, 3, 5, 20)),
+        ("compare over common tasks (pass@1, a rating, cost)", tasks, (5, 10, 20, 100)),
+    ):
+        shown = ", ".join(f"n = {n}: {100 * _found(made, n, repeats):.1f} %" for n in sizes)
+        yield f"false positives of {name}, {repeats:,} repetitions, bar 5 %: {shown}"
+    same = _task_frame(random, 20)
+    twins = pl.concat(
+        [same.filter(agent_id="a"), same.filter(agent_id="a").with_columns(agent_id=pl.lit("b"))]
+    )
+    verdicts = compare("a", "b", no_sessions, twins)["verdict"].unique().to_list()
+    yield f"two agents with identical data: {', '.join(verdicts)}"
+
+
+def _found(made: Callable[[int], pl.DataFrame], n: int, repeats: int) -> float:
+    found = (made(n)["verdict"].str.ends_with("better").any() for _ in range(repeats))
+    return sum(found) / repeats
+
+
+def _session_frame(random: np.random.Generator, n: int) -> pl.DataFrame:
+    scores = session_scores(random, SHAPES["skewed"], 0.3, (2, n))
+    return pl.DataFrame(
+        {
+            "agent_id": ["a", "b"],
+            "quantity": ["composite"] * 2,
+            "values": scores.tolist(),
+            "point": [POINT] * 2,
+        }
+    )
+
+
+def _task_frame(random: np.random.Generator, n: int) -> pl.DataFrame:
+    """Three quantities of n tasks that are as hard for both agents; costs are heavy-tailed."""
+    rates, hardness = random.beta(3, 1.5, n), random.standard_normal(n)
+    frames = []
+    for agent in "ab":
+        values = {
+            "pass@1": random.binomial(2, rates) / 2,
+            "helpfulness": np.clip(np.round(4 + hardness / 2 + random.standard_normal(n)), 1, 5),
+            "cost_usd": np.exp(hardness + random.standard_normal(n)),
+        }
+        frames += [
+            pl.DataFrame(
+                {
+                    "agent_id": agent,
+                    "task_set": "s",
+                    "task": [f"t{i}" for i in range(n)],
+                    "quantity": q,
+                    "value": v,
+                }
+            )
+            for q, v in values.items()
+        ]
+    return pl.concat(frames)

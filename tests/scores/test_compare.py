@@ -1,0 +1,200 @@
+"""Two agents side by side: what is compared with what, and when a difference is called one."""
+
+from random import Random
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.compare import compare, session_values, task_values
+from agent_eval.scores.domain import domain_scores
+from agent_eval.scores.universal import universal_scores
+from agent_eval.tables import table
+from tests.scores.builders import METHODOLOGIES, composed, frames, ratings, session, transcripts
+
+SESSIONS: dict[str, Any] = {
+    "agent_id": pl.String,
+    "quantity": pl.String,
+    "values": pl.List(pl.Float64),
+    "point": pl.Float64,
+}
+TASKS = {
+    "agent_id": pl.String,
+    "task_set": pl.String,
+    "task": pl.String,
+    "quantity": pl.String,
+    "value": pl.Float64,
+}
+
+
+def of_sessions(**values: list[float]) -> pl.DataFrame:
+    rows = [(agent, "composite", v, 4 / 3) for agent, v in values.items()]
+    return pl.DataFrame(rows, schema=SESSIONS, orient="row")
+
+
+def of_tasks(quantity: str = "pass@1", **values: list[float]) -> pl.DataFrame:
+    rows = [(a, "set", f"t{i}", quantity, float(v)) for a, of in values.items() for i, v in enumerate(of)]
+    return pl.DataFrame(rows, schema=TASKS, orient="row")
+
+
+NO_SESSIONS, NO_TASKS = of_sessions(), of_tasks()
+
+
+def only(frame: pl.DataFrame) -> dict[str, Any]:
+    assert frame.height == 1
+    return frame.row(0, named=True)
+
+
+def test_composites_are_compared_over_sessions() -> None:
+    found = only(compare("a", "b", of_sessions(a=[90, 91, 92], b=[70, 71, 72]), NO_TASKS))
+    assert (found["difference"], found["n"], found["other_n"], found["unit"]) == (20, 3, 3, "sessions")
+    assert found["verdict"] == "a better"
+    assert (
+        only(compare("b", "a", of_sessions(a=[90, 91, 92], b=[70, 71, 72]), NO_TASKS))["verdict"]
+        == "a better"
+    )
+
+
+def test_one_session_is_unknown_and_not_a_difference() -> None:
+    found = only(compare("a", "b", of_sessions(a=[90, 91, 92], b=[20]), NO_TASKS))
+    assert (found["p_value"], found["low"], found["verdict"]) == (None, None, "unknown")
+
+
+def test_identical_data_are_a_tie() -> None:
+    sessions, tasks = of_sessions(a=[70, 80], b=[70, 80]), of_tasks(a=[1, 0, 0.5], b=[1, 0, 0.5])
+    found = compare("a", "b", sessions, tasks)
+    assert found["verdict"].to_list() == ["tie", "tie"]
+    assert found["p_holm"].to_list() == [1, 1]
+    assert found["probability_better"].to_list() == [0.5, 0.5]
+
+
+def test_tasks_are_paired_and_only_common_ones_count() -> None:
+    # six tasks, each half a point better: 2 of 64 ways to flip the signs are as far from 0
+    tasks = pl.concat([of_tasks(a=[1, 1, 1, 1, 1, 1, 0], b=[0.5] * 6)])
+    found = only(compare("a", "b", NO_SESSIONS, tasks))
+    assert (found["n"], found["difference"], found["p_value"], found["verdict"]) == (
+        6,
+        0.5,
+        2 / 64,
+        "a better",
+    )
+
+
+def test_pairing_sees_what_the_spread_of_tasks_would_hide() -> None:
+    hard_and_easy = [0.0, 0.1, 0.4, 0.5, 0.8, 0.9]
+    found = only(
+        compare("a", "b", NO_SESSIONS, of_tasks(a=[v + 0.1 for v in hard_and_easy], b=hard_and_easy))
+    )
+    assert found["verdict"] == "a better"
+
+
+def test_equal_means_of_unequal_tasks_are_no_tie() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_tasks(a=[1, 0], b=[0, 1])))
+    assert (found["difference"], found["verdict"]) == (0, "not distinguishable")
+
+
+def test_a_lower_cost_is_the_better_one() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_tasks("cost_usd", a=[1] * 6, b=[2, 3, 4, 5, 6, 7])))
+    assert found["verdict"] == "a better"
+    assert found["probability_better"] > 0.95
+
+
+def test_p_is_corrected_for_everything_that_is_compared() -> None:
+    tasks = pl.concat([of_tasks(q, a=[1] * 6, b=[0] * 6) for q in ("pass@1", "helpfulness")])
+    found = compare("a", "b", NO_SESSIONS, tasks)
+    assert found["p_holm"].to_list() == [4 / 64, 4 / 64]
+    assert set(found["verdict"]) == {"not distinguishable"}
+
+
+def test_an_agent_is_not_compared_with_itself() -> None:
+    with pytest.raises(AgentEvalError, match="'a' is compared with itself"):
+        compare("a", "a", NO_SESSIONS, NO_TASKS)
+
+
+def test_nothing_common_gives_no_rows() -> None:
+    assert compare("a", "b", of_sessions(a=[90, 91]), of_tasks(a=[1, 0])).is_empty()
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(20, 100), min_size=1, max_size=4), st.lists(st.integers(20, 100), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=6), st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_neither_row_order_nor_who_comes_first_changes_what_is_said(
+    ours: list[int], theirs: list[int], values: list[tuple[int, int]], random: Random
+) -> None:
+    sessions = of_sessions(a=[float(v) for v in ours], b=[float(v) for v in theirs])
+    tasks = of_tasks(a=[v for v, _ in values], b=[v for _, v in values])
+    found, turned = compare("a", "b", sessions, tasks), compare("b", "a", sessions, tasks)
+    assert found["verdict"].to_list() == turned["verdict"].to_list()
+    assert found["p_holm"].to_list() == turned["p_holm"].to_list()
+    assert [-d for d in found["difference"]] == pytest.approx(turned["difference"].to_list())
+    shuffled = tasks.sample(fraction=1, shuffle=True, seed=random.randint(0, 99))
+    assert_frame_equal(compare("a", "b", sessions, shuffled), found)
+
+
+PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
+
+
+def test_values_of_a_task_are_means_over_its_trials() -> None:
+    trial = PAIR | {"session_id": "s", "task_set": "set", "task": "task:t", "source": "outcome"}
+    outcomes = pl.DataFrame(
+        [
+            trial | {"conversation_id": "c1", "is_correct": True},
+            trial | {"conversation_id": "c2", "is_correct": False},
+            trial | {"conversation_id": "c3", "is_correct": None},
+            trial | {"conversation_id": "c4", "is_correct": True, "task": "conversation:c4"},
+        ]
+    )
+    conversations = table("conversations").frame(
+        [
+            {"agent_id": "a", "conversation_id": "c1", "cost_usd": 1.0},
+            {"agent_id": "a", "conversation_id": "c2"},
+        ]
+    )
+    rated = PAIR | {"metric": "helpfulness", "status": "scored", "is_effective": True}
+    judged = table("turn_judgments").frame(
+        [
+            rated | {"conversation_id": "c1", "turn_index": 0, "rating_1to5": 5},
+            rated | {"conversation_id": "c1", "turn_index": 1, "rating_1to5": 2},
+            rated | {"conversation_id": "c1", "turn_index": 2, "rating_1to5": 1, "is_effective": False},
+            rated | {"conversation_id": "c2", "turn_index": 0, "rating_1to5": 1},
+            rated | {"conversation_id": "c3", "turn_index": 0, "status": "unscored"},
+        ]
+    )
+    made = task_values(outcomes, conversations, judged, table("conversation_judgments").empty())
+    # c1 is (5 + 2)/2 = 3.5, c2 is 1: each conversation counts once
+    assert made.select("task", "quantity", "value").rows() == [
+        ("task:t", "cost_usd", 1.0), ("task:t", "helpfulness", 2.25), ("task:t", "pass@1", 0.5),
+    ]  # fmt: skip
+
+
+def test_values_of_sessions_are_the_composites_of_each_session() -> None:
+    # session a: U 24/30 = 80, D 60/75 = 80, composite 80; session b: U 100, D 100, composite 100; both − 10
+    rated = ratings() + ratings((5,) * 6, ((5, 5, 5),) * 5, session_id="b")
+    held = transcripts() + transcripts(session="b")
+    made = frames(rated=rated, held=held, declared=[session("a"), session("b")])
+    scores = composed(rated=rated, held=held, declared=[session("a"), session("b")], judged=[])
+    assert scores.select("session_ids", "session_scores", "raw_composite_score").row(0) == (
+        ["a", "b"], [pytest.approx(80.0), pytest.approx(100.0)], 90.0,
+    )  # fmt: skip
+    values = session_values(
+        scores,
+        universal_scores(made["rubric_ratings"], METHODOLOGIES),
+        domain_scores(made["rubric_ratings"], made["transcripts"], METHODOLOGIES),
+    )
+    found = dict(values.select("quantity", "values").iter_rows())
+    assert {q: pytest.approx(v) for q, v in found.items()} == {
+        "composite": [70.0, 90.0], "universal": [80.0, 100.0], "domain": [80.0, 100.0],
+    }  # fmt: skip
+
+
+def test_a_session_that_lacks_a_rating_has_no_composite_of_its_own() -> None:
+    rated = ratings() + ratings((5, 5, 5, None, 5, 5), session_id="b")
+    held = transcripts() + transcripts(session="b")
+    scores = composed(rated=rated, held=held, declared=[session("a"), session("b")])
+    assert scores["session_scores"].to_list() == [[pytest.approx(80.0), None]]

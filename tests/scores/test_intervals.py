@@ -1,0 +1,177 @@
+"""Intervals and tests: hand-derived cases, laws, and a small simulation; the whole table is in benchmarks/coverage.py."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.intervals import Sample, binomial_p, bounded_mean, holm, paired, share_mean, welch
+
+SCALE = (20.0, 100.0)
+SCORES = st.lists(st.floats(20, 100), min_size=2, max_size=12)
+
+
+def test_an_interval_is_that_of_t_on_the_log_odds_of_the_scale() -> None:
+    # mean 60 is half of the scale, so log-odds 0; standard error 10/√4 = 5 points = 1/16 of the scale, 1/4 in log-odds
+    sample = Sample(4, 60.0, 10.0)
+    reach = 3.1824463 / 4
+    found = bounded_mean(sample, bounds=SCALE, step=1.0)
+    expected = (20 + 80 / (1 + math.exp(reach)), 20 + 80 / (1 + math.exp(-reach)))
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert bounded_mean(Sample.of([80.0]), bounds=SCALE, step=1.0) is None
+    assert share_mean(0.5, 0.0, 1) is None
+    assert welch(Sample.of([80.0]), Sample.of([70.0, 71.0])).p_value is None
+
+
+@pytest.mark.parametrize("value", [20.0, 60.0, 100.0])
+def test_sessions_that_never_varied_are_not_certain(value: float) -> None:
+    found = bounded_mean(Sample.of([value] * 5), bounds=SCALE, step=4 / 3)
+    assert found
+    assert found.high - found.low > 4 / 3 / 5
+    assert SCALE[0] <= found.low <= value <= found.high <= SCALE[1]
+
+
+@given(SCORES)
+def test_an_interval_holds_its_mean_and_stays_on_the_scale(values: list[float]) -> None:
+    sample = Sample.of(values)
+    found = bounded_mean(sample, bounds=SCALE, step=4 / 3)
+    assert found
+    assert SCALE[0] <= found.low <= sample.mean <= found.high <= SCALE[1] + 1e-9
+
+
+@given(SCORES)
+def test_the_mirrored_scale_has_the_mirrored_interval(values: list[float]) -> None:
+    found = bounded_mean(Sample.of(values), bounds=SCALE, step=1.0)
+    mirrored = bounded_mean(Sample.of([120 - v for v in values]), bounds=SCALE, step=1.0)
+    assert found
+    assert mirrored
+    assert (120 - mirrored.high, 120 - mirrored.low) == pytest.approx(tuple(found), abs=1e-6)
+
+
+@given(st.integers(2, 60), st.data())
+def test_single_trials_have_the_interval_of_jeffreys(n: int, data: st.DataObject) -> None:
+    c = data.draw(st.integers(0, n))
+    values = [1.0] * c + [0.0] * (n - c)
+    found = share_mean(c / n, float(np.var(values, ddof=1)), n)
+    low, high = stats.beta.ppf([0.025, 0.975], c + 0.5, n - c + 0.5)
+    assert found
+    assert found == pytest.approx((min(low, c / n), max(high, c / n)), abs=1e-9)
+
+
+@given(st.lists(st.sampled_from([0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=20))
+def test_an_interval_of_shares_holds_its_mean_and_less_variance_narrows_it(values: list[float]) -> None:
+    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
+    wide, narrow = share_mean(mean, variance, len(values)), share_mean(mean, variance / 2, len(values))
+    assert wide
+    assert narrow
+    assert 0 <= wide.low <= mean <= wide.high <= 1
+    assert narrow.high - narrow.low <= wide.high - wide.low + 1e-12
+
+
+@settings(max_examples=40)
+@given(SCORES, SCORES)
+def test_welch_agrees_with_scipy_and_mirrors(ours: list[float], theirs: list[float]) -> None:
+    a, b = Sample.of(ours), Sample.of(theirs)
+    found, turned = welch(a, b), welch(b, a)
+    assume(min(a.deviation, b.deviation) > 1e-3)  # below, scipy warns of lost precision
+    reference = stats.ttest_ind(ours, theirs, equal_var=False)
+    assert found.p_value == pytest.approx(float(reference.pvalue), abs=1e-9)
+    bounds = reference.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((float(bounds.low), float(bounds.high)), abs=1e-6)
+    assert turned.p_value == found.p_value
+    assert found.probability_better is not None
+    assert turned.probability_better == pytest.approx(1 - found.probability_better)
+
+
+def test_equal_samples_are_as_likely_better_as_worse() -> None:
+    sample = Sample.of([70.0, 75.0, 90.0])
+    found = welch(sample, sample)
+    assert (found.difference, found.p_value, found.probability_better) == (0, 1, 0.5)
+
+
+def test_signs_are_flipped_in_every_way() -> None:
+    # of the 8 ways to sign 3, 2, 1 the sums at least 6 from 0 are +6 and −6
+    assert paired([3, 2, 1]).p_value == 2 / 8
+    # ±3±2∓1: at least 4 from 0 are ±6 and ±4
+    assert paired([3, 2, -1]).p_value == 4 / 8
+    # tasks without a difference say nothing of its direction
+    assert paired([3, 2, 1, 0, 0]).p_value == 2 / 8
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=7))
+def test_flipping_agrees_with_scipy(differences: list[int]) -> None:
+    if not any(differences):
+        assert paired([float(d) for d in differences]) == (0, None, None, 1, 0.5)
+        return
+    reference = stats.permutation_test(
+        (np.array(differences, dtype=float),), lambda x, axis: np.mean(x, axis=axis),
+        permutation_type="samples", vectorized=True, n_resamples=10_000,
+    )  # fmt: skip
+    assert paired([float(d) for d in differences]).p_value == pytest.approx(float(reference.pvalue))
+
+
+def test_many_tasks_are_tested_by_t() -> None:
+    differences = [1.0, -0.5] * 15
+    found = paired(differences)
+    assert found.p_value == pytest.approx(float(stats.ttest_1samp(differences, 0).pvalue))
+
+
+def test_the_same_difference_in_every_task_has_no_interval_but_a_p() -> None:
+    assert paired([1.0] * 6) == (1.0, None, None, 2 / 64, None)
+    assert paired([1.0]) == (1.0, None, None, 1.0, None)
+
+
+def test_nothing_common_gives_nothing() -> None:
+    found = paired([])
+    assert math.isnan(found.difference)
+    assert found[1:] == (None, None, None, None)
+
+
+def test_holm_multiplies_by_the_tests_that_are_left() -> None:
+    # 0.01 × 4; 0.02 × 3; 0.03 × 2 = 0.06 too; 0.04 × 1 = 0.04 is held at 0.06
+    assert holm([0.04, 0.01, 0.03, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.04, None, 0.01]) == pytest.approx([0.04, None, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=8))
+def test_a_correction_never_lowers_p_and_keeps_the_order(p_values: list[float | None]) -> None:
+    corrected = holm(p_values)
+    known = sorted(
+        (p, c) for p, c in zip(p_values, corrected, strict=True) if p is not None and c is not None
+    )
+    assert all(p <= c <= 1 for p, c in known)
+    assert [c for _, c in known] == sorted(c for _, c in known)
+    assert [p is None for p in p_values] == [c is None for c in corrected]
+
+
+@given(st.integers(0, 60), st.data())
+def test_the_sign_test_agrees_with_scipy(n: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(0, n))
+    reference = float(stats.binomtest(k, n).pvalue) if n else 1.0
+    assert binomial_p(k, n) == pytest.approx(reference, abs=1e-9)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, None, "1", True])
+def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(AgentEvalError, match=f"{value!r} stands among"):
+        Sample.of([1.0, value])
+
+
+def test_five_skewed_sessions_are_covered_about_95_times_in_100() -> None:
+    # distances from the ceiling with a skewness of 1.2; a percentile bootstrap covers about 81 % here
+    random = np.random.default_rng(5)
+    draws = 100 - np.minimum(random.gamma(3, 4, (2000, 5)), 80)
+    truth = 100.0 - 3 * 4
+    found = [bounded_mean(Sample.of(row.tolist()), bounds=SCALE, step=4 / 3) for row in draws]
+    held = sum(f is not None and f.low <= truth <= f.high for f in found) / len(found)
+    assert 0.93 <= held <= 0.97

@@ -1,0 +1,128 @@
+"""What makes an interaction, and through it a trial, correct: answers, tools, and what stays unknown."""
+
+import json
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.reliability import interaction_reliability, reliability
+from agent_eval.scores.trials import interaction_outcomes, trial_outcomes
+from agent_eval.tables import table
+
+PAIR: dict[str, Any] = {"methodology_version": "1.3.0", "agent_id": "a", "conversation_id": "c"}
+
+
+def inputs(
+    expected: list[dict[str, Any]],
+    tools: list[dict[str, Any]] | None = None,
+    answers: list[tuple[int | None, float | None]] | None = None,
+    goal: float | None = None,
+    status: str = "scored",
+) -> tuple[pl.DataFrame, ...]:
+    """transcripts, conversations, tool_correctness, conversation and turn judgments of one conversation."""
+    transcript = PAIR | {"session_id": "s", "task_id": "t", "is_admitted": True}
+    judged = [
+        PAIR | {"metric": "answer_correctness", "turn_index": turn, "value": value, "is_effective": True, "status": "unscored" if value is None else status}
+        for turn, value in answers or []
+    ]  # fmt: skip
+    goals = [PAIR | {"metric": "goal_completion", "value": goal, "status": "scored", "is_effective": True}]
+    return (
+        table("transcripts").frame([transcript]),
+        table("conversations").frame([PAIR | {"expected": json.dumps(expected)}]),
+        table("tool_correctness").frame(PAIR | {"status": "scored"} | row for row in tools or []),
+        table("conversation_judgments").frame(
+            (goals if goal is not None else []) + [row for row in judged if row["turn_index"] is None]
+        ),
+        table("turn_judgments").frame(row for row in judged if row["turn_index"] is not None),
+    )
+
+
+ANSWER = {"turn_index": 0, "answer": "42"}
+
+
+def outcome(*made: Any, **more: Any) -> tuple[bool | None, str | None]:
+    found = trial_outcomes(*inputs(*made, **{k: v for k, v in more.items() if k in ("tools", "answers", "goal")}), **{
+        k: v for k, v in more.items() if k not in ("tools", "answers", "goal")
+    })  # fmt: skip
+    return found.select("is_correct", "source").row(0)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_correct"), [(0.7, True), (0.7 - 1e-10, True), (0.69, False), (1.0, True)]
+)
+def test_an_answer_is_correct_from_the_threshold_on(value: float, is_correct: bool) -> None:
+    assert outcome([ANSWER], answers=[(0, value)]) == (is_correct, "interactions")
+
+
+def test_the_threshold_is_a_choice() -> None:
+    assert outcome([ANSWER], answers=[(0, 0.75)], answer_threshold=0.8) == (False, "interactions")
+    assert outcome([ANSWER], answers=[(0, 0.65)], answer_threshold=0.6) == (True, "interactions")
+
+
+def test_a_conversation_is_correct_only_if_every_interaction_is() -> None:
+    expected = [ANSWER, {"turn_index": 1, "answer": "43"}]
+    assert outcome(expected, answers=[(0, 1.0), (1, 1.0)]) == (True, "interactions")
+    assert outcome(expected, answers=[(0, 1.0), (1, 0.0)]) == (False, "interactions")
+
+
+def test_tools_count_where_they_are_expected_unless_switched_off() -> None:
+    expected = [ANSWER | {"tools": [{"name": "f"}]}]
+    wrong = [{"turn_index": 0, "is_correct": False}]
+    assert outcome(expected, tools=wrong, answers=[(0, 1.0)]) == (False, "interactions")
+    assert outcome(expected, tools=wrong, answers=[(0, 1.0)], tools_count=False) == (True, "interactions")
+    right = [{"turn_index": 0, "is_correct": True}]
+    assert outcome(expected, tools=right, answers=[(0, 1.0)]) == (True, "interactions")
+
+
+def test_an_interaction_without_all_its_parts_is_unknown_even_when_one_part_is_wrong() -> None:
+    # else a lost judgment could only ever count against the agent
+    expected = [ANSWER | {"tools": [{"name": "f"}]}]
+    wrong = [{"turn_index": 0, "is_correct": False}]
+    assert outcome(expected, tools=wrong) == (None, None)
+    assert outcome(expected, tools=wrong, goal=1.0) == (True, "goal_completion")
+    assert outcome([ANSWER, {"turn_index": 1, "answer": "x"}], answers=[(0, 0.0)]) == (None, None)
+
+
+def test_an_answer_of_the_whole_conversation_is_judged_on_the_conversation() -> None:
+    whole = [{"turn_index": None, "answer": "42"}]
+    assert outcome(whole, answers=[(None, 0.9)]) == (True, "interactions")
+    assert outcome(whole, answers=[(0, 0.9)]) == (None, None)
+
+
+def test_interactions_without_tools_or_with_tools_that_do_not_apply_are_decided_by_the_answer() -> None:
+    off = [{"turn_index": 0, "status": "not_applicable"}]
+    assert outcome([ANSWER], tools=off, answers=[(0, 1.0)]) == (True, "interactions")
+
+
+def test_a_lost_judgment_is_told_apart_from_one_never_asked() -> None:
+    lost = trial_outcomes(*inputs([ANSWER], answers=[(0, None)]))
+    never = trial_outcomes(*inputs([ANSWER]))
+    assert (lost["judge_failed"].item(), never["judge_failed"].item()) == (True, False)
+    row = reliability(*inputs([ANSWER], answers=[(0, None)])).row(0, named=True)
+    assert (row["n_trials"], row["n_trials_unknown"], row["n_trials_judge_failed"]) == (0, 1, 1)
+
+
+def test_interactions_are_told_one_by_one() -> None:
+    expected = [ANSWER, {"turn_index": 1, "tools": [{"name": "f"}]}]
+    found = interaction_outcomes(
+        *inputs(expected, tools=[{"turn_index": 1, "is_correct": False}], answers=[(0, 0.9)])
+    )
+    columns = ("turn_index", "answer", "answer_correct", "tools_correct", "is_correct")
+    assert found.select(columns).rows() == [(0, 0.9, True, None, True), (1, None, None, False, False)]
+
+
+def test_pass_at_k_over_interactions_stands_under_its_own_name() -> None:
+    expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
+    found = interaction_reliability(trial_outcomes(*inputs(expected, answers=[(0, 1.0), (1, 0.0)])), [2])
+    assert found.select("n_interactions", "n_interactions_correct", "k").row(0) == (2, 1, 2)
+    assert found.select("interaction_pass_at_k", "interaction_pass_hat_k").row(0) == (0.75, 0.25)
+    assert "pass_at_k" not in found.columns
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, math.nan, True, "0.7", None])
+def test_an_impossible_threshold_is_refused(threshold: Any) -> None:
+    with pytest.raises(AgentEvalError, match="answer threshold is"):
+        outcome([ANSWER], answer_threshold=threshold)
