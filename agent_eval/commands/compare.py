@@ -7,8 +7,8 @@ from rich.text import Text
 
 from agent_eval.commands.output import print_json
 from agent_eval.commands.reliability import pairs_of, trial_inputs
+from agent_eval.plaintext import plain
 from agent_eval.project import Project
-from agent_eval.report.markdown import plain
 from agent_eval.scores import compare as comparing
 from agent_eval.scores.trials import trial_outcomes
 from agent_eval.tables import table

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
+from agent_eval.plaintext import plain
 from agent_eval.project import Project
-from agent_eval.report.markdown import plain
 from agent_eval.scores import reliability as trials
 from agent_eval.tables import table
 
