@@ -94,6 +94,14 @@ def environment(root: Path, **more: str) -> dict[str, str]:
     return os.environ | home | more
 
 
+def run_in_process(root: Path) -> str:
+    """`agent-eval run` in a process of its own; what it printed."""
+    command = [sys.executable, "-m", "agent_eval", "run"]
+    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
 @contextlib.contextmanager
 def served(root: Path, **more: str) -> Iterator[Ui]:
     """`agent-eval ui` on the project at `root`, until the end of the block."""

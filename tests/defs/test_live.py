@@ -11,7 +11,7 @@ import yaml
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import REPOSITORY, at_home, copy_sample
-from tests.defs.live import Ui, environment, eventually, served
+from tests.defs.live import Ui, eventually, run_in_process, served
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 AGENTS = ("harbor-desk", "quill-help", "lumen-support")
@@ -49,16 +49,6 @@ def ui(root: Path) -> Iterator[Ui]:
     run_in_process(root)
     with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
         yield ui
-
-
-def run_in_process(root: Path) -> str:
-    import subprocess
-    import sys
-
-    command = [sys.executable, "-m", "agent_eval", "run"]
-    done = subprocess.run(command, env=environment(root), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 def agents_file(root: Path) -> list[dict[str, object]]:
