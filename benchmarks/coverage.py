@@ -69,23 +69,23 @@ DESIGNS = [
 ]
 
 
-def session_scores(
+def session_ratings(
     random: np.random.Generator, probabilities: tuple[float, ...], correlation: float, shape: tuple[int, ...]
 ) -> Floats:
-    """Raw composites of sessions: 21 ratings each, cut from normals that share a part within the session."""
+    """21 ratings of each session, cut from normals that share a part within the session."""
     cuts = ndtri(np.cumsum(probabilities)[:-1])
     shared = random.standard_normal((*shape, 1)) * math.sqrt(correlation)
     own = random.standard_normal((*shape, len(WEIGHTS))) * math.sqrt(1 - correlation)
-    ratings = np.searchsorted(cuts, (shared + own).ravel()).reshape(*shape, len(WEIGHTS)) + 1
-    scores: Floats = ratings @ WEIGHTS
-    return scores
+    cut = np.searchsorted(cuts, (shared + own).ravel()).reshape(*shape, len(WEIGHTS))
+    ratings: Floats = cut.astype(np.float64) + 1
+    return ratings
 
 
 def _composite(
     random: np.random.Generator, probabilities: tuple[float, ...], correlation: float, n: int, repeats: int
 ) -> str:
     truth = float(np.array([1, 2, 3, 4, 5]) @ np.array(probabilities) * WEIGHTS.sum())
-    rows = (session_scores(random, probabilities, correlation, (n,)) for _ in range(repeats))
+    rows = (session_ratings(random, probabilities, correlation, (n,)) @ WEIGHTS for _ in range(repeats))
     found = (bounded_mean(Sample.of(row.tolist()), bounds=SCALE_0TO100, step=POINT) for row in rows)
     return _share(truth, found)
 
@@ -148,7 +148,7 @@ def _false_positives(random: np.random.Generator, repeats: int) -> Iterator[str]
         return compare("a", "b", no_sessions, _task_frame(random, n))
 
     for name, made, sizes in (
-        ("compare over sessions (one quantity)", sessions, (2, 3, 5, 20)),
+        ("compare over sessions (composite, U and D)", sessions, (2, 3, 5, 20)),
         ("compare over common tasks (pass@1, a rating, cost)", tasks, (5, 10, 20, 100)),
     ):
         shown = ", ".join(f"n = {n}: {100 * _found(made, n, repeats):.1f} %" for n in sizes)
@@ -167,15 +167,18 @@ def _found(made: Callable[[int], pl.DataFrame], n: int, repeats: int) -> float:
 
 
 def _session_frame(random: np.random.Generator, n: int) -> pl.DataFrame:
-    scores = session_scores(random, SHAPES["skewed"], 0.3, (2, n))
-    return pl.DataFrame(
-        {
-            "agent_id": ["a", "b"],
-            "quantity": ["composite"] * 2,
-            "values": scores.tolist(),
-            "point": [POINT] * 2,
-        }
-    )
+    ratings = session_ratings(random, SHAPES["skewed"], 0.3, (2, n))
+    u, d = ratings[..., :6].sum(axis=-1) * 100 / 30, ratings[..., 6:].sum(axis=-1) * 100 / 75
+    rows = [
+        (agent, quantity, values[i].tolist(), point)
+        for quantity, values, point in (
+            ("composite", ratings @ WEIGHTS, POINT),
+            ("universal", u, 100 / 30),
+            ("domain", d, 100 / 75),
+        )
+        for i, agent in enumerate("ab")
+    ]
+    return pl.DataFrame(rows, schema=["agent_id", "quantity", "values", "point"], orient="row")
 
 
 def _task_frame(random: np.random.Generator, n: int) -> pl.DataFrame:

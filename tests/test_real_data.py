@@ -108,6 +108,20 @@ def test_tau_bench_gives_its_published_pass_hat_k(project: Project) -> None:
     assert [round(row["pass_at_k"], 3) for row in rows] == [0.420, 0.567, 0.660, 0.720]
 
 
+def test_tau2_gives_its_published_pass_1(project: Project) -> None:
+    result = CliRunner().invoke(app, ["reliability", "--agent", "toolorchestra", "--json"])
+    (row,) = json.loads(result.stdout)
+    assert (row["k"], row["n_tasks"], round(100 * row["pass_hat_k"], 1)) == (1, 50, 56.0)
+    assert row["pass_hat_k_low"] < 0.56 < row["pass_hat_k_high"]
+
+
+def test_two_real_agents_are_compared_task_by_task(project: Project) -> None:
+    result = CliRunner().invoke(app, ["compare", "toolorchestra", "qwen", "--json"])
+    (row,) = [row for row in json.loads(result.stdout) if row["quantity"] == "pass@1"]
+    # 28 and 9 of the same 50 tasks
+    assert (row["n"], round(row["difference"], 2), row["verdict"]) == (50, 0.38, "toolorchestra better")
+
+
 @pytest.mark.parametrize("agent", FILES)
 def test_importing_again_changes_nothing(project: Project, shared_data: Path, agent: str) -> None:
     before = {p: p.read_bytes() for p in sorted((project.home.data / "sessions").rglob("*")) if p.is_file()}

@@ -260,15 +260,14 @@ def _measured(
             how="left",
         )
         .join(goals.select(*PAIR, "conversation_id", "value"), on=[*PAIR, "conversation_id"], how="left")
-        .sort(*PAIR, "conversation_id")  # sums of floats depend on their order
-        .group_by(PAIR, maintain_order=True)
-        .agg(
+        .group_by(PAIR)
+        .agg(  # sums of floats depend on their order: sorted values make them the same in every run
             cost_usd=pl.when(
                 pl.col("cost_usd").filter("is_admitted").is_null().any() | ~pl.col("is_admitted").any()
             )
             .then(None)
-            .otherwise(pl.col("cost_usd").filter("is_admitted").sum()),
-            goal_completion=pl.col("value").filter("is_admitted").mean(),
+            .otherwise(pl.col("cost_usd").filter("is_admitted").sort().sum()),
+            goal_completion=pl.col("value").filter("is_admitted").sort().mean(),
             n_goal_completion=pl.col("value").filter("is_admitted").count(),
             n_conversations=pl.col("is_admitted").sum(),
         )
