@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -29,6 +30,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("data")
     store: Path | None = None  # default: agent_eval.duckdb in the data folder
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
+    cluster_embedding: Literal["wordllama", "minilm"] = "wordllama"  # minilm: pip install 'agent-eval[minilm]'
 
     @classmethod
     def settings_customise_sources(

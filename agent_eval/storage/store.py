@@ -30,6 +30,7 @@ _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.Boolean: "BOOLEAN",
     pl.Datetime("us"): "TIMESTAMP",
     pl.List(pl.String): "VARCHAR[]",
+    pl.List(pl.Float32): "FLOAT[]",
 }
 STAMPS = {"run_id": "VARCHAR", "created_at": "TIMESTAMP"}
 
