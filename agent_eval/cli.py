@@ -185,7 +185,9 @@ def errors(
     agent: Agents = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Compare with this agent or run (benchmark_id). Default: the baseline, else the run before."),
+        typer.Option(
+            help="Compare with this agent or run (benchmark_id). Default: the baseline, else the run before."
+        ),
     ] = None,
     methodology: Version = None,
     consolidate: Annotated[

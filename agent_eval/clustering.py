@@ -52,7 +52,9 @@ def cluster_version(project: Project) -> str:
     """Data version of what failures are clustered by: people's overrides, the embedding, merges and splits made."""
     events = project.store.read(_EVENTS, columns=["event_id", "by"]).filter(pl.col("by") == CONSOLIDATION)
     made = sorted(events["event_id"])
-    return digest("clusters", overrides_hash(cluster_overrides(project)[0]), project.settings.cluster_embedding, made)
+    return digest(
+        "clusters", overrides_hash(cluster_overrides(project)[0]), project.settings.cluster_embedding, made
+    )
 
 
 def cluster_failures(
@@ -76,7 +78,9 @@ def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
     entries = cluster_overrides(project)[0]
     if not entries:
         return ()
-    return apply_overrides(project.store.read(_REGISTRY), project.store.read(_MEMBERS), entries, at=_today()).refused
+    return apply_overrides(
+        project.store.read(_REGISTRY), project.store.read(_MEMBERS), entries, at=_today()
+    ).refused
 
 
 def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
@@ -120,7 +124,9 @@ class _State:
 
     def keep(self, registry: pl.DataFrame, members: pl.DataFrame, events: pl.DataFrame | None = None) -> None:
         """Write what changed: clusters before their members, so that a run that dies leaves no member without."""
-        for contract, before, after in zip((_REGISTRY, _MEMBERS), self.tables, (registry, members), strict=True):
+        for contract, before, after in zip(
+            (_REGISTRY, _MEMBERS), self.tables, (registry, members), strict=True
+        ):
             changed = after.join(before, on=after.columns, how="anti", nulls_equal=True)
             self.store.upsert(contract, changed, run_id=self.run_id)
         if events is not None:

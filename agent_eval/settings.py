@@ -30,7 +30,9 @@ class Settings(BaseSettings):
     data_dir: Path = Path("data")
     store: Path | None = None  # default: agent_eval.duckdb in the data folder
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
-    cluster_embedding: Literal["wordllama", "minilm"] = "wordllama"  # minilm: pip install 'agent-eval[minilm]'
+    cluster_embedding: Literal["wordllama", "minilm"] = (
+        "wordllama"  # minilm: pip install 'agent-eval[minilm]'
+    )
 
     @classmethod
     def settings_customise_sources(

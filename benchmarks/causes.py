@@ -125,8 +125,34 @@ TAILS = (
     ", although the user was patient", " in the conversation about {city}", ", late in the session", ", which cost time", ", so that {name} had to write again", " when dealing with invoice {id}",
     ", and the user left", " in the second half", ", to the user's surprise", ", a serious lapse", ", which should not occur",
 )  # fmt: skip
-NAMES = ("Anna", "Mr Okafor", "Mei", "Ms Silva", "Jonas", "Priya", "Fatima", "Mr Dubois", "Kenji", "Olga", "Luis", "Ms Novak")
-CITIES = ("Lisbon", "Oslo", "Denver", "Osaka", "Lagos", "Quito", "Perth", "Vienna", "Tunis", "Austin", "Leeds", "Hanoi")
+NAMES = (
+    "Anna",
+    "Mr Okafor",
+    "Mei",
+    "Ms Silva",
+    "Jonas",
+    "Priya",
+    "Fatima",
+    "Mr Dubois",
+    "Kenji",
+    "Olga",
+    "Luis",
+    "Ms Novak",
+)
+CITIES = (
+    "Lisbon",
+    "Oslo",
+    "Denver",
+    "Osaka",
+    "Lagos",
+    "Quito",
+    "Perth",
+    "Vienna",
+    "Tunis",
+    "Austin",
+    "Leeds",
+    "Hanoi",
+)
 # One-offs: failures that share their cause with no other.
 SUBJECTS = (
     "the weather widget", "a poem about cheese", "the museum guide", "an aquarium order", "the chess tutor", "a pension form", "the radio playlist", "a tyre rotation", "the choir rehearsal", "a telescope manual",

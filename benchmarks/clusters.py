@@ -28,6 +28,7 @@ PARTS = ("quality", "ids", "speed", "trends", "real")
 
 
 def measure() -> Iterator[str]:
+    """Every part, in order."""
     for part in PARTS:
         yield from _part(part)
 
@@ -92,7 +93,9 @@ def quality(model: str = "wordllama", size: int = SIZE) -> Iterator[str]:
             .failures.sort("failure_id")["cluster_id"]
             .to_list(),
             "the block alone": [f"{f.label}|{f.tool}" for f in generated],
-            f"TF-IDF + k-means, k = {n_causes}": KMeans(n_causes, n_init=3, random_state=0).fit_predict(words).tolist(),
+            f"TF-IDF + k-means, k = {n_causes}": KMeans(n_causes, n_init=3, random_state=0)
+            .fit_predict(words)
+            .tolist(),
         }
         for name, answer in answers.items():
             scores = adjusted_rand_score(truth, answer), homogeneity_score(truth, answer), len(set(answer))
@@ -114,7 +117,9 @@ def ids(model: str = "wordllama") -> Iterator[str]:
         everything, space = failures_of(generated), space_of(model)
         old = everything.head(SIZE)
         first = register(*EMPTY, old, space, seen_at=TODAY)
-        again = register(*EMPTY, old.sample(fraction=1, shuffle=True, seed=seed), space_of(model), seen_at=TODAY)
+        again = register(
+            *EMPTY, old.sample(fraction=1, shuffle=True, seed=seed), space_of(model), seen_at=TODAY
+        )
         same = _bytes(first) == _bytes(again)
         kept, grown = [], set()
         for shuffle in range(5):
@@ -125,8 +130,10 @@ def ids(model: str = "wordllama") -> Iterator[str]:
         made = consolidate(later.registry, later.members, space, at=TODAY)
         after = register(made.registry, made.members, old, space, seen_at=TODAY)
         leads = targets(made.registry)
-        before = first.failures.with_columns(pl.col("cluster_id").replace_strict(leads, return_dtype=pl.String))
-        redirected = (before["cluster_id"] == after.failures["cluster_id"]).mean()
+        before = first.failures.with_columns(
+            pl.col("cluster_id").replace_strict(leads, return_dtype=pl.String)
+        )
+        redirected = _share(before["cluster_id"] == after.failures["cluster_id"])
         yield (
             f"seed {seed}: same bytes in another row order {same}; old failures that keep their id {[f'{k:.0%}' for k in kept]} (bar 100 %), "
             f"{len(grown)} outcome of 5 orders; after consolidation {redirected:.1%} by id or redirect (bar 95 %), "
@@ -136,7 +143,11 @@ def ids(model: str = "wordllama") -> Iterator[str]:
 
 def _kept(first: Grown, later: Grown) -> float:
     both = first.failures.join(later.failures, on="failure_id", suffix="_later")
-    return float((both["cluster_id"] == both["cluster_id_later"]).mean() or 0)
+    return _share(both["cluster_id"] == both["cluster_id_later"])
+
+
+def _share(of: pl.Series) -> float:
+    return int(of.sum()) / len(of)
 
 
 def _bytes(grown: Grown) -> str:
@@ -147,7 +158,14 @@ def speed(model: str = "wordllama") -> Iterator[str]:
     """Time and memory of new failures, model loading included, in a process of its own."""
     empty = cost([sys.executable, "-c", "import benchmarks.clusters"])
     yield f"importing alone: {empty}"
-    for n, unique in ((2_500, 2_500), (5_000, 5_000), (10_000, 10_000), (25_000, 10_000), (100_000, 10_000), (100_000, 100_000)):
+    for n, unique in (
+        (2_500, 2_500),
+        (5_000, 5_000),
+        (10_000, 10_000),
+        (25_000, 10_000),
+        (100_000, 10_000),
+        (100_000, 100_000),
+    ):
         spent = cost([sys.executable, "-m", "benchmarks.clusters", "once", str(n), str(unique), model])
         bar = " (bar 10 s, 500 MB)" if n == unique == 10_000 else ""
         yield f"{n:,} failures, {unique:,} distinct: {spent}{bar}"
@@ -161,16 +179,30 @@ def once(n: int, unique: int, model: str) -> None:
     seed = 0
     while len(chosen) < unique:
         for failure in generate(unique, seed):
-            chosen.setdefault(normalised(failure.text + _aside(failure, seed)), replace(failure, text=failure.text + _aside(failure, seed)))
+            chosen.setdefault(
+                normalised(failure.text + _aside(seed)),
+                replace(failure, text=failure.text + _aside(seed)),
+            )
         seed += 1
     texts = list(chosen.values())[:unique]
     grown = register(*EMPTY, failures_of((texts * (n // unique + 1))[:n]), space_of(model), seen_at=TODAY)
     assert grown.members.height >= unique * 0.99
 
 
-def _aside(failure: Failure, seed: int) -> str:
+def _aside(seed: int) -> str:
     """Words that make a text distinct once the generator's own combinations are used up."""
-    asides = ("", " at noon", " on the phone", " by letter", " in the app", " for a friend", " abroad", " again today", " before lunch", " on the train")
+    asides = (
+        "",
+        " at noon",
+        " on the phone",
+        " by letter",
+        " in the app",
+        " for a friend",
+        " abroad",
+        " again today",
+        " before lunch",
+        " on the train",
+    )
     return asides[seed % len(asides)]
 
 
@@ -205,8 +237,12 @@ def real_texts(folder: Path) -> Iterator[tuple[str, list[str]]]:
         for entry in entries:
             if entry["judge_verdict"] == "fail":
                 justifications.append(entry["judge_justification"])
-            for issue in entry["judge_issues"]:
-                issues.append(issue if isinstance(issue, str) else issue.get("description") or issue.get("explanation") or "")
+            issues += [
+                issue
+                if isinstance(issue, str)
+                else issue.get("description") or issue.get("explanation") or ""
+                for issue in entry["judge_issues"]
+            ]
     yield "tau2 judges, justifications of failed runs", justifications
     yield "tau2 judges, issues", issues
 

@@ -73,7 +73,9 @@ def event(kind: str, cluster: str, other: str, by: str, reason: str, at: str) ->
 
 def events_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
     """Table error_events of these rows, each once."""
-    return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort("event_id")
+    return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
+        "event_id"
+    )
 
 
 def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tuple[str, Labels]]:
@@ -125,7 +127,10 @@ def _merged(registry: pl.DataFrame, merges: Mapping[str, str]) -> pl.DataFrame:
     into = pl.col("cluster_id").replace_strict(dict(merges), default=None, return_dtype=pl.String)
     return registry.with_columns(
         pl.coalesce("merged_into", into).alias("merged_into"),
-        pl.when(pl.col("merged_into").is_null() & into.is_not_null()).then(pl.lit(BY)).otherwise("merged_by").alias("merged_by"),
+        pl.when(pl.col("merged_into").is_null() & into.is_not_null())
+        .then(pl.lit(BY))
+        .otherwise("merged_by")
+        .alias("merged_by"),
     )
 
 

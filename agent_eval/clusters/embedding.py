@@ -72,8 +72,15 @@ class MissingModelError(AgentEvalError):
 class Embedder(Protocol):
     """A model that turns texts into vectors. `name` is new when the same text gets another vector."""
 
-    name: str
-    radius: float  # cosine distance within which failures share a cluster
+    @property
+    def name(self) -> str:
+        """The model and its version here."""
+        ...
+
+    @property
+    def radius(self) -> float:
+        """Cosine distance within which failures share a cluster."""
+        ...
 
     def __call__(self, texts: Sequence[str]) -> Vectors: ...
 
@@ -103,7 +110,8 @@ class WordLlama:
         return _mean(self._raw([normalised(text) for text in BACKGROUND]))
 
     def _raw(self, texts: Sequence[str]) -> Vectors:
-        return self._model.embed(list(texts))
+        raw: Vectors = self._model.embed(list(texts))
+        return raw
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,9 @@ def naming_prompt(cases: Sequence[Case], *, secret: bytes = b"") -> str:
         }
         for case in cases
     ]
-    form = '{"clusters": [{"id": "…", "title": "…", "root_cause": "…", "severity": "low|medium|high|critical"}]}'
+    form = (
+        '{"clusters": [{"id": "…", "title": "…", "root_cause": "…", "severity": "low|medium|high|critical"}]}'
+    )
     return _prompt(_TASK, data, form, "each id above exactly once, and no other", secret)
 
 
@@ -156,11 +158,15 @@ def read_merges(reply: str | None, asked: Sequence[str]) -> tuple[list[Proposal]
         if len(pair) == 2 and pair <= set(asked):
             kept.setdefault(pair, item)
         else:
-            problems.append(f"{item.id!r} into {item.merge_into!r} is no pair of clusters that were asked about")
+            problems.append(
+                f"{item.id!r} into {item.merge_into!r} is no pair of clusters that were asked about"
+            )
     return list(kept.values()), problems
 
 
-def name_clusters(registry: pl.DataFrame, members: pl.DataFrame, space: Space, namer: Namer, *, at: str) -> Named:
+def name_clusters(
+    registry: pl.DataFrame, members: pl.DataFrame, space: Space, namer: Namer, *, at: str
+) -> Named:
     """Have new and changed clusters named, five a call, and merges proposed, fifty clusters a call.
 
     A cluster is changed when it was never named by this model, or has at least twice the texts it had then.
@@ -207,7 +213,9 @@ def _is_changed(registry: pl.DataFrame, name: str, n_texts: int, model: str) -> 
 
 def _cases(members: pl.DataFrame, space: Space) -> Iterator[Case]:
     """Every cluster with its most typical members, and the nearest of its block that are not its own."""
-    for (label, tool), rows in members.sort("label", "tool", "text_hash").group_by("label", "tool", maintain_order=True):
+    for (label, tool), rows in members.sort("label", "tool", "text_hash").group_by(
+        "label", "tool", maintain_order=True
+    ):
         vectors = space.vectors(rows.select("text_hash", "text"))
         ids = rows["cluster_id"].to_numpy()
         words = [(q or "", r or "") for q, r in rows.select("quote", "reason").iter_rows()]
@@ -217,10 +225,14 @@ def _cases(members: pl.DataFrame, space: Space) -> Iterator[Case]:
             order = np.argsort(np.round(1 - vectors @ mean, 6), kind="stable")
             nearest = [words[i] for i in order if own[i]][:N_NEAREST]
             misses = [words[i] for i in order if not own[i]][:N_NEAR_MISSES]
-            yield Case(str(name), str(label), None if tool is None else str(tool), tuple(nearest), tuple(misses))
+            yield Case(
+                str(name), str(label), None if tool is None else str(tool), tuple(nearest), tuple(misses)
+            )
 
 
-def _with_names(registry: pl.DataFrame, names: dict[str, Name], sizes: dict[str, int], model: str) -> pl.DataFrame:
+def _with_names(
+    registry: pl.DataFrame, names: dict[str, Name], sizes: dict[str, int], model: str
+) -> pl.DataFrame:
     def said(values: dict[str, object], column: str) -> pl.Expr:
         dtype = table("error_registry").schema[column]
         new = pl.col("cluster_id").replace_strict(values, default=None, return_dtype=dtype)
@@ -241,7 +253,9 @@ def _prompt(task: str, data: object, form: str, rule: str, secret: bytes) -> str
     encoded = canonical(data).decode().replace("<", "\\u003c").replace(">", "\\u003e")
     marker = blake2b(encoded.encode(), key=secret[:64], digest_size=8).hexdigest()
     block = f"<data-{marker}>\n{encoded}\n</data-{marker}>"
-    return f"{task}\n{_DATA_ONLY}\n\n{block}\n\nAnswer with one JSON object and nothing else: {form} ({rule})."
+    return (
+        f"{task}\n{_DATA_ONLY}\n\n{block}\n\nAnswer with one JSON object and nothing else: {form} ({rule})."
+    )
 
 
 def _said(quote: str, reason: str) -> dict[str, str]:

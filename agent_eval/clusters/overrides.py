@@ -126,11 +126,14 @@ class _Work:
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: str) -> None:
         was_human = pl.col("merged_by") == BY
         self.registry = registry.with_columns(
-            pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name) for name in ("merged_into", "merged_by")
+            pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name)
+            for name in ("merged_into", "merged_by")
         )
         self.minter = Minter(self.registry, members, at)
         self.at = at
-        self.members = {row[:3]: row[3] for row in members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()}
+        self.members = {
+            row[:3]: row[3] for row in members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()
+        }
         self.rows = {row["cluster_id"]: row for row in registry.iter_rows(named=True)}
         self.moved: dict[tuple[str, str | None, str], str] = {}
         self.merged: dict[str, str] = {}
@@ -150,7 +153,10 @@ class _Work:
             for text in texts:
                 key = (label, tool, digest(normalised(text)))
                 if held.get(key) not in (parent, new):
-                    self.refuse(entry, f"split {name}: {parent} holds no text {text[:60]!r}; copy a text that it shows")
+                    self.refuse(
+                        entry,
+                        f"split {name}: {parent} holds no text {text[:60]!r}; copy a text that it shows",
+                    )
                     continue
                 self.moved[key] = new
             if new not in self.rows and new in self.moved.values():
@@ -275,4 +281,3 @@ def _entry(node: yaml.Node) -> Override | str:
         return Override.model_validate(value)
     except ValidationError as error:
         return explain(error, Override)
-

@@ -53,7 +53,9 @@ def error_rates(
         earlier: Table `error_rates` as it was stored for these versions and agents.
     """
     eligible = _eligible(turn_judgments, runs)
-    lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id").agg(n_eligible=pl.len().cast(pl.Int64))
+    lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id").agg(
+        n_eligible=pl.len().cast(pl.Int64)
+    )
     now = pl.concat([_totals(lengths), _of_clusters(failures, runs, eligible, lengths, metrics_of(registry))])
     older = earlier.join(now, on=_RUN, how="anti").with_columns(pl.lit(value=False).alias("is_current"))
     target = table("error_rates")
@@ -98,7 +100,11 @@ def _totals(lengths: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_clusters(
-    failures: pl.DataFrame, runs: pl.DataFrame, eligible: pl.DataFrame, lengths: pl.DataFrame, metrics: pl.DataFrame
+    failures: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: pl.DataFrame,
+    lengths: pl.DataFrame,
+    metrics: pl.DataFrame,
 ) -> pl.DataFrame:
     """A row for every cluster seen in a run; one that only rules saw has no eligible turns with it."""
     seen = (
@@ -122,12 +128,16 @@ def _of_clusters(
     )
     every = seen.select(*_RUN, "run_date", "metrics", "cluster_id").unique()
     sums = ("n_turns", "sum_squares", "sum_products")
-    return _current(every.join(counted, on=[*_RUN, "cluster_id"], how="left").with_columns(pl.col(sums).fill_null(0)))
+    return _current(
+        every.join(counted, on=[*_RUN, "cluster_id"], how="left").with_columns(pl.col(sums).fill_null(0))
+    )
 
 
 def _current(rows: pl.DataFrame) -> pl.DataFrame:
     schema = table("error_rates").schema
     filled = rows.with_columns(pl.lit(value=True).alias("is_current")).with_columns(
-        pl.lit(None, dtype=dtype).alias(name) for name, dtype in schema.items() if name not in {*rows.columns, "is_current"}
+        pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in schema.items()
+        if name not in {*rows.columns, "is_current"}
     )
     return filled.select(pl.col(name).cast(dtype) for name, dtype in schema.items())

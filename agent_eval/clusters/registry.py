@@ -109,7 +109,10 @@ class Minter:
         self.seen_at = seen_at
         self.leads = targets(self.registry)
         self.founders: dict[str, str | None] = dict(registry.select("cluster_id", "founder").iter_rows())
-        self.inhabited = {*members["cluster_id"], *registry.filter(pl.col("merged_into").is_not_null())["cluster_id"]}
+        self.inhabited = {
+            *members["cluster_id"],
+            *registry.filter(pl.col("merged_into").is_not_null())["cluster_id"],
+        }
         self.new_clusters: list[dict[str, object]] = []
         self.new_members: list[dict[str, object]] = []
 
@@ -127,11 +130,20 @@ class Minter:
         if minted not in self.founders:
             self._add(minted, block, rule_title(*block, ""), None, None)
 
-    def join(self, block: Block, row: Mapping[str, object], cluster: str, distance: float, method: str) -> None:
+    def join(
+        self, block: Block, row: Mapping[str, object], cluster: str, distance: float, method: str
+    ) -> None:
         """A text becomes a member of a cluster."""
         label, tool = block
         self.new_members.append(
-            {**row, "label": label, "tool": tool, "cluster_id": cluster, "distance": distance, "method": method}
+            {
+                **row,
+                "label": label,
+                "tool": tool,
+                "cluster_id": cluster,
+                "distance": distance,
+                "method": method,
+            }
         )
 
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -245,7 +257,10 @@ def _assigned(told: pl.DataFrame, members: pl.DataFrame, leads: Mapping[str, str
     joined = told.join(by_text, on=[*BLOCK, "text_hash"], how="left", nulls_equal=True)
     blocks = [cluster_id(*row) for row in joined.select(BLOCK).iter_rows()]
     rows = joined.with_columns(
-        pl.when(is_blank).then(pl.Series(blocks, dtype=pl.String)).otherwise("cluster_id").alias("cluster_id"),
+        pl.when(is_blank)
+        .then(pl.Series(blocks, dtype=pl.String))
+        .otherwise("cluster_id")
+        .alias("cluster_id"),
         pl.when(is_blank).then(0.0).otherwise("distance").alias("distance"),
         pl.when(is_blank).then(pl.lit("block")).otherwise("method").alias("method"),
         pl.when(~is_blank).then("text_hash").alias("text_hash"),

@@ -48,4 +48,8 @@ def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
 
 def highest(*severities: pl.Expr) -> pl.Expr:
     """The gravest of several severities; nulls do not count."""
-    return pl.max_horizontal(*(s.cast(ORDERED).to_physical() for s in severities)).cast(ORDERED).cast(pl.String)
+    rank = {level: i for i, level in enumerate(LEVELS)}
+    ranks = (s.replace_strict(rank, default=None, return_dtype=pl.Int8) for s in severities)
+    return pl.max_horizontal(*ranks).replace_strict(
+        dict(enumerate(LEVELS)), default=None, return_dtype=pl.String
+    )

@@ -10,7 +10,7 @@ LONGEST = 2_000  # characters that are read; what a judge says first says what w
 _REFERENCE = re.compile(
     r"\b(?:in |at |on |see )?(?:turn|step|message|line)s?\s*#?\d+(?:\s*(?:,|and|-|to|–)\s*\d+)*"
 )
-_CODE = re.compile(r"\S*(?:://|@)\S*|\b\w*\d[\w.:-]*")
+_CODE = re.compile(r"\S*(?:://|@)\S*|\b[\w-]*\d[\w.:-]*")
 _SIGN = re.compile(r"[^\w\s'’-]|_")
 
 

@@ -47,7 +47,9 @@ def baselines(error_rates: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
 
 def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
     """Comparisons of an agent's latest run that counts with its run before, by date, then by id."""
-    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(pl.col("run_date").max(), pl.col("is_current").any())
+    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
+        pl.col("run_date").max(), pl.col("is_current").any()
+    )
     ordered = dated.sort(*PAIR, "run_date", "benchmark_id", nulls_last=False).with_columns(
         pl.col("benchmark_id").shift().over(PAIR).alias("baseline_benchmark_id"),
         pl.col("agent_id").alias("baseline_agent_id"),
@@ -58,7 +60,9 @@ def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
 
 def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
     """Comparisons of each agent that held that run: its latest run that counts with that one, if it is another."""
-    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(pl.col("run_date").max(), pl.col("is_current").any())
+    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
+        pl.col("run_date").max(), pl.col("is_current").any()
+    )
     ordered = dated.sort(*PAIR, "run_date", "benchmark_id", nulls_last=False)
     other = ordered.filter(pl.col("benchmark_id") != benchmark_id)
     last = other.filter("is_current").unique(PAIR, keep="last", maintain_order=True)
@@ -88,8 +92,18 @@ def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.
     here = _side(now, comparisons, "agent_id", "benchmark_id")
     there = _side(now, comparisons, "baseline_agent_id", "baseline_benchmark_id")
     metrics, described = metrics_of(registry), registry.select("cluster_id", "label", "title", "severity")
-    clusters = pl.concat([side.filter(pl.col("cluster_id").is_not_null()).select(*PAIR, "cluster_id") for side in (here, there)])
-    rows = clusters.unique().join(metrics, on="cluster_id").join(described, on="cluster_id").join(comparisons, on=PAIR)
+    clusters = pl.concat(
+        [
+            side.filter(pl.col("cluster_id").is_not_null()).select(*PAIR, "cluster_id")
+            for side in (here, there)
+        ]
+    )
+    rows = (
+        clusters.unique()
+        .join(metrics, on="cluster_id")
+        .join(described, on="cluster_id")
+        .join(comparisons, on=PAIR)
+    )
     for prefix, side in (("", here), ("baseline_", there)):
         rows = rows.join(_counts(side, prefix), on=[*PAIR, "cluster_id"], how="left")
         rows = rows.join(_totals(side, prefix), on=[*PAIR, "metrics"], how="left")
@@ -117,16 +131,23 @@ def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFra
 def _side(rates: pl.DataFrame, comparisons: pl.DataFrame, agent: str, run: str) -> pl.DataFrame:
     """The rows of one side, under the version and agent of the comparison that they belong to."""
     wanted = comparisons.select(
-        "methodology_version", pl.col(agent).alias("of"), pl.col(run).alias("run"), pl.col("agent_id").alias("compared")
+        "methodology_version",
+        pl.col(agent).alias("of"),
+        pl.col(run).alias("run"),
+        pl.col("agent_id").alias("compared"),
     )
     joined = rates.join(wanted, left_on=list(PAIR), right_on=["methodology_version", "of"])
-    is_meant = pl.when(pl.col("run").is_null()).then("is_current").otherwise(pl.col("benchmark_id") == pl.col("run"))
+    is_meant = (
+        pl.when(pl.col("run").is_null()).then("is_current").otherwise(pl.col("benchmark_id") == pl.col("run"))
+    )
     return joined.filter(is_meant).with_columns(pl.col("compared").alias("agent_id"))
 
 
 def _counts(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
     of_clusters = side.filter(pl.col("cluster_id").is_not_null())
-    return of_clusters.group_by(*PAIR, "cluster_id").agg(pl.col(name).sum().alias(prefix + name) for name in _SUMS)
+    return of_clusters.group_by(*PAIR, "cluster_id").agg(
+        pl.col(name).sum().alias(prefix + name) for name in _SUMS
+    )
 
 
 def _totals(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
@@ -150,9 +171,12 @@ def _tested(rows: pl.DataFrame) -> pl.DataFrame:
     failing, eligible = ([column(f"{p}{name}") for p in prefixes] for name in ("n_turns", "n_turns_eligible"))
     n_conversations = column("n_conversations") + column("baseline_n_conversations")
     products, squares, lengths = (
-        column(name) + column(f"baseline_{name}") for name in ("sum_products", "sum_squares", "sum_eligible_squares")
+        column(name) + column(f"baseline_{name}")
+        for name in ("sum_products", "sum_squares", "sum_eligible_squares")
     )
-    effect, p_value = score_test((failing[0], failing[1]), (eligible[0], eligible[1]), squares, products, lengths, n_conversations)
+    effect, p_value = score_test(
+        (failing[0], failing[1]), (eligible[0], eligible[1]), squares, products, lengths, n_conversations
+    )
     made: dict[str, Floats] = {"design_effect": effect, "p_value": p_value}
     for prefix, k, n in zip(prefixes, failing, eligible, strict=True):
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -199,7 +223,9 @@ def score_test(
     is_known = (freedom >= 1) & (eligible[0] > 0) & (eligible[1] > 0)
     is_flat = binomial == 0  # never or always seen, on both sides
     nan = np.nan
-    return np.where(is_known & ~is_flat, effect, nan), np.where(is_known, np.where(is_flat, 1.0, p_value), nan)
+    return np.where(is_known & ~is_flat, effect, nan), np.where(
+        is_known, np.where(is_flat, 1.0, p_value), nan
+    )
 
 
 def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, Floats]:
@@ -209,7 +235,9 @@ def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, F
         rate = failing / eligible
         centre = rate + _Z**2 / (2 * n)
         half = _Z * np.sqrt(rate * (1 - rate) / n + (_Z / (2 * n)) ** 2)
-        return np.maximum(0, (centre - half) / (1 + _Z**2 / n)), np.minimum(1, (centre + half) / (1 + _Z**2 / n))
+        return np.maximum(0, (centre - half) / (1 + _Z**2 / n)), np.minimum(
+            1, (centre + half) / (1 + _Z**2 / n)
+        )
 
 
 def _adjusted(p_value: pl.Expr) -> pl.Expr:

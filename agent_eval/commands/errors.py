@@ -13,7 +13,7 @@ from agent_eval.clusters import trends
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
-from agent_eval.report.clusters import change, gravest_first
+from agent_eval.report.clusters import gravest_first
 from agent_eval.report.markdown import plain
 from agent_eval.tables import table
 
@@ -45,7 +45,9 @@ def errors(
     """
     project.registry.get(version)
     some = project.some_agents(agents)
-    pairs = pl.DataFrame({"agent_id": some, "methodology_version": version}, schema_overrides={"agent_id": pl.String})
+    pairs = pl.DataFrame(
+        {"agent_id": some, "methodology_version": version}, schema_overrides={"agent_id": pl.String}
+    )
     clusters = project.store.read(table("error_clusters"), pairs)
     compared = _compared(project, version, some, since)
     rows = _joined(clusters, compared, project.store.read(table("error_registry")))
@@ -82,8 +84,12 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Clusters with their comparison, those that are gone included; gravest first, then by what changed most surely."""
-    described = registry.select("cluster_id", "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen")
-    counted = clusters.drop("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen", "trend")
+    described = registry.select(
+        "cluster_id", "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen"
+    )
+    counted = clusters.drop(
+        "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen", "trend"
+    )
     counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
     of_trend = compared.drop("label", "title", "severity")
     alone = clusters.select(*_CLUSTER, "n_turns_eligible", "rate_per_100_turns")
@@ -91,32 +97,47 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
         counted.join(of_trend, on=_CLUSTER, how="full", coalesce=True)
         .join(alone, on=_CLUSTER, how="left", suffix="_alone")
         .with_columns(
-            pl.coalesce(name, f"{name}_alone").alias(name) for name in ("n_turns_eligible", "rate_per_100_turns")
+            pl.coalesce(name, f"{name}_alone").alias(name)
+            for name in ("n_turns_eligible", "rate_per_100_turns")
         )
         .drop("n_turns_eligible_alone", "rate_per_100_turns_alone", "n_turns")
         .rename({"n_turns_seen": "n_turns"})
         .with_columns(pl.col("n_failures", "n_turns", "n_conversations").fill_null(0))
         .join(described, on="cluster_id", how="left")
     )
-    first = ["cluster_id", "severity", "title", "root_cause", "agent_id", "n_turns", "rate_per_100_turns", "trend"]
-    ordered = gravest_first(rows, "n_turns").select(*first, pl.exclude(first))
-    return ordered
+    first = [
+        "cluster_id",
+        "severity",
+        "title",
+        "root_cause",
+        "agent_id",
+        "n_turns",
+        "rate_per_100_turns",
+        "trend",
+    ]
+    return gravest_first(rows, "n_turns").select(*first, pl.exclude(first))
 
 
 def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) -> None:
     if rows.is_empty():
-        out.print("No failures: none was found, or no turn was judged for them. agent-eval run judges what is new.")
+        out.print(
+            "No failures: none was found, or no turn was judged for them. agent-eval run judges what is new."
+        )
         return
     compared = f" since {since}" if since else ""
-    grid = Table(title=f"Error clusters · methodology {version}{compared}", title_justify="left", header_style="bold", width=min(out.width, WIDTH))
+    grid = Table(
+        title=f"Error clusters · methodology {version}{compared}",
+        title_justify="left",
+        header_style="bold",
+        width=min(out.width, WIDTH),
+    )
     grid.add_column("severity", no_wrap=True)
-    grid.add_column("cluster", ratio=3)
-    grid.add_column("agent", ratio=1, overflow="fold")
+    grid.add_column("cluster", ratio=1)
+    grid.add_column("agent", max_width=18, overflow="fold")
     grid.add_column("turns", justify="right", no_wrap=True)
     grid.add_column("per 100", justify="right", no_wrap=True)
-    grid.add_column("trend", ratio=1)
-    shown = rows.with_columns(pl.when(pl.col("trend").is_not_null()).then(change()).alias("change"))
-    for _, group in shown.group_by("cluster_id", maintain_order=True):
+    grid.add_column("trend", max_width=18)
+    for _, group in rows.group_by("cluster_id", maintain_order=True):
         for i, row in enumerate(group.iter_rows(named=True)):
             grid.add_row(
                 Text(row["severity"], style=_COLOURS[row["severity"]]) if i == 0 else "",
@@ -124,11 +145,11 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
                 Text(plain(row["agent_id"])),
                 str(row["n_turns"]),
                 "–" if row["rate_per_100_turns"] is None else f"{row['rate_per_100_turns']:.1f}",
-                Text(row["change"] or "–"),
+                _trend(row),
             )
         grid.add_section()
     out.print(grid)
-    out.print(_legend(rows), style="dim")
+    out.print(Text(_legend(rows), style="dim"), width=min(out.width, WIDTH))
 
 
 def _described(row: dict[str, object]) -> Text:
@@ -143,6 +164,17 @@ def _described(row: dict[str, object]) -> Text:
     return text
 
 
+def _trend(row: dict[str, object]) -> str:
+    """What became of it, the rate it was, and how sure that is."""
+    if row["trend"] is None:
+        return "–"
+    before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
+    was = f", was {before:.1f}" if isinstance(before, float) else ""
+    doubt = ", may be chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
+    sure = f"\nq {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
+    return f"{row['trend']}{was}{sure}"
+
+
 def _cut(text: str, most: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -150,9 +182,13 @@ def _cut(text: str, most: int) -> str:
 
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
-    lines = [f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with it per 100 turns judged by others than rules; –: none was."]
+    lines = [
+        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with it per 100 turns judged by others than rules; –: none was."
+    ]
     if rows["trend"].null_count() < rows.height:
-        lines.append("trend: baseline → now per 100 turns; q: Benjamini–Hochberg, at 0.05 one find in twenty is chance.")
+        lines.append("was: the baseline's rate. q ≤ 0.05: at most one such find in twenty is chance.")
     else:
-        lines.append("No trend: name a baseline in agents.yaml, compare --since AGENT, or run the agent again.")
+        lines.append(
+            "No trend: name a baseline in agents.yaml, compare --since AGENT, or run the agent again."
+        )
     return " ".join(lines)

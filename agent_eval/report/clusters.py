@@ -12,7 +12,9 @@ MOST = 50  # clusters on an asset's page
 def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
     """Rows by severity, then by the named columns, largest first, then by id."""
     severity = pl.col("severity").cast(ORDERED)
-    return rows.sort(severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True)
+    return rows.sort(
+        severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True
+    )
 
 
 def clusters_page(error_clusters: pl.DataFrame) -> str:
@@ -64,7 +66,9 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
 
 def change() -> pl.Expr:
     """'improved 6.0 → 3.1, q 0.002': the trend with both rates per 100 turns; '(may be chance)' without significance."""
-    rates = [pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")]
+    rates = [
+        pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")
+    ]
     q_value = pl.col("q_value").round(3).cast(pl.String)
     is_shown = pl.col("trend").is_in(["new", "gone"]) & ~pl.col("is_significant").fill_null(value=False)
     doubt = pl.when(is_shown).then(pl.lit(" (may be chance)")).otherwise(pl.lit(""))

@@ -291,7 +291,9 @@ _DECLARED = (
             Column("fault_author", S, "agent, user_simulator or environment", nullable=False),
             Column("cluster_id", S, "The error cluster it belongs to", nullable=False),
             Column("text_hash", S, "What was compared, see error_members; null without words"),
-            Column("distance", F, "Mean cosine distance to the cluster when it was assigned, 0–2; 0 for blocks"),
+            Column(
+                "distance", F, "Mean cosine distance to the cluster when it was assigned, 0–2; 0 for blocks"
+            ),
             Column(
                 "method",
                 S,
@@ -338,15 +340,21 @@ _DECLARED = (
             Column("cluster_id", S, "Never reused", nullable=False),
             Column("label", S, "The failure label", nullable=False),
             Column("tool", S, "The tool, for tool failures"),
-            Column("severity", S, "low < medium < high < critical: a person's, else the highest", nullable=False),
+            Column(
+                "severity", S, "low < medium < high < critical: a person's, else the highest", nullable=False
+            ),
             Column("title", S, "Short name: a person's, else the model's, else the rule's"),
-            Column("root_cause", S, "Explanation: a person's, else the model's, else the reason of its medoid"),
+            Column(
+                "root_cause", S, "Explanation: a person's, else the model's, else the reason of its medoid"
+            ),
             Column("first_seen", S, "ISO 8601"),
             Column("last_seen", S, "ISO 8601"),
             Column("merged_into", S, "The id that replaced this one"),
             Column("merged_by", S, "human or consolidation; null when not merged"),
             Column("founder", S, "text_hash of the text it was minted for; null for a block without words"),
-            Column("rule_title", S, "Label with the quote of the medoid, the most typical failure at minting"),
+            Column(
+                "rule_title", S, "Label with the quote of the medoid, the most typical failure at minting"
+            ),
             Column("rule_root_cause", S, "The reason of that failure"),
             Column("rule_severity", S, "By label"),
             Column("model_title", S, "The model's name; null until named"),
@@ -409,7 +417,9 @@ _DECLARED = (
             Column("metrics", S, "Metrics whose turns are eligible, joined by +", nullable=False),
             Column("cluster_id", S, "Null: the eligible turns of these metrics"),
             Column("n_conversations", I, "Conversations with eligible turns; null for a cluster"),
-            Column("n_turns", I, "Turns: eligible ones, or for a cluster those of them with it", nullable=False),
+            Column(
+                "n_turns", I, "Turns: eligible ones, or for a cluster those of them with it", nullable=False
+            ),
             Column("sum_squares", I, "Σ over conversations of the square of its n_turns", nullable=False),
             Column("sum_products", I, "Σ over conversations of turns with it × eligible turns; null without"),
         ),
@@ -426,7 +436,9 @@ _DECLARED = (
             Column("label", S, "The failure label", nullable=False),
             Column("title", S, "Short name"),
             Column("severity", S, "low < medium < high < critical", nullable=False),
-            Column("baseline_agent_id", S, "The agent compared with; itself for an earlier run", nullable=False),
+            Column(
+                "baseline_agent_id", S, "The agent compared with; itself for an earlier run", nullable=False
+            ),
             Column("benchmark_id", S, "The run compared; null: all that count"),
             Column("baseline_benchmark_id", S, "The earlier run; null: all of the baseline agent that count"),
             Column("n_turns", I, "Eligible turns with the failure", nullable=False),

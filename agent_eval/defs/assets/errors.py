@@ -76,7 +76,9 @@ def error_trends(
 def _show(context: dg.AssetExecutionContext, error_clusters: pl.DataFrame) -> None:
     """The table of clusters on the asset's page, per partition."""
     for pair in EvalPartition.all(context):
-        of_pair = (pl.col("agent_id") == pair.agent_id) & (pl.col("methodology_version") == pair.methodology_version)
+        of_pair = (pl.col("agent_id") == pair.agent_id) & (
+            pl.col("methodology_version") == pair.methodology_version
+        )
         page = dg.MetadataValue.md(clusters_page(error_clusters.filter(of_pair)))
         context.add_asset_metadata({"clusters": page}, asset_key="error_clusters", partition_key=pair.key)
 
