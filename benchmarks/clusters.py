@@ -86,20 +86,19 @@ def quality(model: str = "wordllama", size: int = SIZE) -> Iterator[str]:
     for seed in REPORTED_ON:
         generated = generate(size, seed)
         truth = [f.cause for f in generated]
-        words = TfidfVectorizer().fit_transform([f.text for f in generated])
-        n_causes = len({cause for cause in truth if cause.startswith("cause")})
+        grown = register(*EMPTY, failures_of(generated), space_of(model), seen_at=TODAY)
         answers = {
-            f"{model}, this project": register(*EMPTY, failures_of(generated), space_of(model), seen_at=TODAY)
-            .failures.sort("failure_id")["cluster_id"]
-            .to_list(),
+            f"{model}, this project": grown.failures.sort("failure_id")["cluster_id"].to_list(),
             "the block alone": [f"{f.label}|{f.tool}" for f in generated],
-            f"TF-IDF + k-means, k = {n_causes}": KMeans(n_causes, n_init=3, random_state=0)
-            .fit_predict(words)
-            .tolist(),
         }
+        if model == "wordllama":
+            words = TfidfVectorizer().fit_transform([f.text for f in generated])
+            n_causes = len({cause for cause in truth if cause.startswith("cause")})
+            means = KMeans(n_causes, n_init=3, random_state=0).fit_predict(words)
+            answers["TF-IDF + k-means, k the true number"] = means.tolist()
         for name, answer in answers.items():
             scores = adjusted_rand_score(truth, answer), homogeneity_score(truth, answer), len(set(answer))
-            found.setdefault(name.split(", k")[0], []).append(scores)
+            found.setdefault(name, []).append(scores)
     for name, rows in found.items():
         ari, homogeneity, n = (np.array(column) for column in zip(*rows, strict=True))
         bars = {"wordllama": "0.65 and 0.90", "minilm": "0.80", "TF-IDF + k-means": "at most 0.35"}
@@ -238,13 +237,15 @@ def real_texts(folder: Path) -> Iterator[tuple[str, list[str]]]:
             if entry["judge_verdict"] == "fail":
                 justifications.append(entry["judge_justification"])
             issues += [
-                issue
-                if isinstance(issue, str)
-                else issue.get("description") or issue.get("explanation") or ""
+                issue if isinstance(issue, str) else _first(issue, "description", "explanation", "issue")
                 for issue in entry["judge_issues"]
             ]
     yield "tau2 judges, justifications of failed runs", justifications
     yield "tau2 judges, issues", issues
+
+
+def _first(record: dict[str, str], *keys: str) -> str:
+    return next((record[key] for key in keys if record.get(key)), "")
 
 
 if __name__ == "__main__":

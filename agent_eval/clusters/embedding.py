@@ -1,14 +1,14 @@
-"""Embeddings: texts as unit vectors, by a small model on this machine. Nothing is downloaded.
+"""Embeddings: texts as vectors of length at most 1, by a small model on this machine. Nothing is downloaded.
 
 Each text is embedded as if it were alone, so that its vector depends neither on its neighbours nor on their
-order. What all judges say of all agents is taken off first: else two long texts are alike whatever they say.
-Models are imported when they are first needed.
+order. What all judges say of all agents is taken off first, and a long text gets a shorter vector: the mean of
+many words is near every other mean of many words, so that its nearness says less. Models are imported when they are first needed.
 """
 
 import contextlib
 import importlib.util
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import wordllama.inference
 
 Vectors = npt.NDArray[np.float32]
-Embed = Callable[[Sequence[str]], Vectors]  # one unit vector a row
 Model = Literal["wordllama", "minilm"]
 
 # Said of any failing agent in any trade. Frozen: a change here moves every vector, so give `name` a new number.
@@ -57,6 +56,10 @@ BACKGROUND = (
     "the customer had to repeat the request",
     "the conversation ended without a solution",
 )
+
+
+PLAIN_WORDS = 25  # up to here a text's vector has length 1
+LENGTH_EXPONENT = 0.75  # beyond, cosines fall as (25 / words) to this power: chosen on real judges' texts
 
 
 class MissingModelError(AgentEvalError):
@@ -94,8 +97,8 @@ class WordLlama:
     background: float = 0.6
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """One unit vector per text."""
-        return _unit(self._raw(texts) - self.background * self._common)
+        """One vector per text."""
+        return _weighed(self._raw(texts) - self.background * self._common, texts)
 
     @cached_property
     def _model(self) -> "wordllama.inference.WordLlamaInference":
@@ -119,12 +122,12 @@ class MiniLM:
     """all-MiniLM-L6-v2 with int8 weights on onnxruntime: tells paraphrases better, some hundred texts a second."""
 
     name: str = "minilm-l6-int8.1"
-    radius: float = 0.74
+    radius: float = 0.75
     background: float = 0.35
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """One unit vector per text."""
-        return _unit(self._raw(texts) - self.background * self._common)
+        """One vector per text."""
+        return _weighed(self._raw(texts) - self.background * self._common, texts)
 
     @cached_property
     def _session(self) -> "onnxruntime.InferenceSession":
@@ -168,10 +171,13 @@ def embedder(model: Model) -> Embedder:
     return MiniLM() if model == "minilm" else WordLlama()
 
 
-def _unit(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = vectors / np.maximum(norms, 1e-9)
-    return unit
+def _weighed(vectors: Vectors, texts: Sequence[str]) -> Vectors:
+    """Vectors of length 1, or less for long texts."""
+    n_words = np.array([max(len(text.split()), 1) for text in texts], dtype=np.float32)
+    lengths = np.minimum(1, PLAIN_WORDS / n_words) ** (LENGTH_EXPONENT / 2)
+    norms = np.linalg.norm(vectors, axis=1)
+    weighed: Vectors = vectors * (lengths / np.maximum(norms, 1e-9))[:, None].astype(np.float32)
+    return weighed
 
 
 def _mean(vectors: Vectors) -> Vectors:
@@ -191,7 +197,7 @@ def _file_of(package: str, file: str) -> Path:
 
 @contextlib.contextmanager
 def _logging_untouched() -> Iterator[None]:
-    """wordllama configures the root logger when it is imported; that is the program's to do."""
+    """Importing wordllama configures the root logger; that is the program's to do."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -1,4 +1,4 @@
-"""Grouping: unit vectors into groups of average link, and new vectors to the group they are nearest to.
+"""Grouping: vectors into groups of average link, and new vectors to the group they are nearest to.
 
 The distance of a vector to a group is its mean cosine distance to the group's members, in both steps.
 Memory and time are bounded: what is many is grouped in slices, each after assigning what the slices before explain.
@@ -20,8 +20,8 @@ def nearest(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
     """For each vector the group at the smallest mean cosine distance, and that distance; the first of equals.
 
     Args:
-        vectors: Unit vectors, one a row.
-        means: The mean of each group's unit vectors, not scaled to length 1.
+        vectors: One a row, of length at most 1.
+        means: The mean of each group's vectors, not scaled.
     """
     at = np.full(len(vectors), NONE, dtype=np.intp)
     distance = np.full(len(vectors), np.inf, dtype=np.float32)

@@ -39,9 +39,9 @@ class MergeRedirectError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Space:
-    """Where texts are compared: their unit vectors by text hash, and how near failures of one cluster lie.
+    """Where texts are compared: their vectors by text hash, and how near failures of one cluster lie.
 
-    `vectors` gets one row per text, with text_hash and text, and gives one unit vector per row.
+    `vectors` gets one row per text, with text_hash and text, and gives one vector per row, of length at most 1.
     """
 
     vectors: Callable[[pl.DataFrame], Vectors]

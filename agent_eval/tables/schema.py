@@ -401,7 +401,7 @@ _DECLARED = (
         (
             Column("text_hash", S, "Hash of the text", nullable=False),
             Column("model", S, "Embedding model and its version here", nullable=False),
-            Column("vector", pl.List(pl.Float32), "Unit vector", nullable=False),
+            Column("vector", pl.List(pl.Float32), "Its length is at most 1", nullable=False),
         ),
     ),
     Table(
