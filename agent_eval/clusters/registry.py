@@ -84,8 +84,10 @@ def register(
     minter = Minter(registry, members, seen_at)
     for block, _ in _blocks(told.filter(pl.col("text") == "")):
         minter.mint_block(block)
-    for block, new in _blocks(_unseen(told, members)):
-        _grow(minter, block, new, space)
+    unseen = _unseen(told, members)
+    compared = _compared(unseen, members, space)
+    for block, new in _blocks(unseen):
+        _grow(minter, block, new, compared)
     grown, all_members = minter.tables()
     assigned = _assigned(told, all_members, targets(grown))
     return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
@@ -211,6 +213,18 @@ def _unseen(told: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
         .select(*BLOCK, "text_hash", "text", "quote", "reason")
     )
+
+
+def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Space:
+    """The space with the vectors of every text that has to be compared, asked for at once."""
+    texts = ("text_hash", "text")
+    known = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
+    wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
+    if wanted.is_empty():
+        return space
+    rows = dict(zip(wanted["text_hash"], range(wanted.height), strict=True))
+    vectors = space.vectors(wanted)
+    return Space(lambda some: vectors[[rows[name] for name in some["text_hash"]]], space.radius)
 
 
 def _grow(minter: Minter, block: Block, new: pl.DataFrame, space: Space) -> None:
