@@ -136,7 +136,9 @@ class MiniLM:
             import onnxruntime
         except ImportError as error:
             raise MissingModelError("onnxruntime") from error
-        return onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # one text a call: more threads only wait for each other
+        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
     @cached_property
     def _tokenizer(self) -> "tokenizers.Tokenizer":
