@@ -10,12 +10,16 @@ from functools import partial
 
 import polars as pl
 
+from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import BY as CONSOLIDATION
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
+from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.naming import Namer, name_clusters
 from agent_eval.clusters.overrides import Entry, apply_overrides, overrides_hash, read_overrides
+from agent_eval.clusters.rates import error_rates, runs
 from agent_eval.clusters.registry import Grown, Space, register
+from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.judge.files import files_in
 from agent_eval.project import Project
 from agent_eval.storage import Store
@@ -71,6 +75,23 @@ def cluster_failures(
         applied = apply_overrides(*state.tables, cluster_overrides(project)[0], at=today)
         state.keep(applied.registry, applied.members, applied.events)
         return register(*state.tables, failures, space(project, run_id), seen_at=today)
+
+
+def clustered(
+    project: Project,
+    turn_judgments: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    earlier: pl.DataFrame,
+    *,
+    run_id: str,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Tables failures, error_clusters and error_rates of these judgments; `earlier`: error_rates as stored."""
+    grown = cluster_failures(project, found_in(turn_judgments, tool_calls), run_id=run_id)
+    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
+    trend = compared(rated, earlier_runs(rated), grown.registry)
+    return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
 
 
 def unknown_overrides(project: Project) -> tuple[Refusal, ...]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval import __version__
-from agent_eval.clustering import cluster_version
 from agent_eval.judge.ratings import ratings_hash
 from agent_eval.judge.recorded import verdicts_hash
 from agent_eval.metrics.profile import PROFILE_VERSION
@@ -87,4 +86,6 @@ def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
     """Version → hash of people's words on clusters, the embedding, and the merges and splits made; the same for all."""
+    from agent_eval.clustering import cluster_version  # brings numpy, which the definitions do not need
+
     return dict.fromkeys(versions, cluster_version(project))

@@ -1,11 +1,11 @@
-"""Errors: failure labels to clusters whose ids last, and whether they got better."""
+"""Errors: failure labels to clusters whose ids last, and whether they got better.
+
+What clusters is imported when there is work: numpy costs a quarter of the time that the definitions may take.
+"""
 
 import dagster as dg
 import polars as pl
 
-from agent_eval import clustering
-from agent_eval.clusters import clusters, rates, trends
-from agent_eval.clusters.failures import failures
 from agent_eval.defs.assets.common import ONE_RUN, ins, on, out, stored
 from agent_eval.defs.partitions import (
     EVERY_AGENT,
@@ -40,15 +40,13 @@ def clustered_failures(
     project: dg.ResourceParam[Project],
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
-    found = failures(turn_judgments, tool_calls)
-    grown = clustering.cluster_failures(project, found, run_id=context.run.run_id)
+    from agent_eval.clustering import clustered
+
     earlier = project.store.read(table("error_rates"), key_frame(PAIRS, context.partition_keys))
-    runs = rates.runs(transcripts, sessions)
-    rated = rates.error_rates(grown.failures, turn_judgments, runs, grown.registry, earlier)
-    trend = trends.compared(rated, trends.earlier_runs(rated), grown.registry)
-    counted = clusters.error_clusters(grown.failures, turn_judgments, grown.registry, trend)
+    frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
+    grown, counted, rated = clustered(project, *frames, run_id=context.run.run_id)
     _show(context, counted)
-    return grown.failures, counted, rated
+    return grown, counted, rated
 
 
 @stored(
@@ -65,6 +63,8 @@ def error_trends(
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
     """Each agent's clusters beside those of the baseline that agents.yaml names, else of its run before."""
+    from agent_eval.clusters import trends
+
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
     for version in context.partition_keys:
         of_version = pl.col("methodology_version") == version
