@@ -252,6 +252,34 @@ def tournament(
 
 
 @app.command()
+def errors(
+    agent: Agents = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare with this agent or run (benchmark_id). Default: the baseline, else the run before."
+        ),
+    ] = None,
+    methodology: Version = None,
+    consolidate: Annotated[
+        bool, typer.Option("--consolidate", help="Merge and split clusters first; every change is recorded.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Error clusters: what goes wrong, how often, and whether it got better."""
+    from agent_eval.commands import errors as command
+    from agent_eval.commands.output import consoles
+
+    project = _project()
+    out, err = consoles()
+    if consolidate:
+        command.consolidate(project, err)
+    command.errors(
+        project, out, version=_version(project, methodology), agents=agent or (), since=since, as_json=as_json
+    )
+
+
+@app.command()
 def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
     """Red or green for CI. Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0."""
     from agent_eval.commands.gate import gate as show

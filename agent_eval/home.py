@@ -45,6 +45,11 @@ class Home:
         return self.data / "verdicts"
 
     @property
+    def clusters(self) -> Path:
+        """What people say about error clusters, *.yaml."""
+        return self.data / "clusters"
+
+    @property
     def methodologies(self) -> Path:
         """The user's own methodology versions, *.yaml."""
         return self.data / "methodologies"

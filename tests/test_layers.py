@@ -14,6 +14,7 @@ ORDER = [
     {"commands"},
     {"defs", "definitions"},
     {"sources"},
+    {"clustering"},
     {"project"},
     {"report", "storage", "judge", "simulate"},
     {"clusters", "scores", "metrics"},

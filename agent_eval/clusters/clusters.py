@@ -8,11 +8,15 @@ from agent_eval.tables import table
 _PAIR = ("methodology_version", "agent_id")
 _CLUSTER = (*_PAIR, "cluster_id")
 _TURN = ("conversation_id", "turn_index")
+_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen")
 N_EXAMPLES = 3
 
 
 def error_clusters(
-    failures: pl.DataFrame, turn_judgments: pl.DataFrame, registry: pl.DataFrame
+    failures: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    registry: pl.DataFrame,
+    trends: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """One row per version, agent and cluster with failures; sorted.
 
@@ -25,11 +29,13 @@ def error_clusters(
         failures: Table `failures`, with clusters.
         turn_judgments: The judgments that the failures come from.
         registry: Table `error_registry`: label, title and severity of each cluster.
+        trends: Table `error_trends` against the agents' runs before; the trend is null where it has no row.
 
     Raises:
         TableMismatchError: If a failure's cluster is not in the registry.
     """
     turns = pl.struct(_TURN)
+    compared = table("error_trends").empty() if trends is None else trends
     counted = failures.group_by(_CLUSTER).agg(
         pl.len().cast(pl.Int64).alias("n_failures"),
         turns.n_unique().cast(pl.Int64).alias("n_turns"),
@@ -39,28 +45,12 @@ def error_clusters(
     reference = pl.format("{}#{}", *(pl.element().struct.field(name) for name in _TURN))
     rows = (
         counted.join(_rates(failures, turn_judgments), on=_CLUSTER, how="left")
-        .join(registry.select("cluster_id", "label", "title", "severity"), on="cluster_id", how="left")
-        .with_columns(
-            pl.col("examples").list.eval(reference),
-            pl.lit(None, dtype=pl.String).alias("trend"),
-        )
+        .join(registry.select("cluster_id", *_DESCRIBED), on="cluster_id", how="left")
+        .join(compared.select(*_CLUSTER, "trend"), on=_CLUSTER, how="left")
+        .with_columns(pl.col("examples").list.eval(reference))
     )
     target = table("error_clusters")
     return target.conform(rows.select(list(target.schema))).sort(_CLUSTER)
-
-
-def judged_turns(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent and failure metric: `n_turns_eligible`, the turns that not only a rule scored.
-
-    An agent that nobody but rules judged has no row.
-    """
-    turns = pl.struct(_TURN).n_unique().cast(pl.Int64)
-    return (
-        impartial_judgments(turn_judgments)
-        .group_by(*_PAIR, "metric")
-        .agg(turns.alias("n_turns_eligible"))
-        .sort(*_PAIR, "metric")
-    )
 
 
 def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:

@@ -65,6 +65,7 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         "turn_index",
         "label",
         pl.coalesce("evidence", "rationale").alias("quote"),
+        pl.col("rationale").alias("reason"),
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
         pl.lit("agent").alias("fault_author"),
     ).sort("methodology_version", *_TURN, "label", "failure_id")

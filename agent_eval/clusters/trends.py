@@ -1,98 +1,274 @@
-"""Error trends: an agent's clusters beside its baseline's, within one version.
+"""Error trends: an agent's clusters beside its baseline's, within one version: did this get better, or is it noise?
 
-Versions are never compared with each other: they ask the same turns.
+The baseline is the agent that agents.yaml names, else the agent's own run before. Versions are never compared
+with each other: they ask the same turns.
 """
 
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from agent_eval.clusters.rates import PAIR, metrics_of
+from agent_eval.clusters.registry import targets
 from agent_eval.tables import table
 
-_PAIR = ("methodology_version", "agent_id")
-_BASELINE_PAIR = ("methodology_version", "baseline_agent_id")
-_CLUSTER = (*_PAIR, "cluster_id")
-_COUNTS = ("n_turns", "rate_per_100_turns")
-_DESCRIPTION = ("label", "title", "severity")
+LEVEL = 0.05  # share of false discoveries among clusters called significant
+_Z = 1.959964  # of a 95 % interval
+_COMPARISON = pl.Schema(
+    dict.fromkeys((*PAIR, "baseline_agent_id", "benchmark_id", "baseline_benchmark_id"), pl.String)
+)
+_SUMS = ("n_turns", "sum_squares", "sum_products")
+Floats = npt.NDArray[np.float64]
 
 
-def error_trends(error_clusters: pl.DataFrame, agents: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Clusters of an agent or its `baseline`: new (only here), gone (only there), or seen in both.
-
-    Counts only: no interval and no significance is claimed, so 'new' may be chance, and so may 'gone'.
-    A rate is 0 for a cluster not seen only where that side is known to have been judged by somebody other
-    than a rule: `judged` says so, or it has a cluster with eligible turns. Where it is not, its rate is
-    null and the trend 'unknown': an agent that nobody judged has not mended anything.
+def error_trends(error_rates: pl.DataFrame, agents: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Table `error_trends`: each agent against the baseline that agents.yaml names, else against its run before.
 
     Args:
-        error_clusters: Table `error_clusters`, all agents.
-        agents: Table `agents`; without a `baseline` an agent has no rows.
-        judged: As `clusters.judged_turns` gives it: versions and agents with turns judged for failures.
-            It tells an agent without failures from one that was not judged.
-
-    Returns:
-        Table `error_trends`, sorted.
+        error_rates: Table `error_rates`, all agents.
+        agents: Table `agents`.
+        registry: Table `error_registry`.
     """
-    known = _known(error_clusters, judged)
-    of_baseline = known.rename({"agent_id": "baseline_agent_id", "is_judged": "baseline_is_judged"})
-    rows = (
-        _side_by_side(error_clusters, _pairs(agents))
-        .join(known, on=_PAIR, how="left")
-        .join(of_baseline, on=_BASELINE_PAIR, how="left")
-        .join(_descriptions(error_clusters), on="cluster_id")
-        # each of these sees the counts before they are filled: a null n_turns is a cluster not seen
-        .with_columns(
-            _trend().alias("trend"),
-            *(_rate(prefix) for prefix in ("", "baseline_")),
-            pl.col("n_turns", "baseline_n_turns").fill_null(0),
+    against = pl.concat([baselines(error_rates, agents), earlier_runs(error_rates)])
+    return compared(error_rates, against.unique(PAIR, keep="first", maintain_order=True), registry)
+
+
+def baselines(error_rates: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
+    """Comparisons with the declared baseline agent, of all that counts on both sides."""
+    declared = agents.filter(pl.col("baseline").is_not_null() & (pl.col("baseline") != pl.col("agent_id")))
+    named = declared.select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
+    # a side that was judged may have no rows on the other: it is compared, and the trend is unknown
+    mine = error_rates.filter("is_current").select(PAIR).unique()
+    theirs = named.join(mine.rename({"agent_id": "baseline_agent_id"}), on="baseline_agent_id").select(PAIR)
+    return _comparisons(pl.concat([mine, theirs]).unique().join(named, on="agent_id"))
+
+
+def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
+    """Comparisons of an agent's latest run that counts with its run before, by date, then by id."""
+    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
+        pl.col("run_date").max(), pl.col("is_current").any()
+    )
+    ordered = dated.sort(*PAIR, "run_date", "benchmark_id", nulls_last=False).with_columns(
+        pl.col("benchmark_id").shift().over(PAIR).alias("baseline_benchmark_id"),
+        pl.col("agent_id").alias("baseline_agent_id"),
+    )
+    last = ordered.filter("is_current").unique(PAIR, keep="last", maintain_order=True)
+    return _comparisons(last.filter(pl.col("baseline_benchmark_id").is_not_null()))
+
+
+def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
+    """Comparisons of each agent that held that run: its latest run that counts with that one, if it is another."""
+    dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
+        pl.col("run_date").max(), pl.col("is_current").any()
+    )
+    ordered = dated.sort(*PAIR, "run_date", "benchmark_id", nulls_last=False)
+    other = ordered.filter(pl.col("benchmark_id") != benchmark_id)
+    last = other.filter("is_current").unique(PAIR, keep="last", maintain_order=True)
+    held = ordered.filter(pl.col("benchmark_id") == benchmark_id).select(PAIR)
+    return _comparisons(
+        last.join(held, on=PAIR, how="semi").with_columns(
+            pl.col("agent_id").alias("baseline_agent_id"), pl.lit(benchmark_id).alias("baseline_benchmark_id")
         )
     )
-    target = table("error_trends")
-    return target.conform(rows.select(list(target.schema))).sort(_CLUSTER)
 
 
-def _pairs(agents: pl.DataFrame) -> pl.DataFrame:
-    """Agents with the other agent that is their baseline."""
-    has_baseline = pl.col("baseline").is_not_null() & (pl.col("baseline") != pl.col("agent_id"))
-    return agents.filter(has_baseline).select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
+def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Table `error_trends` for these comparisons: one row per cluster that either side has.
 
+    The test is the two-proportion score test with its variance multiplied by the design effect of turns within
+    conversations, not below 1 (Rao & Scott 1992), on Student's t with conversations − 2 degrees of freedom.
+    q is Benjamini–Hochberg's over the clusters of one comparison. Intervals are Wilson's on the turns divided by
+    the design effect. A side that nobody but rules judged has no rate, and the trend is unknown.
 
-def _side_by_side(error_clusters: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent and cluster of either side, with the counts of both; null where not seen."""
-    side = error_clusters.select(*_CLUSTER, *_COUNTS)
-    mine = pairs.join(side, on="agent_id")
-    theirs = pairs.join(
-        side.rename({name: f"baseline_{name}" for name in ("agent_id", *_COUNTS)}), on="baseline_agent_id"
+    Args:
+        error_rates: Table `error_rates`.
+        comparisons: methodology_version, agent_id, baseline_agent_id, benchmark_id and baseline_benchmark_id (null:
+            all that counts); one row per version and agent.
+        registry: Table `error_registry`.
+    """
+    now = _redirected(error_rates, registry)
+    here = _side(now, comparisons, "agent_id", "benchmark_id")
+    there = _side(now, comparisons, "baseline_agent_id", "baseline_benchmark_id")
+    metrics, described = metrics_of(registry), registry.select("cluster_id", "label", "title", "severity")
+    clusters = pl.concat(
+        [
+            side.filter(pl.col("cluster_id").is_not_null()).select(*PAIR, "cluster_id")
+            for side in (here, there)
+        ]
     )
-    return mine.join(theirs, on=[*_CLUSTER, "baseline_agent_id"], how="full", coalesce=True)
+    rows = (
+        clusters.unique()
+        .join(metrics, on="cluster_id")
+        .join(described, on="cluster_id")
+        .join(comparisons, on=PAIR)
+    )
+    for prefix, side in (("", here), ("baseline_", there)):
+        rows = rows.join(_counts(side, prefix), on=[*PAIR, "cluster_id"], how="left")
+        rows = rows.join(_totals(side, prefix), on=[*PAIR, "metrics"], how="left")
+    tested = _tested(rows).with_columns(q_value=_adjusted(pl.col("p_value")).over(PAIR))
+    significant = tested.with_columns((pl.col("q_value") <= LEVEL).alias("is_significant"))
+    target = table("error_trends")
+    named = significant.with_columns(_trend().alias("trend")).select(list(target.schema))
+    return target.conform(named).sort(target.key)
 
 
-def _descriptions(error_clusters: pl.DataFrame) -> pl.DataFrame:
-    """Label, title and severity of each cluster, the same whichever agent has it."""
-    described = error_clusters.sort(_CLUSTER).unique("cluster_id", keep="first", maintain_order=True)
-    return described.select("cluster_id", *_DESCRIPTION)
+def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:
+    lacking = (pl.lit(None, dtype=pl.String).alias(name) for name in _COMPARISON if name not in rows.columns)
+    return rows.with_columns(lacking).select(list(_COMPARISON)).sort(PAIR)
 
 
-def _known(error_clusters: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """The versions and agents known to have been judged for failures, not by rules alone."""
-    is_judged = pl.col("n_turns_eligible") > 0
-    pairs = pl.concat([frame.filter(is_judged).select(_PAIR) for frame in (error_clusters, judged)])
-    return pairs.unique().with_columns(pl.lit(True).alias("is_judged"))
+def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Rates under the ids that clusters have now. Merged ones add up: a turn with both counts twice, which is rare."""
+    leads: Mapping[str, str] = targets(registry)
+    known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(leads))
+    return error_rates.filter(known).with_columns(
+        pl.col("cluster_id").replace_strict(dict(leads), default=None, return_dtype=pl.String)
+    )
+
+
+def _side(rates: pl.DataFrame, comparisons: pl.DataFrame, agent: str, run: str) -> pl.DataFrame:
+    """The rows of one side, under the version and agent of the comparison that they belong to."""
+    wanted = comparisons.select(
+        "methodology_version",
+        pl.col(agent).alias("of"),
+        pl.col(run).alias("run"),
+        pl.col("agent_id").alias("compared"),
+    )
+    joined = rates.join(wanted, left_on=list(PAIR), right_on=["methodology_version", "of"])
+    is_meant = (
+        pl.when(pl.col("run").is_null()).then("is_current").otherwise(pl.col("benchmark_id") == pl.col("run"))
+    )
+    return joined.filter(is_meant).with_columns(pl.col("compared").alias("agent_id"))
+
+
+def _counts(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
+    of_clusters = side.filter(pl.col("cluster_id").is_not_null())
+    return of_clusters.group_by(*PAIR, "cluster_id").agg(
+        pl.col(name).sum().alias(prefix + name) for name in _SUMS
+    )
+
+
+def _totals(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
+    of_metrics = side.filter(pl.col("cluster_id").is_null())
+    return of_metrics.group_by(*PAIR, "metrics").agg(
+        pl.col("n_conversations").sum().alias(f"{prefix}n_conversations"),
+        pl.col("n_turns").sum().alias(f"{prefix}n_turns_eligible"),
+        pl.col("sum_squares").sum().alias(f"{prefix}sum_eligible_squares"),
+    )
+
+
+def _tested(rows: pl.DataFrame) -> pl.DataFrame:
+    """With rates, intervals, design effect and p; the null of what is not known becomes NaN and back."""
+    prefixes = ("", "baseline_")
+    counts = [f"{prefix}{name}" for prefix in prefixes for name in _SUMS]
+    sums = rows.with_columns(pl.col(counts).fill_null(0))
+
+    def column(name: str) -> Floats:
+        return sums[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
+    failing, eligible = ([column(f"{p}{name}") for p in prefixes] for name in ("n_turns", "n_turns_eligible"))
+    n_conversations = column("n_conversations") + column("baseline_n_conversations")
+    products, squares, lengths = (
+        column(name) + column(f"baseline_{name}")
+        for name in ("sum_products", "sum_squares", "sum_eligible_squares")
+    )
+    effect, p_value = score_test(
+        (failing[0], failing[1]), (eligible[0], eligible[1]), squares, products, lengths, n_conversations
+    )
+    made: dict[str, Floats] = {"design_effect": effect, "p_value": p_value}
+    for prefix, k, n in zip(prefixes, failing, eligible, strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            made[f"{prefix}rate_per_100_turns"] = 100 * k / n
+        low, high = wilson(k, n, np.where(np.isnan(effect), 1.0, effect))
+        made |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
+    known = [pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in made.items()]
+    return sums.with_columns(*known, *(pl.col(f"{p}n_turns_eligible").fill_null(0) for p in prefixes))
+
+
+def score_test(
+    failing: tuple[Floats, Floats],
+    eligible: tuple[Floats, Floats],
+    squares: Floats,
+    products: Floats,
+    lengths: Floats,
+    n_conversations: Floats,
+) -> tuple[Floats, Floats]:
+    """(design effect, two-sided p) of equal rates on two sides whose turns come in conversations.
+
+    Args:
+        failing: Turns with the failure, per side; one value per cluster.
+        eligible: Turns, per side.
+        squares: Σ over all conversations of (turns with it)².
+        products: Σ of turns with it × turns.
+        lengths: Σ of turns².
+        n_conversations: Conversations of both sides.
+
+    Returns:
+        NaN where there are fewer than three conversations or a side has none.
+    """
+    from scipy.special import stdtr
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        turns = eligible[0] + eligible[1]
+        rate = (failing[0] + failing[1]) / turns
+        binomial = rate * (1 - rate)
+        residuals = squares - 2 * rate * products + rate**2 * lengths
+        effect = np.maximum(residuals / (binomial * turns) * n_conversations / (n_conversations - 1), 1.0)
+        spread = np.sqrt(effect * binomial * (1 / eligible[0] + 1 / eligible[1]))
+        t = (failing[0] / eligible[0] - failing[1] / eligible[1]) / spread
+        freedom = n_conversations - 2
+        p_value = 2 * stdtr(np.maximum(freedom, 1), -np.abs(t))
+    is_known = (freedom >= 1) & (eligible[0] > 0) & (eligible[1] > 0)
+    is_flat = binomial == 0  # never or always seen, on both sides
+    nan = np.nan
+    return np.where(is_known & ~is_flat, effect, nan), np.where(
+        is_known, np.where(is_flat, 1.0, p_value), nan
+    )
+
+
+def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, Floats]:
+    """95 % bounds of a rate, 0–1, on the turns divided by the design effect; NaN without turns."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = eligible / effect
+        rate = failing / eligible
+        centre = rate + _Z**2 / (2 * n)
+        half = _Z * np.sqrt(rate * (1 - rate) / n + (_Z / (2 * n)) ** 2)
+        return np.maximum(0, (centre - half) / (1 + _Z**2 / n)), np.minimum(
+            1, (centre + half) / (1 + _Z**2 / n)
+        )
+
+
+def _adjusted(p_value: pl.Expr) -> pl.Expr:
+    """Benjamini–Hochberg: min over p' ≥ p of p' × n / rank(p'); a null stays null and is not counted."""
+    return p_value.map_batches(_benjamini_hochberg, return_dtype=pl.Float64)
+
+
+def _benjamini_hochberg(p_values: pl.Series) -> pl.Series:
+    p = p_values.to_numpy().astype(np.float64)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(-p[known], kind="stable")]  # from the largest down
+    ranks = np.arange(len(order), 0, -1)
+    q = np.full(len(p), np.nan)
+    q[order] = np.minimum.accumulate(np.minimum(1.0, p[order] * len(order) / ranks)) if len(order) else []
+    return pl.Series(p_values.name, q, dtype=pl.Float64).fill_nan(None)
 
 
 def _trend() -> pl.Expr:
-    here, there = pl.col("n_turns").is_not_null(), pl.col("baseline_n_turns").is_not_null()
+    here, there = pl.col("n_turns") > 0, pl.col("baseline_n_turns") > 0
+    is_known = (pl.col("n_turns_eligible") > 0) & (pl.col("baseline_n_turns_eligible") > 0) & (here | there)
+    is_more = pl.col("rate_per_100_turns") > pl.col("baseline_rate_per_100_turns")
     return (
-        pl.when(here & there)
-        .then(pl.lit("seen in both"))
-        .when(here & pl.col("baseline_is_judged"))
+        pl.when(~is_known)
+        .then(pl.lit("unknown"))
+        .when(~there)
         .then(pl.lit("new"))
-        .when(there & pl.col("is_judged"))
+        .when(~here)
         .then(pl.lit("gone"))
-        .otherwise(pl.lit("unknown"))
+        .when(~pl.col("is_significant").fill_null(value=False))
+        .then(pl.lit("unchanged"))
+        .when(is_more)
+        .then(pl.lit("regressed"))
+        .otherwise(pl.lit("improved"))
     )
-
-
-def _rate(prefix: str) -> pl.Expr:
-    """One side's rate: 0 where it was judged and the cluster not seen; unknown stays null."""
-    name = f"{prefix}rate_per_100_turns"
-    is_zero = pl.col(f"{prefix}n_turns").is_null() & pl.col(f"{prefix}is_judged")
-    return pl.when(is_zero).then(0.0).otherwise(pl.col(name)).alias(name)

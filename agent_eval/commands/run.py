@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from agent_eval.clustering import refusals as cluster_refusals
 from agent_eval.judge.ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project, taken_in
@@ -92,6 +93,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> RunR
     refusals = [Refusal(row["file"], row["line"], row["reason"]) for row in errors.iter_rows(named=True)]
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
         refusals += source[1]
+    refusals += cluster_refusals(project)
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
         project.store.read(table(name), wanted, columns=["judge", "status"])

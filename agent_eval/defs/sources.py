@@ -1,4 +1,4 @@
-"""The four sources: files outside Dagster, seen through their hashes."""
+"""The sources: files outside Dagster, seen through their hashes."""
 
 from collections.abc import Callable, Mapping
 
@@ -61,4 +61,12 @@ scoring_spec = _source(
     "What scores are made of: weights, required tests, disclosures, penalties.",
 )
 
-SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec]
+cluster_spec = _source(
+    "cluster_spec",
+    "errors",
+    VERSIONS,
+    sources.cluster_versions,
+    "What failures are clustered by: data/clusters/*.yaml, the embedding, merges and splits that were made.",
+)
+
+SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec, cluster_spec]

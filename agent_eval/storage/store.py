@@ -28,6 +28,7 @@ _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.Datetime("us"): "TIMESTAMP",
     pl.List(pl.String): "VARCHAR[]",
     pl.List(pl.Float64): "DOUBLE[]",
+    pl.List(pl.Float32): "FLOAT[]",
 }
 STAMPS = {"run_id": "VARCHAR", "created_at": "TIMESTAMP"}
 # Nothing is fetched on its own: a file of another kind is refused, not answered by a download.

@@ -1,13 +1,20 @@
-"""Rows that the tests of clusters are made of."""
+"""Rows that the tests of clusters are made of, and a space of vectors that a test can see through."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from agent_eval.clusters.embedding import Vectors
+from agent_eval.clusters.registry import Grown, Space, register
 from agent_eval.tables import table
 
 BEHAVIOUR, TOOL = "agent_behavior_failure", "tool_call_behavior_failure"
 VERSION = "1.3.0"
+TODAY = "2026-06-01"
+REGISTRY, MEMBERS = table("error_registry").empty(), table("error_members").empty()
+WORDS = ("refund", "baggage", "password", "flight", "address", "invoice", "german", "twice")
 
 
 def judgment(label: str | None, metric: str = BEHAVIOUR, **more: Any) -> dict[str, Any]:
@@ -27,3 +34,65 @@ def call(name: str, turn_index: int = 0, **more: Any) -> dict[str, Any]:
 
 def calls(*rows: dict[str, Any]) -> pl.DataFrame:
     return table("tool_calls").frame(rows)
+
+
+def by_words(texts: pl.DataFrame) -> Vectors:
+    """One axis per word of WORDS that a text holds, and one for all others: texts that share a word are near."""
+    rows = [[float(word in text.split()) for word in WORDS] for text in texts["text"]]
+    vectors = np.array([[*row, 0.2 if any(row) else 1.0] for row in rows], dtype=np.float32)
+    unit: Vectors = vectors.reshape(len(rows), -1)
+    return unit / np.linalg.norm(unit, axis=1, keepdims=True) if len(rows) else unit
+
+
+def never(texts: pl.DataFrame) -> Vectors:
+    raise AssertionError(f"no text had to be compared, yet {texts['text'].to_list()} were")
+
+
+SPACE = Space(by_words, radius=0.5)
+UNASKED = Space(never, radius=0.5)
+
+
+def told(
+    *reasons: str, label: str = "false information", tool: str | None = None, agent_id: str = "a"
+) -> pl.DataFrame:
+    """Failures with these reasons, one per turn of one conversation."""
+    n = len(reasons)
+    return pl.DataFrame(
+        {
+            "failure_id": [f"{agent_id}/{label}/{tool}/{reason}/{i}" for i, reason in enumerate(reasons)],
+            "agent_id": [agent_id] * n,
+            "methodology_version": [VERSION] * n,
+            "conversation_id": ["c"] * n,
+            "turn_index": list(range(n)),
+            "label": [label] * n,
+            "quote": [f"quote of {reason}" if reason else None for reason in reasons],
+            "reason": list(reasons),
+            "tool": [tool] * n,
+            "fault_author": ["agent"] * n,
+        },
+        schema_overrides={"tool": pl.String, "reason": pl.String, "quote": pl.String, "turn_index": pl.Int64},
+    )
+
+
+def grown(
+    failures: pl.DataFrame, before: Grown | None = None, space: Space = SPACE, seen_at: str = TODAY
+) -> Grown:
+    registry, members = (before.registry, before.members) if before else (REGISTRY, MEMBERS)
+    return register(registry, members, failures, space, seen_at=seen_at)
+
+
+def clusters_of(result: Grown) -> dict[str, str]:
+    """Reason → cluster."""
+    return dict(result.failures.select("reason", "cluster_id").iter_rows())
+
+
+def together(result: Grown) -> set[frozenset[str]]:
+    """The reasons that share a cluster, cluster by cluster."""
+    groups: dict[str, set[str]] = {}
+    for reason, cluster in clusters_of(result).items():
+        groups.setdefault(cluster, set()).add(reason)
+    return {frozenset(group) for group in groups.values()}
+
+
+def named(reasons: Sequence[Sequence[str]]) -> set[frozenset[str]]:
+    return {frozenset(group) for group in reasons}

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.clusters.clusters import error_clusters, judged_turns
+from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.registry import cluster_id, register
 from agent_eval.tables import table
-from tests.clusters.rows import BEHAVIOUR, TOOL, call, calls, judgment, judgments
+from tests.clusters.rows import MEMBERS, REGISTRY, SPACE, TODAY, TOOL, call, calls, judgment, judgments
 
 NOTHING = "no failure"
 RATE = ("n_turns", "n_turns_eligible", "rate_per_100_turns")
@@ -16,10 +16,13 @@ TURNS, LABELS = st.integers(0, 5), st.sampled_from(["repetition", "unsafe action
 
 
 def clusters(turn_judgments: pl.DataFrame, registry: pl.DataFrame | None = None) -> pl.DataFrame:
-    found = failures(turn_judgments, calls(call("book")))
-    before = table("error_registry").empty() if registry is None else registry
-    after, assigned = register(before, found, seen_at="2026-06-01")
-    return error_clusters(assigned, turn_judgments, after)
+    """Clusters of failures without words: one per block."""
+    silent = turn_judgments.with_columns(
+        pl.lit(None, dtype=pl.String).alias(name) for name in ("rationale", "evidence")
+    )
+    found = failures(silent, calls(call("book")))
+    grown = register(REGISTRY if registry is None else registry, MEMBERS, found, SPACE, seen_at=TODAY)
+    return error_clusters(grown.failures, turn_judgments, grown.registry)
 
 
 def test_a_cluster_is_counted_against_the_turns_its_metric_was_scored_on() -> None:
@@ -41,6 +44,8 @@ def test_a_cluster_is_counted_against_the_turns_its_metric_was_scored_on() -> No
     ]
     assert actual["severity"].to_list() == ["medium", "critical", "high"]
     assert actual["trend"].to_list() == [None] * 3
+    assert actual["tool"].to_list() == [None, None, "book"]
+    assert actual.select("first_seen", "last_seen").unique().rows() == [(TODAY, TODAY)]
     # by conversation, then by turn as a number
     assert actual["examples"][0].to_list() == ["b#0", "c#9", "c#10"]
 
@@ -89,10 +94,10 @@ def test_no_failures_give_an_empty_table() -> None:
 
 def test_a_failure_without_its_judgment_is_kept_and_its_rate_unknown() -> None:
     rows = judgments(judgment("repetition"))
-    registry, assigned = register(
-        table("error_registry").empty(), failures(rows, calls()), seen_at="2026-06-01"
-    )
-    assert error_clusters(assigned, rows.clear(), registry).select(RATE).rows() == [(1, None, None)]
+    grown = register(REGISTRY, MEMBERS, failures(rows, calls()), SPACE, seen_at=TODAY)
+    assert error_clusters(grown.failures, rows.clear(), grown.registry).select(RATE).rows() == [
+        (1, None, None)
+    ]
 
 
 def test_where_only_rules_judged_the_rate_is_unknown_not_a_hundred() -> None:
@@ -103,7 +108,6 @@ def test_where_only_rules_judged_the_rate_is_unknown_not_a_hundred() -> None:
         judgment(None, turn_index=2, judge="m", status="unscored", unscored_reason="judge_error"),
     )
     assert clusters(rows).select(RATE).rows() == [(1, None, None)]
-    assert judged_turns(rows).is_empty()
 
 
 @pytest.mark.parametrize("judge", ["recorded", "m", "human"])
@@ -115,7 +119,6 @@ def test_a_turn_whose_finding_is_a_rules_is_eligible_when_another_judged_it_too(
         judgment(NOTHING, turn_index=1, judge=judge),
     )
     assert clusters(rows).select(RATE).rows() == [(1, 2, 50.0)]
-    assert judged_turns(rows).select("metric", "n_turns_eligible").rows() == [(BEHAVIOUR, 2)]
 
 
 def test_what_only_a_rule_saw_is_counted_but_moves_no_rate() -> None:
@@ -162,12 +165,16 @@ def test_a_rate_is_between_0_and_100_or_unknown(found: list[tuple[int, str, str,
         assert rate is None or 0 <= rate <= 100
 
 
-def test_judged_turns_count_turns_not_judges() -> None:
-    rows = judgments(
-        judgment("repetition"),
-        judgment(NOTHING, turn_index=1),
-        judgment(NOTHING, turn_index=1, judge="recorded", is_effective=False),
-        judgment(NOTHING, TOOL),
-    )
-    counts = judged_turns(rows).select("metric", "n_turns_eligible").rows()
-    assert counts == [(BEHAVIOUR, 2), (TOOL, 1)]
+def test_the_trend_of_a_cluster_is_that_of_its_comparison() -> None:
+    rows = judgments(judgment("repetition"))
+    grown = register(REGISTRY, MEMBERS, failures(rows, calls()), SPACE, seen_at=TODAY)
+    name = grown.failures["cluster_id"].item()
+    trend = {
+        "methodology_version": "1.3.0",
+        "agent_id": "a",
+        "cluster_id": name,
+        "label": "repetition",
+        "trend": "new",
+    }
+    compared = table("error_trends").frame([trend])
+    assert error_clusters(grown.failures, rows, grown.registry, compared)["trend"].to_list() == ["new"]

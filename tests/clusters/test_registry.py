@@ -1,135 +1,248 @@
+import itertools
+import multiprocessing
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.clustering import cluster_failures
 from agent_eval.clusters.failures import failures
-from agent_eval.clusters.registry import SEVERITY_BY_LABEL, cluster_id, register
+from agent_eval.clusters.registry import Grown, cluster_id, register, rule_title, targets
+from agent_eval.clusters.severity import BY_LABEL, at_least
 from agent_eval.errors import AgentEvalError
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.clusters.rows import TOOL, call, calls, judgment, judgments
-
-EMPTY = table("error_registry").empty()
-
-
-def found(*labels: tuple[str, int]) -> pl.DataFrame:
-    """Failures of the agent; those of even turns concern the tool `book`."""
-    rows = [judgment(label, TOOL, turn_index=turn) for label, turn in labels]
-    return failures(judgments(*rows), calls(*(call("book", turn) for _, turn in labels if turn % 2 == 0)))
-
-
-def registered(*rows: dict[str, Any]) -> pl.DataFrame:
-    return table("error_registry").frame(rows)
-
-
-def row(label: str, tool: str | None = None, **more: Any) -> dict[str, Any]:
-    seen = {"first_seen": "2026-01-01", "last_seen": "2026-01-02"}
-    named = {"cluster_id": cluster_id(label, tool), "label": label, "tool": tool}
-    return {**named, "severity": "low", "title": label, **seen, **more}
+from tests.clusters.rows import (
+    MEMBERS,
+    REGISTRY,
+    SPACE,
+    TODAY,
+    UNASKED,
+    WORDS,
+    calls,
+    clusters_of,
+    grown,
+    judgment,
+    judgments,
+    named,
+    together,
+    told,
+)
 
 
-def test_a_label_with_its_tool_is_one_cluster() -> None:
-    registry, assigned = register(
-        EMPTY, found(("wrong tool", 0), ("wrong tool", 2), ("wrong tool", 1)), seen_at="2026-05-01"
+def test_failures_near_to_each_other_share_a_cluster_and_blocks_never_do() -> None:
+    both = pl.concat(
+        [told("refund late", "refund invented", "baggage free"), told("refund late", label="repetition")]
     )
-    with_tool, without = cluster_id("wrong tool", "book"), cluster_id("wrong tool", None)
-    assert assigned["cluster_id"].to_list() == [with_tool, without, with_tool]
-    assert assigned.select("distance", "method").unique().rows() == [(0.0, "block")]
-    described = registry.sort("title").select("cluster_id", "title", "severity", "first_seen", "last_seen")
-    assert described.rows() == [
-        (without, "wrong tool", "high", "2026-05-01", "2026-05-01"),
-        (with_tool, "wrong tool · book", "high", "2026-05-01", "2026-05-01"),
+    result = grown(both)
+    of_false = result.failures.filter(pl.col("label") == "false information")
+    assert together(Grown(result.registry, result.members, of_false)) == named(
+        [("refund late", "refund invented"), ("baggage free",)]
+    )
+    assert result.failures["cluster_id"].n_unique() == 3
+
+
+def test_tools_are_blocks_of_their_own() -> None:
+    result = grown(
+        pl.concat([told("refund late", label="wrong tool", tool=tool) for tool in ("pay", "book", None)])
+    )
+    assert result.failures["cluster_id"].n_unique() == 3
+
+
+def test_a_cluster_is_titled_by_its_most_typical_quote_and_explained_by_its_reason() -> None:
+    row = grown(told("refund late")).registry.row(0, named=True)
+    assert row["title"] == "false information: “quote of refund late”"
+    assert (row["root_cause"], row["severity"]) == ("refund late", "high")
+    assert (row["first_seen"], row["last_seen"], row["merged_into"]) == (TODAY, TODAY, None)
+
+
+def test_a_long_quote_is_cut_to_one_line() -> None:
+    title = rule_title("wrong tool", "book", "a\nb " + "x" * 500)
+    assert title.startswith("wrong tool · book: “a b xxx")
+    assert title.endswith("…”")
+    assert len(title) < 120
+
+
+def test_numbers_ids_and_turn_references_make_no_difference() -> None:
+    result = grown(told("Refund of $12.50 for AB1234, see turn 3.", "refund of 7 for 99-XY", "refund of for"))
+    assert result.failures["text_hash"].n_unique() == 1
+    assert result.members.height == 1
+
+
+def test_known_words_keep_their_cluster_and_need_no_model() -> None:
+    before = grown(told("refund late", "baggage free"))
+    after = grown(told("baggage free"), before, UNASKED, seen_at="2026-07-01")
+    assert clusters_of(after)["baggage free"] == clusters_of(before)["baggage free"]
+    assert sorted(after.registry["last_seen"]) == [TODAY, "2026-07-01"]
+    assert_frame_equal(after.members, before.members)
+
+
+def test_new_words_join_the_cluster_that_they_are_near_to() -> None:
+    before = grown(told("refund late", "baggage free"))
+    after = grown(told("refund unclear"), before)
+    row = after.failures.row(0, named=True)
+    assert row["cluster_id"] == clusters_of(before)["refund late"]
+    assert row["method"] == "prototype"
+    assert row["distance"] <= SPACE.radius
+
+
+def test_last_seen_never_moves_back() -> None:
+    after = grown(told("refund late"), grown(told("refund late")), seen_at="2020-01-01")
+    assert after.registry["last_seen"].to_list() == [TODAY]
+
+
+def test_failures_without_words_are_a_cluster_of_their_block() -> None:
+    silent = told("x", "y").with_columns(
+        reason=pl.Series([None, "  "], dtype=pl.String), quote=pl.lit(None, pl.String)
+    )
+    result = grown(silent, space=UNASKED)
+    assert result.failures.select("cluster_id", "method", "distance", "text_hash").unique().rows() == [
+        (cluster_id("false information", None), "block", 0.0, None)
     ]
+    assert result.registry["title"].to_list() == ["false information"]
+    assert_frame_equal(grown(silent, result).registry, result.registry)
 
 
-def test_ids_are_the_same_on_every_machine() -> None:
+def test_ids_of_blocks_are_the_same_on_every_machine() -> None:
     # frozen: a change here would orphan every id that people have written down
     assert cluster_id("wrong tool", None) == "E-02df91d3af"
     assert cluster_id("wrong tool", "book") == "E-986aab779e"
 
 
-def test_new_failures_move_last_seen_only() -> None:
-    first, _ = register(EMPTY, found(("wrong tool", 0)), seen_at="2026-05-01")
-    second, _ = register(first, found(("wrong tool", 0), ("repeated tool call", 2)), seen_at="2026-06-01")
-    kept = second.filter(cluster_id=cluster_id("wrong tool", "book"))
-    assert kept.select("first_seen", "last_seen").rows() == [("2026-05-01", "2026-06-01")]
-    assert second.height == 2
-    replayed, _ = register(second, found(("wrong tool", 0)), seen_at="2026-05-15")
-    assert_frame_equal(replayed, second)
+def test_minted_ids_are_the_same_on_every_machine() -> None:
+    assert clusters_of(grown(told("refund late")))["refund late"] == FROZEN
 
 
-def test_a_cluster_that_is_not_seen_stays_as_it_was() -> None:
-    before = registered(row("unsafe state"))
-    after, _ = register(before, found(), seen_at="2026-06-01")
-    assert_frame_equal(after, before)
+FROZEN = "E-234f542c60"
 
 
-def test_what_a_person_wrote_stays() -> None:
-    written = row("wrong tool", severity="critical", title="books twice", root_cause="no idempotency key")
-    after, _ = register(registered(written), found(("wrong tool", 1)), seen_at="2026-06-01")
-    columns = ("severity", "title", "root_cause", "first_seen", "last_seen")
-    assert after.select(columns).rows() == [
-        ("critical", "books twice", "no idempotency key", "2026-01-01", "2026-06-01")
-    ]
+def test_an_id_is_not_given_twice_when_its_text_founds_another_cluster() -> None:
+    # a registry whose cluster has this id and another founder: the hash is taken, the next one is minted
+    taken = {
+        "cluster_id": FROZEN,
+        "label": "false information",
+        "severity": "high",
+        "title": "old",
+        "founder": "other",
+    }
+    other = {
+        "label": "repetition",
+        "text_hash": "other",
+        "text": "other",
+        "cluster_id": FROZEN,
+        "method": "minted",
+    }
+    registry, members = table("error_registry").frame([taken]), table("error_members").frame([other])
+    result = register(registry, members, told("refund late"), SPACE, seen_at=TODAY)
+    assert result.failures["cluster_id"].item() != FROZEN
+    assert result.registry.filter(pl.col("cluster_id") == FROZEN)["title"].item() == "old"
 
 
-def test_merged_clusters_redirect_to_the_last_one() -> None:
-    chain = registered(
-        row("wrong tool", merged_into=cluster_id("wrong arguments", None)),
-        row("wrong arguments", merged_into="E-human"),
-        row("bad booking", cluster_id="E-human"),
+def test_a_run_that_died_before_its_members_were_written_mints_the_same_ids() -> None:
+    whole = grown(told("refund late"))
+    again = register(whole.registry, MEMBERS, told("refund late"), SPACE, seen_at=TODAY)
+    assert_frame_equal(again.registry, whole.registry)
+    assert_frame_equal(again.members, whole.members)
+
+
+def test_a_merged_cluster_redirects_and_new_failures_follow() -> None:
+    first = grown(told("refund late", "baggage free"))
+    away, into = clusters_of(first)["refund late"], clusters_of(first)["baggage free"]
+    merged = first.registry.with_columns(
+        merged_into=pl.when(pl.col("cluster_id") == away).then(pl.lit(into)).otherwise("merged_into")
     )
-    after, assigned = register(chain, found(("wrong tool", 1)), seen_at="2026-06-01")
-    assert assigned["cluster_id"].to_list() == ["E-human"]
-    assert after.height == 3
-    last_seen = dict(after.select("cluster_id", "last_seen").iter_rows())
-    assert last_seen["E-human"] == "2026-06-01"
-    assert last_seen[cluster_id("wrong tool", None)] == "2026-01-02"
-
-
-@pytest.mark.parametrize(
-    ("target", "problem"), [("E-nowhere", "not in the registry"), (None, "leads back to itself")]
-)
-def test_a_redirect_that_leads_nowhere_is_named(target: str | None, problem: str) -> None:
-    own = cluster_id("wrong tool", None)
-    circle = registered(
-        row("wrong tool", merged_into=target or "E-2"), row("x", cluster_id="E-2", merged_into=own)
+    after = register(
+        merged, first.members, told("refund late", "refund unclear", "flight gone"), SPACE, seen_at=TODAY
     )
-    with pytest.raises(AgentEvalError, match=problem):
-        register(circle, found(("wrong tool", 1)), seen_at="2026-06-01")
+    ids = clusters_of(after)
+    assert (ids["refund late"], ids["refund unclear"]) == (into, into)
+    assert ids["flight gone"] not in {away, into}
 
 
-def test_a_label_that_we_do_not_know_is_kept() -> None:
-    registry, assigned = register(EMPTY, found(("went silent", 1)), seen_at="2026-06-01")
-    assert registry["severity"].to_list() == ["medium"]
-    assert assigned["cluster_id"].to_list() == [cluster_id("went silent", None)]
+@pytest.mark.parametrize("chain", [{"a": "b", "b": "a"}, {"a": "nowhere"}, {"a": "a"}])
+def test_merges_that_lead_nowhere_are_named(chain: dict[str, str]) -> None:
+    registry = table("error_registry").frame(
+        {"cluster_id": name, "label": "repetition", "severity": "low", "merged_into": into}
+        for name, into in chain.items()
+    )
+    with pytest.raises(AgentEvalError, match="error_registry: a is merged into"):
+        targets(registry)
 
 
-def test_severities_are_on_the_scale_of_the_registry() -> None:
-    severity = next(c for c in table("error_registry").columns if c.name == "severity")
-    assert severity.meaning == "low < medium < high < critical"
-    assert set(SEVERITY_BY_LABEL.values()) <= set(severity.meaning.split(" < "))
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(WORDS), st.sampled_from(WORDS), st.sampled_from(["wrong tool", "repetition"])),
+    min_size=1, max_size=25,
+)  # fmt: skip
 
 
-LABELLED = st.lists(
-    st.tuples(st.sampled_from(sorted(SEVERITY_BY_LABEL)), st.integers(0, 5)), unique=True, max_size=8
-)
+def of(texts: list[tuple[str, str, str]]) -> pl.DataFrame:
+    parts = [told(f"{a} {b}", label=label, agent_id=f"a{i}") for i, (a, b, label) in enumerate(texts)]
+    return pl.concat(parts)
 
 
-@given(LABELLED, st.integers(0, 8), st.randoms(use_true_random=False))
-def test_order_of_rows_and_of_arrival_does_not_matter(
-    labelled: list[tuple[str, int]], cut: int, random: Any
+@settings(max_examples=25)
+@given(TEXTS, st.randoms())
+def test_row_order_does_not_matter(texts: list[tuple[str, str, str]], random: Any) -> None:
+    failures = of(texts)
+    order = list(range(failures.height))
+    random.shuffle(order)
+    one, other = grown(failures), grown(failures[order])
+    for name in ("registry", "members", "failures"):
+        assert_frame_equal(getattr(one, name), getattr(other, name))
+
+
+@settings(max_examples=25)
+@given(TEXTS, TEXTS)
+def test_what_arrives_later_moves_no_failure(
+    old: list[tuple[str, str, str]], new: list[tuple[str, str, str]]
 ) -> None:
-    everything = found(*labelled)
-    registry, assigned = register(EMPTY, everything, seen_at="t")
-    shuffled = everything.sample(fraction=1, shuffle=True, seed=random.randrange(1000))
-    again, assigned_again = register(registry[::-1], shuffled, seen_at="t")
-    assert_frame_equal(again, registry)
-    assert_frame_equal(assigned_again, assigned)
-    # in two parts: the second part keeps the ids of the first
-    grown, _ = register(EMPTY, shuffled.head(cut), seen_at="t")
-    in_parts, _ = register(grown, shuffled.tail(max(0, shuffled.height - cut)), seen_at="t")
-    assert_frame_equal(in_parts, registry)
+    before = grown(of(old))
+    after = grown(of(old + new), before)
+    kept = after.failures.join(before.failures, on="failure_id", suffix="_before")
+    assert kept["cluster_id"].to_list() == kept["cluster_id_before"].to_list()
+    assert set(before.registry["cluster_id"]) <= set(after.registry["cluster_id"])
+    assert after.registry["cluster_id"].n_unique() == after.registry.height
+
+
+def test_severity_by_label_covers_every_label_and_keeps_its_order() -> None:
+    labels = {*AGENT_BEHAVIOR_FAILURE.labels, *TOOL_CALL_BEHAVIOR_FAILURE.labels} - {NO_FAILURE}
+    assert set(BY_LABEL) == labels
+    clusters = table("error_clusters").frame(
+        {"cluster_id": name, "severity": name, "n_turns": n}
+        for n, name in enumerate(("low", "critical", "high", "medium"))
+    )
+    assert at_least(clusters, "high")["severity"].to_list() == ["critical", "high"]
+    assert at_least(clusters, "low").height == 4
+
+
+def _one_partition(root: Path, agent: str) -> None:
+    rows = [
+        judgment("repetition", agent_id=agent, turn_index=i, rationale=f"{word} again")
+        for i, word in enumerate(WORDS)
+    ]
+    cluster_failures(Project.open(root), failures(judgments(*rows), calls()), run_id=agent)
+
+
+def test_partitions_that_run_at_once_mint_no_duplicates(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_one_partition, args=(tmp_path, agent)) for agent in ("a", "b")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    store = Project.open(tmp_path).store
+    members, registry = store.read(table("error_members")), store.read(table("error_registry"))
+    assert members.height == len(WORDS)
+    assert set(members["cluster_id"]) == set(registry["cluster_id"])
+    assert registry["founder"].n_unique() == registry.height
+    assert all(len(list(group)) == 1 for _, group in itertools.groupby(sorted(registry["cluster_id"])))
+    assert REGISTRY.schema == registry.schema

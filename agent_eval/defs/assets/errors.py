@@ -1,52 +1,86 @@
-"""Errors: failure labels to clusters whose ids last, and how they compare with a baseline."""
+"""Errors: failure labels to clusters whose ids last, and whether they got better.
 
-from datetime import UTC, datetime
+What clusters is imported when there is work: numpy costs a quarter of the time that the definitions may take.
+"""
 
 import dagster as dg
 import polars as pl
 
-from agent_eval.clusters import clusters, trends
-from agent_eval.clusters.failures import failures
-from agent_eval.clusters.registry import register
-from agent_eval.defs.assets.common import ins, stored, stored_together
-from agent_eval.defs.partitions import EVERY_AGENT, PAIRS, TO_AGENT, TO_VERSION, VERSIONS
+from agent_eval.defs.assets.common import ins, on, stored, stored_together
+from agent_eval.defs.partitions import (
+    EVERY_AGENT,
+    PAIRS,
+    TO_AGENT,
+    TO_VERSION,
+    VERSIONS,
+    EvalPartition,
+    key_frame,
+)
 from agent_eval.project import Project
+from agent_eval.report.clusters import clusters_page, trends_page
 from agent_eval.tables import table
+
+_NAMES = ("failures", "error_clusters", "error_rates")
 
 
 @stored_together(
-    "clustered_failures", ("failures", "error_clusters"), "errors", PAIRS, ins=ins(tool_calls=TO_AGENT)
+    "clustered_failures",
+    _NAMES,
+    "errors",
+    PAIRS,
+    ins=ins(tool_calls=TO_AGENT, sessions=TO_AGENT),
+    deps=[on("cluster_spec", TO_VERSION)],
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
     turn_judgments: pl.DataFrame,
     tool_calls: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> dict[str, pl.DataFrame]:
-    """Failure labels of judged turns, each in a cluster of the registry."""
-    found = failures(turn_judgments, tool_calls)
-    with project.store.only_one("registry"):  # read, grown and written as one
-        known = project.store.read(table("error_registry"))
-        registry, assigned = register(known, found, seen_at=datetime.now(UTC).date().isoformat())
-        changed = registry.join(known, on=registry.columns, how="anti", nulls_equal=True)
-        project.store.upsert(table("error_registry"), changed, run_id=context.run.run_id)
-    return {
-        "failures": assigned,
-        "error_clusters": clusters.error_clusters(assigned, turn_judgments, registry),
-    }
+    """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
+    from agent_eval.clustering import clustered
+
+    earlier = project.store.read(table("error_rates"), key_frame(PAIRS, context.partition_keys))
+    frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
+    grown, counted, rated = clustered(project, *frames, run_id=context.run.run_id)
+    _show(context, counted)
+    return dict(zip(_NAMES, (grown, counted, rated), strict=True))
 
 
 @stored(
     "error_trends",
     "errors",
     VERSIONS,
-    ins=ins(error_clusters=TO_VERSION, turn_judgments=TO_VERSION, agents=EVERY_AGENT),
+    ins=ins(error_clusters=TO_VERSION, error_rates=TO_VERSION, agents=EVERY_AGENT),
 )
 def error_trends(
-    error_clusters: pl.DataFrame, turn_judgments: pl.DataFrame, agents: pl.DataFrame
+    context: dg.AssetExecutionContext,
+    error_clusters: pl.DataFrame,
+    error_rates: pl.DataFrame,
+    agents: pl.DataFrame,
+    project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """Each agent's clusters beside those of the baseline that agents.yaml names."""
-    return trends.error_trends(error_clusters, agents, clusters.judged_turns(turn_judgments))
+    """Each agent's clusters beside those of the baseline that agents.yaml names, else of its run before."""
+    from agent_eval.clusters import trends
+
+    compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
+    for version in context.partition_keys:
+        of_version = pl.col("methodology_version") == version
+        page = trends_page(error_clusters.filter(of_version), compared.filter(of_version))
+        context.add_asset_metadata({"clusters": dg.MetadataValue.md(page)}, partition_key=version)
+    return compared
+
+
+def _show(context: dg.AssetExecutionContext, error_clusters: pl.DataFrame) -> None:
+    """The table of clusters on the asset's page, per partition."""
+    for pair in EvalPartition.all(context):
+        of_pair = (pl.col("agent_id") == pair.agent_id) & (
+            pl.col("methodology_version") == pair.methodology_version
+        )
+        page = dg.MetadataValue.md(clusters_page(error_clusters.filter(of_pair)))
+        context.add_asset_metadata({"clusters": page}, asset_key="error_clusters", partition_key=pair.key)
 
 
 ASSETS = [clustered_failures, error_trends]

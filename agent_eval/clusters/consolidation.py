@@ -1,0 +1,140 @@
+"""Consolidation: from time to time, clusters that turned out to be one are merged, and one that is several is split.
+
+Ids last: of clusters that merge the largest keeps its id and the others redirect to it; of one that is split the
+largest part keeps it and the others are minted new ones. What a person merged or split is left alone. Each
+change is an event.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from agent_eval.clusters.embedding import Vectors
+from agent_eval.clusters.grouping import SLICE, Labels, grouped, means_of, medoid
+from agent_eval.clusters.registry import BLOCK, Block, Minter, Space
+from agent_eval.tables import table
+from agent_eval.transcripts.hashing import digest
+
+MERGE_SHARE = 0.95  # of the radius: merging asks for more nearness than joining does
+SPLIT_SHARE = 1.1  # of the radius: a cluster is split only where the gap is clear
+SMALLEST_PART = 5  # texts; a smaller part stays where it is
+BY = "consolidation"
+
+_EVENTS = table("error_events")
+
+
+@dataclass(frozen=True)
+class Consolidated:
+    """The tables error_registry, error_members and error_events (the new events only)."""
+
+    registry: pl.DataFrame
+    members: pl.DataFrame
+    events: pl.DataFrame
+
+
+def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, at: str) -> Consolidated:
+    """Merge and split within each block; the same tables give the same result.
+
+    Two clusters merge where the mean distance between their texts is within 0.95 of the radius. A cluster is
+    split where its own texts fall into groups that are farther than 1.1 of the radius apart, each of five or more.
+    """
+    minter = Minter(registry, members, at)
+    merges: dict[str, str] = {}
+    moved: dict[tuple[str, str | None, str], str] = {}
+    events: list[dict[str, object]] = []
+    is_open = ~pl.col("method").is_in(["human"])
+    current = members.with_columns(pl.col("cluster_id").replace_strict(minter.leads, return_dtype=pl.String))
+    by_people = set(registry.filter(pl.col("merged_by") == "human")["merged_into"])
+    for key, rows in current.filter(is_open).sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
+        block: Block = (str(key[0]), None if key[1] is None else str(key[1]))
+        free = rows.filter(~pl.col("cluster_id").is_in(sorted(by_people)))
+        if free.is_empty():
+            continue
+        vectors = space.vectors(free.select("text_hash", "text"))
+        for old, part in _splits(free, vectors, space.radius):
+            new = _part_off(minter, block, free, vectors, part)
+            moved |= {(*block, str(free["text_hash"][int(i)])): new for i in part}
+            events.append(event("split", old, new, BY, f"{len(part)} texts lie apart from the others", at))
+        now = [moved.get((*block, h), c) for h, c in free.select("text_hash", "cluster_id").iter_rows()]
+        for away, into, distance in _merges(now, vectors, space.radius):
+            merges[away] = into
+            events.append(event("merge", away, into, BY, f"mean distance {distance:.2f}", at))
+    grown, _ = minter.tables()
+    return Consolidated(_merged(grown, merges), _moved(members, moved), events_frame(events))
+
+
+def event(kind: str, cluster: str, other: str, by: str, reason: str, at: str) -> dict[str, object]:
+    """A row of error_events."""
+    row = {"kind": kind, "cluster_id": cluster, "other_id": other, "by": by, "reason": reason}
+    return {"event_id": digest(*row.values())[:16], **row, "at": at}
+
+
+def events_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    """Table error_events of these rows, each once."""
+    return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
+        "event_id"
+    )
+
+
+def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tuple[str, Labels]]:
+    """Cluster and the rows of each part that leaves it."""
+    ids = rows["cluster_id"].to_numpy()
+    for name in sorted(set(ids)):
+        of_cluster = np.flatnonzero(ids == name)
+        if not 2 * SMALLEST_PART <= len(of_cluster) <= SLICE:
+            continue
+        labels = grouped(vectors[of_cluster], radius * SPLIT_SHARE)
+        sizes = np.bincount(labels)
+        stays = int(sizes.argmax())
+        for part in np.flatnonzero(sizes >= SMALLEST_PART):
+            if part != stays:
+                yield name, of_cluster[labels == part]
+
+
+def _part_off(minter: Minter, block: Block, rows: pl.DataFrame, vectors: Vectors, part: Labels) -> str:
+    """A new cluster for some rows, named after their medoid."""
+    founder = rows.row(int(part[medoid(vectors[part])]), named=True)
+    return minter.mint(block, founder)
+
+
+def _merges(ids: list[str], vectors: Vectors, radius: float) -> Iterator[tuple[str, str, float]]:
+    """(merged away, merged into, distance), nearest first; the larger cluster stays, of equals the first by id.
+
+    The distance of two clusters is the mean over all pairs of their texts, as in the average-link tree.
+    """
+    names, labels = np.unique(ids, return_inverse=True)
+    sizes = np.bincount(labels).astype(np.float64)
+    means = means_of(vectors, labels).astype(np.float64)
+    alive = np.ones(len(names), dtype=bool)
+    while alive.sum() > 1:
+        apart = 1 - means @ means.T
+        apart[~alive] = apart[:, ~alive] = np.inf
+        np.fill_diagonal(apart, np.inf)
+        i, j = np.unravel_index(int(np.round(apart, 6).argmin()), apart.shape)
+        distance = float(apart[i, j])
+        if distance > radius * MERGE_SHARE:
+            return
+        into, away = (i, j) if (-sizes[i], names[i]) <= (-sizes[j], names[j]) else (j, i)
+        means[into] = (means[into] * sizes[into] + means[away] * sizes[away]) / (sizes[into] + sizes[away])
+        sizes[into] += sizes[away]
+        alive[away] = False
+        yield str(names[away]), str(names[into]), distance
+
+
+def _merged(registry: pl.DataFrame, merges: Mapping[str, str]) -> pl.DataFrame:
+    into = pl.col("cluster_id").replace_strict(dict(merges), default=None, return_dtype=pl.String)
+    return registry.with_columns(
+        pl.coalesce("merged_into", into).alias("merged_into"),
+        pl.when(pl.col("merged_into").is_null() & into.is_not_null())
+        .then(pl.lit(BY))
+        .otherwise("merged_by")
+        .alias("merged_by"),
+    )
+
+
+def _moved(members: pl.DataFrame, moved: Mapping[tuple[str, str | None, str], str]) -> pl.DataFrame:
+    keys = members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()
+    ids = [moved.get((label, tool, text_hash), old) for label, tool, text_hash, old in keys]
+    return members.with_columns(pl.Series("cluster_id", ids, dtype=pl.String))

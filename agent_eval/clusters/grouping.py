@@ -1,0 +1,91 @@
+"""Grouping: vectors into groups of average link, and new vectors to the group they are nearest to.
+
+The distance of a vector to a group is its mean cosine distance to the group's members, in both steps.
+Memory and time are bounded: what is many is grouped in slices, each after assigning what the slices before explain.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from agent_eval.clusters.embedding import Vectors
+
+SLICE = 1_500  # vectors grouped at once: average link is quadratic
+_ROWS = 4_096  # vectors compared at once
+Labels = npt.NDArray[np.intp]
+
+NONE = -1
+
+
+def nearest(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
+    """For each vector the group at the smallest mean cosine distance, and that distance; the first of equals.
+
+    Args:
+        vectors: One a row, of length at most 1.
+        means: The mean of each group's vectors, not scaled.
+    """
+    at = np.full(len(vectors), NONE, dtype=np.intp)
+    distance = np.full(len(vectors), np.inf, dtype=np.float32)
+    if len(means):
+        for start in range(0, len(vectors), _ROWS):
+            rows = slice(start, start + _ROWS)
+            apart = 1 - vectors[rows] @ means.T
+            at[rows] = apart.argmin(axis=1)
+            distance[rows] = apart.min(axis=1)
+    return at, distance
+
+
+def grouped(vectors: Vectors, radius: float) -> Labels:
+    """A group number for each vector, 0, 1, … in the order of each group's first vector.
+
+    Groups are cut from the average-link tree at `radius`. More than a slice of vectors: the first slice is
+    grouped, the others join its groups where they are within the radius, and what remains begins again.
+    """
+    labels = np.full(len(vectors), NONE, dtype=np.intp)
+    n_groups = 0
+    left = np.arange(len(vectors))
+    while len(left):
+        head, tail = left[:SLICE], left[SLICE:]
+        labels[head] = _average_link(vectors[head], radius) + n_groups
+        means = means_of(vectors[head], labels[head] - n_groups)
+        at, distance = nearest(vectors[tail], means)
+        is_near = distance <= radius
+        labels[tail[is_near]] = at[is_near] + n_groups
+        n_groups += len(means)
+        left = tail[~is_near]
+    return _in_order(labels)
+
+
+def means_of(vectors: Vectors, labels: Labels) -> Vectors:
+    """The mean vector of each group 0, 1, …, n−1."""
+    n_groups = int(labels.max()) + 1 if len(labels) else 0
+    sums = np.zeros((n_groups, vectors.shape[1]), dtype=np.float64)
+    np.add.at(sums, labels, vectors)
+    means: Vectors = (sums / np.bincount(labels, minlength=n_groups)[:, None]).astype(np.float32)
+    return means
+
+
+def medoid(vectors: Vectors) -> int:
+    """The row nearest to the mean of all; the first of equals."""
+    closeness = vectors @ vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return int(np.argmax(np.round(closeness, 6)))  # rows that differ in the last bits are equals
+
+
+def _average_link(vectors: Vectors, radius: float) -> Labels:
+    if len(vectors) == 1:
+        return np.zeros(1, dtype=np.intp)
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    apart = np.clip(1 - vectors.astype(np.float64) @ vectors.T.astype(np.float64), 0, 2)
+    np.fill_diagonal(apart, 0)
+    tree = linkage(squareform(apart, checks=False), method="average")
+    return _in_order(fcluster(tree, radius, criterion="distance").astype(np.intp))
+
+
+def _in_order(labels: Labels) -> Labels:
+    """The same groups, numbered by their first member."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    ranks = np.empty(len(first), dtype=np.intp)
+    ranks[np.argsort(first)] = np.arange(len(first))
+    ordered: Labels = ranks[inverse]
+    return ordered

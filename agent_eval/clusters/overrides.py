@@ -1,0 +1,283 @@
+"""What people say about clusters: data/clusters/*.yaml. It wins over rules and models, and survives every run.
+
+An entry names a cluster and gives it a title, a severity or a root cause, merges it into another, or splits
+texts off it. A bad entry is refused with file and line, the rest goes on. Entries are applied in the order of
+files and lines; of two that say different things of one cluster the later is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Self
+
+import polars as pl
+import yaml
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
+
+from agent_eval.clusters.consolidation import event, events_frame
+from agent_eval.clusters.registry import BLOCK, Minter, rule_title
+from agent_eval.clusters.severity import highest, severity_of
+from agent_eval.clusters.texts import normalised
+from agent_eval.tables import table
+from agent_eval.transcripts.explain import explain, shorten
+from agent_eval.transcripts.hashing import digest
+from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.yamltext import YamlError, compose, construct, line_of
+
+BY = "human"
+Id = Annotated[str, StringConstraints(pattern=r"^E-[0-9a-f]{10}$", strict=True)]
+Words = Annotated[str, StringConstraints(min_length=1, max_length=2_000, strip_whitespace=True, strict=True)]
+Title = Annotated[str, StringConstraints(min_length=1, max_length=120, strip_whitespace=True, strict=True)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", strict=True)]
+
+
+class Override(BaseModel, frozen=True, extra="forbid"):
+    """One entry. `split` maps a name of a new cluster to the texts that belong there."""
+
+    cluster: Id
+    title: Title | None = None
+    severity: Literal["low", "medium", "high", "critical"] | None = None
+    root_cause: Words | None = None
+    merge_into: Id | None = None
+    split: dict[Name, Annotated[tuple[Words, ...], Field(min_length=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not (self.model_fields_set - {"cluster"}):
+            raise ValueError("says nothing; give title, severity, root_cause, merge_into or split")
+        if self.merge_into == self.cluster:
+            raise ValueError("merge_into is the cluster itself; name another")
+        return self
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry and where it stands."""
+
+    file: str
+    line: int
+    override: Override
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The tables with people's words in them, new events, and the entries that could not be applied."""
+
+    registry: pl.DataFrame
+    members: pl.DataFrame
+    events: pl.DataFrame
+    refused: tuple[Refusal, ...] = field(default=())
+
+
+def read_overrides(file: str, text: str) -> tuple[list[Entry], list[Refusal]]:
+    """The entries of one file's text, a YAML list, and what was refused."""
+    try:
+        root = compose(text)
+        if root is None:
+            return [], []
+        if not isinstance(root, yaml.SequenceNode):
+            raise YamlError("expected a list of entries (- cluster: E-…)", line_of(root))
+    except YamlError as error:
+        return [], [Refusal(file, error.line, shorten(error.reason))]
+    entries: list[Entry] = []
+    refusals: list[Refusal] = []
+    for node in root.value:
+        found = _entry(node)
+        if isinstance(found, Override):
+            entries.append(Entry(file, line_of(node), found))
+        else:
+            refusals.append(Refusal(file, line_of(node), shorten(found)))
+    return entries, refusals
+
+
+def overrides_hash(entries: Sequence[Entry]) -> str:
+    """Content hash of all entries in order, as a data version."""
+    return digest("cluster_overrides", [entry.override.model_dump(mode="json") for entry in entries])
+
+
+def split_id(parent: str, name: str) -> str:
+    """The lasting id of what a person split off a cluster under a name."""
+    return f"E-{digest('split', parent, name)[:10]}"
+
+
+def apply_overrides(
+    registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[Entry], *, at: str
+) -> Applied:
+    """Put people's words into the registry: splits, then merges, then names and severities.
+
+    Merges that a person made and took back are undone. An entry is refused when its cluster or the one to merge
+    into is unknown, when a merge would lead in a circle, when a split names a text that the cluster does not hold,
+    or when an earlier entry said something else.
+    """
+    work = _Work(registry, members, at)
+    for entry in entries:
+        if entry.override.split:
+            work.split(entry)
+    for entry in entries:
+        if entry.override.merge_into:
+            work.merge(entry)
+    for entry in entries:
+        work.name(entry)
+    return work.applied()
+
+
+class _Work:
+    """The tables while entries are applied."""
+
+    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: str) -> None:
+        was_human = pl.col("merged_by") == BY
+        self.registry = registry.with_columns(
+            pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name)
+            for name in ("merged_into", "merged_by")
+        )
+        self.minter = Minter(self.registry, members, at)
+        self.at = at
+        self.members = {
+            row[:3]: row[3] for row in members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()
+        }
+        self.rows = {row["cluster_id"]: row for row in registry.iter_rows(named=True)}
+        self.moved: dict[tuple[str, str | None, str], str] = {}
+        self.merged: dict[str, str] = {}
+        self.words: dict[str, dict[str, str]] = {}
+        self.events: list[dict[str, object]] = []
+        self.refused: list[Refusal] = []
+
+    def split(self, entry: Entry) -> None:
+        """Move the texts of each part; a part whose every text is unknown makes no cluster."""
+        parent = entry.override.cluster
+        if parent not in self.rows:
+            return  # said once, by `name`
+        label, tool = self.rows[parent]["label"], self.rows[parent]["tool"]
+        held = {key: lead for key, lead in self.members.items() if key[:2] == (label, tool)}
+        for name, texts in (entry.override.split or {}).items():
+            new = split_id(parent, name)
+            for text in texts:
+                key = (label, tool, digest(normalised(text)))
+                if held.get(key) not in (parent, new):
+                    self.refuse(
+                        entry,
+                        f"split {name}: {parent} holds no text {text[:60]!r}; copy a text that it shows",
+                    )
+                    continue
+                self.moved[key] = new
+            if new not in self.rows and new in self.moved.values():
+                self.rows[new] = self._part(new, label, tool, name)
+                self.events.append(event("split", parent, new, BY, name, self.at))
+
+    def merge(self, entry: Entry) -> None:
+        """Redirect the cluster, unless that leads nowhere."""
+        away, into = entry.override.cluster, str(entry.override.merge_into)
+        if away not in self.rows:
+            return  # said once, by `name`
+        if into not in self.rows:
+            self.refuse(entry, f"merge_into: {into} is no cluster of this project; see agent-eval errors")
+        elif self.merged.get(away, into) != into:
+            self.refuse(entry, f"an earlier entry merges {away} into {self.merged[away]}; remove one")
+        elif self._leads(into) == away:
+            self.refuse(entry, f"merge_into: {into} already leads to {away}, a circle; remove one of the two")
+        else:
+            self.merged[away] = into
+            if self.rows[away]["merged_into"] != into:
+                self.events.append(event("merge", away, into, BY, "as data/clusters says", self.at))
+
+    def name(self, entry: Entry) -> None:
+        """Note title, severity and root cause."""
+        override = entry.override
+        if override.cluster not in self.rows:
+            self.refuse(entry, f"{override.cluster} is no cluster of this project; see agent-eval errors")
+            return
+        said = override.model_dump(include={"title", "severity", "root_cause"}, exclude_none=True)
+        known = self.words.setdefault(override.cluster, {})
+        if clash := [key for key in said if known.get(key, said[key]) != said[key]]:
+            self.refuse(entry, f"an earlier entry gives {override.cluster} another {clash[0]}; remove one")
+        self.words[override.cluster] = {**said, **known}
+
+    def refuse(self, entry: Entry, reason: str) -> None:
+        """Note an entry, or a part of it, that could not be applied."""
+        self.refused.append(Refusal(entry.file, entry.line, shorten(reason)))
+
+    def applied(self) -> Applied:
+        """The tables as they are now."""
+        contract = table("error_registry")
+        fresh = [row for name, row in self.rows.items() if name not in self.minter.founders]
+        registry = pl.concat([self.registry, contract.frame(fresh)])
+        into = pl.col("cluster_id").replace_strict(self.merged, default=None, return_dtype=pl.String)
+        registry = registry.with_columns(
+            pl.coalesce(into, "merged_into").alias("merged_into"),
+            pl.when(into.is_not_null()).then(pl.lit(BY)).otherwise("merged_by").alias("merged_by"),
+        )
+        return Applied(
+            with_words(registry, self.words).sort("cluster_id"),
+            self._members(),
+            events_frame(self.events),
+            tuple(self.refused),
+        )
+
+    def _leads(self, start: str) -> str:
+        """Where an id leads after all merges, those of this pass first; a walk of at most every cluster."""
+        at = start
+        for _ in self.rows:
+            row = self.rows[at]
+            by_machine = row["merged_into"] if row["merged_by"] != BY else None
+            target = self.merged.get(at) or by_machine
+            if target is None or target not in self.rows:
+                break
+            at = target
+        return at
+
+    def _part(self, new: str, label: str, tool: str | None, name: str) -> dict[str, object]:
+        title, severity = rule_title(label, tool, name), severity_of(label)
+        return {
+            "cluster_id": new,
+            "label": label,
+            "tool": tool,
+            "severity": severity,
+            "rule_severity": severity,
+            "title": title,
+            "rule_title": title,
+            "first_seen": self.at,
+            "last_seen": self.at,
+            "merged_into": None,
+            "merged_by": None,
+        }
+
+    def _members(self) -> pl.DataFrame:
+        rows = self.minter.members
+        keys = list(rows.select(*BLOCK, "text_hash").iter_rows())
+        ids = [self.moved.get(key, old) for key, old in zip(keys, rows["cluster_id"], strict=True)]
+        is_moved = pl.Series([key in self.moved for key in keys], dtype=pl.Boolean)
+        return rows.with_columns(
+            pl.Series("cluster_id", ids, dtype=pl.String),
+            pl.when(is_moved).then(pl.lit(BY)).otherwise("method").alias("method"),
+        )
+
+
+def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
+    """The registry with what counts: a person's title, severity and root cause, else the model's, else the rule's.
+
+    Of the severities of rule and model the higher counts; a person's counts alone.
+    """
+
+    def human(key: str) -> pl.Expr:
+        said = {name: texts[key] for name, texts in words.items() if key in texts}
+        return pl.col("cluster_id").replace_strict(said, default=None, return_dtype=pl.String)
+
+    machine = highest(pl.col("rule_severity"), pl.col("model_severity"))
+    return registry.with_columns(
+        pl.coalesce(human("title"), "model_title", "rule_title", "title").alias("title"),
+        pl.coalesce(human("root_cause"), "model_root_cause", "rule_root_cause").alias("root_cause"),
+        pl.coalesce(human("severity"), machine, "severity").alias("severity"),
+    )
+
+
+def _entry(node: yaml.Node) -> Override | str:
+    """The entry, or why it is none."""
+    try:
+        value = construct(node)
+    except YamlError as error:
+        return error.reason
+    if not isinstance(value, dict):
+        return "an entry must be a mapping with the key cluster"
+    try:
+        return Override.model_validate(value)
+    except ValidationError as error:
+        return explain(error, Override)

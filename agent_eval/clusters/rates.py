@@ -1,0 +1,143 @@
+"""Rates: per run of an agent, the sums that trends are computed from.
+
+Turns of one conversation go together, so that a rate's spread is between conversations: the sums of squares over
+conversations are kept, and with them a run can be compared after it was superseded and its judgments are gone.
+"""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from agent_eval.clusters.failures import BEHAVIOUR, FAILURE_METRICS, TOOL_BEHAVIOUR, impartial_judgments
+from agent_eval.clusters.registry import targets
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.tables import table
+
+PAIR = ("methodology_version", "agent_id")
+_RUN = (*PAIR, "benchmark_id")
+_TURN = ("conversation_id", "turn_index")
+_METRICS_OF_LABEL = {
+    **dict.fromkeys(AGENT_BEHAVIOR_FAILURE.labels, BEHAVIOUR),
+    **dict.fromkeys(TOOL_CALL_BEHAVIOR_FAILURE.labels, TOOL_BEHAVIOUR),
+}
+BOTH = "+".join(FAILURE_METRICS)
+_SETS = pl.DataFrame(
+    [(name, metric) for name in (*FAILURE_METRICS, BOTH) for metric in name.split("+")],
+    schema=["metrics", "metric"],
+    orient="row",
+)
+
+
+def runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Version, agent and conversation → `benchmark_id` and `run_date`, the date of the run's latest session."""
+    dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("run_date"))
+    admitted = transcripts.filter("is_admitted").select(*_RUN, "conversation_id")
+    return admitted.join(dates, on=["agent_id", "benchmark_id"], how="left")
+
+
+def error_rates(
+    failures: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    runs: pl.DataFrame,
+    registry: pl.DataFrame,
+    earlier: pl.DataFrame,
+) -> pl.DataFrame:
+    """The sums of the runs that count now, and those of earlier runs as they were.
+
+    Args:
+        failures: Table `failures`, with clusters.
+        turn_judgments: The judgments that the failures come from.
+        runs: As `runs` gives them.
+        registry: Table `error_registry`.
+        earlier: Table `error_rates` as it was stored for these versions and agents.
+    """
+    eligible = _eligible(turn_judgments, runs)
+    lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id").agg(
+        n_eligible=pl.len().cast(pl.Int64)
+    )
+    now = pl.concat([_totals(lengths), _of_clusters(failures, runs, eligible, lengths, metrics_of(registry))])
+    older = earlier.join(now, on=_RUN, how="anti").with_columns(pl.lit(value=False).alias("is_current"))
+    target = table("error_rates")
+    return target.conform(pl.concat([now, older])).sort(target.key)
+
+
+def metrics_of(registry: pl.DataFrame) -> pl.DataFrame:
+    """`cluster_id` and `metrics`: those whose turns are eligible for the cluster, with all that was merged into it."""
+    leads = targets(registry)
+    found: dict[str, set[str]] = {}
+    for name, label in registry.select("cluster_id", "label").iter_rows():
+        found.setdefault(leads[name], set()).update(_METRICS_OF_LABEL.get(label, BOTH).split("+"))
+    rows = [(name, _named(metrics)) for name, metrics in sorted(found.items())]
+    return pl.DataFrame(rows, schema={"cluster_id": pl.String, "metrics": pl.String}, orient="row")
+
+
+def _named(metrics: Iterable[str]) -> str:
+    wanted = set(metrics)
+    return "+".join(metric for metric in FAILURE_METRICS if metric in wanted)
+
+
+def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
+    """Each turn that somebody other than a rule scored, once per set of metrics, with its run."""
+    scored = impartial_judgments(turn_judgments).select(*PAIR, *_TURN, "metric").unique()
+    return (
+        scored.join(_SETS, on="metric")
+        .select(*PAIR, *_TURN, "metrics")
+        .unique()
+        .join(runs, on=[*PAIR, "conversation_id"])
+    )
+
+
+def _totals(lengths: pl.DataFrame) -> pl.DataFrame:
+    n = pl.col("n_eligible")
+    return _current(
+        lengths.group_by(*_RUN, "run_date", "metrics").agg(
+            pl.len().cast(pl.Int64).alias("n_conversations"),
+            n.sum().alias("n_turns"),
+            (n * n).sum().alias("sum_squares"),
+        )
+    )
+
+
+def _of_clusters(
+    failures: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: pl.DataFrame,
+    lengths: pl.DataFrame,
+    metrics: pl.DataFrame,
+) -> pl.DataFrame:
+    """A row for every cluster seen in a run; one that only rules saw has no eligible turns with it."""
+    seen = (
+        failures.select(*PAIR, "cluster_id", *_TURN)
+        .unique()
+        .join(runs, on=[*PAIR, "conversation_id"])
+        .join(metrics, on="cluster_id")
+    )
+    conversation = [*_RUN, "metrics", "conversation_id"]
+    counted = (
+        seen.join(eligible.select(*conversation, "turn_index"), on=[*conversation, "turn_index"], how="semi")
+        .group_by(*conversation, "cluster_id")
+        .agg(n=pl.len().cast(pl.Int64))
+        .join(lengths.drop("run_date"), on=conversation)
+        .group_by(*_RUN, "cluster_id")
+        .agg(
+            pl.col("n").sum().alias("n_turns"),
+            (pl.col("n") ** 2).sum().alias("sum_squares"),
+            (pl.col("n") * pl.col("n_eligible")).sum().alias("sum_products"),
+        )
+    )
+    every = seen.select(*_RUN, "run_date", "metrics", "cluster_id").unique()
+    sums = ("n_turns", "sum_squares", "sum_products")
+    return _current(
+        every.join(counted, on=[*_RUN, "cluster_id"], how="left").with_columns(pl.col(sums).fill_null(0))
+    )
+
+
+def _current(rows: pl.DataFrame) -> pl.DataFrame:
+    schema = table("error_rates").schema
+    filled = rows.with_columns(pl.lit(value=True).alias("is_current")).with_columns(
+        pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in schema.items()
+        if name not in {*rows.columns, "is_current"}
+    )
+    return filled.select(pl.col(name).cast(dtype) for name, dtype in schema.items())

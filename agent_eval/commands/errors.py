@@ -1,0 +1,194 @@
+"""`agent-eval errors`: the error clusters of a version, how often they occur, and what changed."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.clustering import consolidate_clusters
+from agent_eval.clusters import trends
+from agent_eval.commands.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.plaintext import plain
+from agent_eval.project import Project
+from agent_eval.report.clusters import gravest_first
+from agent_eval.tables import table
+
+WIDTH = 100
+_CLUSTER = ("methodology_version", "agent_id", "cluster_id")
+_COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
+
+
+class UnknownSinceError(AgentEvalError):
+    """What the errors are to be compared with is no agent and no run."""
+
+    def __init__(self, since: str, agents: Sequence[str], runs: Sequence[str]) -> None:
+        super().__init__(
+            f"--since {since!r} is neither an agent nor a run (benchmark_id) of the agents shown. "
+            f"Agents: {', '.join(agents) or 'none'}. Runs: {', '.join(runs) or 'none'}."
+        )
+
+
+def errors(
+    project: Project, out: Console, *, version: str, agents: Sequence[str], since: str | None, as_json: bool
+) -> None:
+    """Print clusters and trends of one version; JSON rows are those of error_clusters with their comparison.
+
+    Without `since` each agent is compared with the baseline of agents.yaml, else with its run before.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        UnknownSinceError: If `since` names neither an agent nor a run.
+    """
+    project.registry.get(version)
+    some = project.some_agents(agents)
+    pairs = pl.DataFrame(
+        {"agent_id": some, "methodology_version": version}, schema_overrides={"agent_id": pl.String}
+    )
+    clusters = project.store.read(table("error_clusters"), pairs)
+    compared = _compared(project, version, some, since)
+    rows = _joined(clusters, compared, project.store.read(table("error_registry")))
+    print_json(rows) if as_json else _print(rows, out, version, since)
+
+
+def consolidate(project: Project, out: Console) -> None:
+    """Merge and split clusters, and print what was done."""
+    events = consolidate_clusters(project, run_id=str(uuid4()))
+    for kind, cluster, other, reason in events.select("kind", "cluster_id", "other_id", "reason").iter_rows():
+        out.print(Text(f"{kind}: {cluster} → {other}: {reason}"))
+    out.print(f"{events.height} changes. agent-eval run brings every agent's tables up to date.")
+
+
+def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:
+    """Table error_trends of these agents: the stored one, or computed against `since`."""
+    of_version = pl.DataFrame({"methodology_version": [version]})
+    if since is None:
+        stored = project.store.read(table("error_trends"), of_version)
+        return stored.filter(pl.col("agent_id").is_in(list(agents)))
+    rates = project.store.read(table("error_rates"), of_version)
+    named = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
+    if since in project.known_agents():
+        others = named.filter(pl.col("agent_id") != since).with_columns(baseline=pl.lit(since))
+        wanted = trends.baselines(rates, others)
+    else:
+        mine = rates.join(named, on="agent_id")
+        runs = sorted(set(mine["benchmark_id"]))
+        if since not in runs:
+            raise UnknownSinceError(since, project.known_agents(), runs)
+        wanted = trends.since_run(mine, since)
+    return trends.compared(rates, wanted, project.store.read(table("error_registry")))
+
+
+def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+    """Clusters with their comparison, those that are gone included; gravest first, then by what changed most surely."""
+    described = registry.select(
+        "cluster_id", "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen"
+    )
+    counted = clusters.drop(
+        "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen", "trend"
+    )
+    counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
+    of_trend = compared.drop("label", "title", "severity")
+    alone = clusters.select(*_CLUSTER, "n_turns_eligible", "rate_per_100_turns")
+    rows = (
+        counted.join(of_trend, on=_CLUSTER, how="full", coalesce=True)
+        .join(alone, on=_CLUSTER, how="left", suffix="_alone")
+        .with_columns(
+            pl.coalesce(name, f"{name}_alone").alias(name)
+            for name in ("n_turns_eligible", "rate_per_100_turns")
+        )
+        .drop("n_turns_eligible_alone", "rate_per_100_turns_alone", "n_turns")
+        .rename({"n_turns_seen": "n_turns"})
+        .with_columns(pl.col("n_failures", "n_turns", "n_conversations").fill_null(0))
+        .join(described, on="cluster_id", how="left")
+    )
+    first = [
+        "cluster_id",
+        "severity",
+        "title",
+        "root_cause",
+        "agent_id",
+        "n_turns",
+        "rate_per_100_turns",
+        "trend",
+    ]
+    return gravest_first(rows, "n_turns").select(*first, pl.exclude(first))
+
+
+def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) -> None:
+    if rows.is_empty():
+        out.print(
+            "No failures: none was found, or no turn was judged for them. agent-eval run judges what is new."
+        )
+        return
+    compared = f" since {since}" if since else ""
+    grid = Table(
+        title=f"Error clusters · methodology {version}{compared}",
+        title_justify="left",
+        header_style="bold",
+        width=min(out.width, WIDTH),
+    )
+    grid.add_column("severity", no_wrap=True)
+    grid.add_column("cluster", ratio=1)
+    grid.add_column("agent", max_width=18, overflow="fold")
+    grid.add_column("turns", justify="right", no_wrap=True)
+    grid.add_column("per 100", justify="right", no_wrap=True)
+    grid.add_column("trend", max_width=18)
+    for _, group in rows.group_by("cluster_id", maintain_order=True):
+        for i, row in enumerate(group.iter_rows(named=True)):
+            grid.add_row(
+                Text(row["severity"], style=_COLOURS[row["severity"]]) if i == 0 else "",
+                _described(row) if i == 0 else "",
+                Text(plain(row["agent_id"])),
+                str(row["n_turns"]),
+                "–" if row["rate_per_100_turns"] is None else f"{row['rate_per_100_turns']:.1f}",
+                _trend(row),
+            )
+        grid.add_section()
+    out.print(grid)
+    out.print(Text(_legend(rows), style="dim"), width=min(out.width, WIDTH))
+
+
+def _described(row: dict[str, object]) -> Text:
+    """Title, id, root cause and an example; every word of a transcript as plain text."""
+    text = Text(plain(str(row["title"])), style="bold")
+    cause = row["root_cause"]
+    if cause:
+        text.append(f"\n{plain(_cut(str(cause), 200))}", style="not bold")
+    examples = row["examples"] or []
+    seen = f", e.g. {plain(_cut(str(examples[0]), 60))}" if isinstance(examples, list) and examples else ""
+    text.append(f"\n{row['cluster_id']}, since {row['first_seen']}{seen}", style="not bold dim")
+    return text
+
+
+def _trend(row: dict[str, object]) -> str:
+    """What became of it, the rate it was, and how sure that is."""
+    if row["trend"] is None:
+        return "–"
+    before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
+    was = f", was {before:.1f}" if isinstance(before, float) else ""
+    doubt = ", may be chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
+    sure = f"\nq {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
+    return f"{row['trend']}{was}{sure}"
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _legend(rows: pl.DataFrame) -> str:
+    n = rows["cluster_id"].n_unique()
+    lines = [
+        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with it per 100 turns judged by others than rules; –: none was."
+    ]
+    if rows["trend"].null_count() < rows.height:
+        lines.append("was: the baseline's rate. q ≤ 0.05: at most one such find in twenty is chance.")
+    else:
+        lines.append(
+            "No trend: name a baseline in agents.yaml, compare --since AGENT, or run the agent again."
+        )
+    return " ".join(lines)

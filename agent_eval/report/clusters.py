@@ -1,0 +1,81 @@
+"""Error clusters as people read them: gravest first, with rates, trend and examples."""
+
+import polars as pl
+
+from agent_eval.clusters.severity import ORDERED
+from agent_eval.report.markdown import markdown_table
+
+LONGEST = 160  # characters of a cell on an asset's page
+MOST = 50  # clusters on an asset's page
+
+
+def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
+    """Rows by severity, then by the named columns, largest first, then by id."""
+    severity = pl.col("severity").cast(ORDERED)
+    return rows.sort(
+        severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True
+    )
+
+
+def clusters_page(error_clusters: pl.DataFrame) -> str:
+    """The clusters of one agent as a markdown table, the gravest fifty."""
+    ordered = gravest_first(error_clusters, "n_turns")
+    table = ordered.head(MOST).select(
+        "severity",
+        pl.col("title").alias("cluster"),
+        pl.col("cluster_id").alias("id"),
+        pl.col("n_failures").alias("failures"),
+        pl.col("n_turns").alias("turns"),
+        pl.col("rate_per_100_turns").round(1).alias("per 100 turns"),
+        pl.col("trend"),
+        pl.col("examples"),
+        pl.col("root_cause").alias("root cause"),
+    )
+    return _counted(table, ordered.height)
+
+
+def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str:
+    """Every cluster of a version over its agents, as a markdown table: counts, who has it, what changed, examples."""
+    changes = error_trends.group_by("cluster_id").agg(
+        pl.format("{}: {}", "agent_id", change()).sort_by("agent_id").str.join("; ").alias("trend")
+    )
+    counted = (
+        error_clusters.sort("agent_id")
+        .group_by("cluster_id", maintain_order=True)
+        .agg(
+            pl.first("severity", "title"),
+            pl.sum("n_failures", "n_turns"),
+            pl.col("agent_id").alias("agents"),
+            pl.format("{} {}", "agent_id", pl.col("examples").list.first()).head(3).alias("examples"),
+        )
+        .join(changes, on="cluster_id", how="left")
+    )
+    ordered = gravest_first(counted, "n_turns")
+    table = ordered.head(MOST).select(
+        "severity",
+        pl.col("title").alias("cluster"),
+        pl.col("cluster_id").alias("id"),
+        pl.col("n_failures").alias("failures"),
+        pl.col("n_turns").alias("turns"),
+        "agents",
+        "trend",
+        "examples",
+    )
+    return _counted(table, ordered.height)
+
+
+def change() -> pl.Expr:
+    """'improved 6.0 → 3.1, q 0.002': the trend with both rates per 100 turns; '(may be chance)' without significance."""
+    rates = [
+        pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")
+    ]
+    q_value = pl.col("q_value").round(3).cast(pl.String)
+    is_shown = pl.col("trend").is_in(["new", "gone"]) & ~pl.col("is_significant").fill_null(value=False)
+    doubt = pl.when(is_shown).then(pl.lit(" (may be chance)")).otherwise(pl.lit(""))
+    told = pl.format("{} {} → {}, q {}{}", "trend", *rates, q_value, doubt)
+    return pl.coalesce(told, pl.format("{} {} → {}", "trend", *rates))
+
+
+def _counted(table: pl.DataFrame, n: int) -> str:
+    shown = markdown_table(table, limit=LONGEST)
+    return shown if n <= MOST else f"{shown}\n\n{MOST} of {n} clusters"

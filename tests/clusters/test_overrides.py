@@ -1,0 +1,144 @@
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.clusters.overrides import Applied, apply_overrides, overrides_hash, read_overrides, split_id
+from agent_eval.clusters.registry import Grown
+from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
+
+FIRST = grown(told("refund late", "refund invented", "baggage free"))
+REFUND, BAGGAGE = clusters_of(FIRST)["refund late"], clusters_of(FIRST)["baggage free"]
+
+
+def applied(text: str, to: Grown | Applied = FIRST) -> Applied:
+    entries, refused = read_overrides("people.yaml", text)
+    assert refused == []
+    return apply_overrides(to.registry, to.members, entries, at=TODAY)
+
+
+def row(result: Applied, cluster: str) -> dict[str, object]:
+    return result.registry.row(by_predicate=pl.col("cluster_id") == cluster, named=True)
+
+
+RENAMED = (
+    f"- cluster: {REFUND}\n  title: Invents refund dates\n  severity: low\n  root_cause: no tool is asked\n"
+)
+
+
+def test_a_persons_title_severity_and_root_cause_win() -> None:
+    assert {k: row(applied(RENAMED), REFUND)[k] for k in ("title", "severity", "root_cause")} == {
+        "title": "Invents refund dates",
+        "severity": "low",  # below the rule's high: a person's word counts alone
+        "root_cause": "no tool is asked",
+    }
+    assert row(applied(RENAMED), BAGGAGE) == row(applied(""), BAGGAGE)
+
+
+def test_what_is_taken_back_is_the_rules_again() -> None:
+    named = applied(RENAMED)
+    assert_frame_equal(applied("", named).registry, FIRST.registry)
+
+
+def test_overrides_survive_the_next_failures() -> None:
+    named = applied(RENAMED)
+    after = grown(
+        told("refund unclear"), Grown(named.registry, named.members, FIRST.failures), seen_at="2026-07-01"
+    )
+    assert after.registry.filter(pl.col("cluster_id") == REFUND)["title"].item() == "Invents refund dates"
+    assert after.failures["cluster_id"].item() == REFUND
+
+
+def test_of_rule_and_model_the_graver_severity_counts() -> None:
+    rated = FIRST.registry.with_columns(model_severity=pl.lit("critical"), model_title=pl.lit("named"))
+    lower = FIRST.registry.with_columns(model_severity=pl.lit("low"))
+    assert set(apply_overrides(rated, FIRST.members, [], at=TODAY).registry["severity"]) == {"critical"}
+    assert set(apply_overrides(rated, FIRST.members, [], at=TODAY).registry["title"]) == {"named"}
+    assert set(apply_overrides(lower, FIRST.members, [], at=TODAY).registry["severity"]) == {"high"}
+
+
+def test_a_merge_redirects_is_an_event_once_and_can_be_taken_back() -> None:
+    text = f"- cluster: {REFUND}\n  merge_into: {BAGGAGE}\n"
+    merged = applied(text)
+    after = grown(told("refund late"), Grown(merged.registry, merged.members, FIRST.failures))
+    assert after.failures["cluster_id"].item() == BAGGAGE
+    assert merged.events.select("kind", "cluster_id", "other_id", "by").rows() == [
+        ("merge", REFUND, BAGGAGE, "human")
+    ]
+    assert applied(text, merged).events.is_empty()
+    assert applied("", merged).registry["merged_into"].to_list() == [None, None]
+
+
+def test_a_split_moves_its_texts_for_good_and_new_ones_follow_them() -> None:
+    new = split_id(REFUND, "invented")
+    text = f"- cluster: {REFUND}\n  split:\n    invented: ['REFUND, invented!']\n"
+    split = applied(text)
+    state = Grown(split.registry, split.members, FIRST.failures)
+    assert clusters_of(grown(told("refund invented", "refund late"), state)) == {
+        "refund invented": new,
+        "refund late": REFUND,
+    }
+    assert row(split, new)["title"] == "false information: “invented”"
+    again = applied(text, split)
+    assert_frame_equal(again.registry, split.registry)
+    assert_frame_equal(again.members, split.members)
+
+
+def test_the_new_cluster_of_a_split_can_be_named() -> None:
+    new = split_id(REFUND, "invented")
+    both = (
+        f"- cluster: {REFUND}\n  split: {{invented: [refund invented]}}\n- cluster: {new}\n  title: Made up\n"
+    )
+    assert row(applied(both), new)["title"] == "Made up"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- cluster: E-0000000000\n  title: x\n", "is no cluster of this project"),
+        (f"- cluster: {REFUND}\n  merge_into: E-0000000000\n", "is no cluster of this project"),
+        (
+            f"- {{cluster: {REFUND}, merge_into: {BAGGAGE}}}\n- {{cluster: {BAGGAGE}, merge_into: {REFUND}}}\n",
+            "a circle",
+        ),
+        (f"- {{cluster: {REFUND}, title: a}}\n- {{cluster: {REFUND}, title: b}}\n", "another title"),
+        (f"- cluster: {REFUND}\n  split: {{x: [baggage free]}}\n", "holds no text 'baggage free'"),
+    ],
+)
+def test_an_entry_that_cannot_be_applied_is_refused_and_the_rest_goes_on(text: str, reason: str) -> None:
+    result = applied(f"{text}- {{cluster: {BAGGAGE}, root_cause: known}}\n")
+    assert [reason in refusal.reason for refusal in result.refused] == [True]
+    assert row(result, BAGGAGE)["root_cause"] == "known"
+    grown(
+        told("refund late"), Grown(result.registry, result.members, FIRST.failures), SPACE
+    )  # no circle is left
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("cluster: E-0000000000\n", 1, "expected a list"),
+        ("- cluster: E-0000000000\n", 1, "says nothing"),
+        ("- cluster: refunds\n  title: x\n", 1, "cluster"),
+        ("- cluster: E-0000000000\n  severity: awful\n", 1, "'low', 'medium', 'high' or 'critical'"),
+        ("- cluster: E-0000000000\n  colour: red\n", 1, "unknown key colour"),
+        ("\n- just text\n", 2, "must be a mapping"),
+        ("- cluster: E-0000000000\n  merge_into: E-0000000000\n", 1, "itself"),
+        ("- cluster: E-0000000000\n  split: {UPPER: [a]}\n", 1, "UPPER"),
+        ("- &a {cluster: E-0000000000, title: x}\n- *a\n", 2, "aliases"),
+        ("- !!python/object:os.system {}\n", 1, "not supported"),
+        ("- [\n", 2, "not YAML"),
+    ],
+)
+def test_a_bad_entry_is_refused_by_line(text: str, line: int, reason: str) -> None:
+    entries, refused = read_overrides("people.yaml", text)
+    assert [e for e in entries if e.line == line] == []
+    assert [(r.file, r.line) for r in refused] == [("people.yaml", line)]
+    assert reason in refused[0].reason
+
+
+def test_the_hash_of_overrides_changes_with_their_words_only() -> None:
+    one, spaced, other = (
+        overrides_hash(read_overrides("f", text)[0])
+        for text in (RENAMED, f"# said\n\n{RENAMED}", RENAMED.replace("low", "medium"))
+    )
+    assert one == spaced != other
