@@ -16,6 +16,6 @@ defs = dg.Definitions(
     sensors=SENSORS,
     schedules=SCHEDULES,
     jobs=JOBS,
-    resources={"io_manager": TableIO(), "project": ProjectResource()},
+    resources={"io_manager": TableIO(), "no_io_manager": dg.mem_io_manager, "project": ProjectResource()},
     executor=dg.in_process_executor,
 )

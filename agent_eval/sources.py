@@ -44,7 +44,9 @@ class Sources:
                 ),
             }
             for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
-            for version in sorted(self.judge_spec.keys() & self.scoring_spec.keys())
+            for version in sorted(
+                self.judge_spec.keys() & self.scoring_spec.keys() & self.cluster_spec.keys()
+            )
         )
 
     def by_name(self) -> dict[str, Mapping[str, str]]:

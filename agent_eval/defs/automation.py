@@ -123,7 +123,8 @@ redo_stale = dg.AutomationConditionSensorDefinition(
 )
 
 
-@dg.op
+# Hands nothing on. The table IO manager would keep the place for runs from the process that needs it.
+@dg.op(out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"))
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     """`agent-eval run --boards` in a process of its own: its exit code 2 fails this run, 1 is a warning."""
     command = [sys.executable, "-m", "agent_eval", "run", "--boards"]
