@@ -15,4 +15,5 @@ ANSWER_CORRECTNESS = Metric(
         "In between: the share of the expected answer's points that the reply makes rightly. Wording, order and "
         "further true statements do not lower it; a wrong point does. Correct from 0.7 by default."
     ),
+    applies_when="has_expected_answer",
 )
