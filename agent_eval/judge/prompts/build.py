@@ -1,0 +1,236 @@
+"""Prompts: one call for every metric of a question, laid out so that its beginning is the same as often as possible.
+
+Layout: [system: task and rubrics, equal for all calls of a run] [user: the record, growing turn by turn; then what is
+asked, named in one short paragraph]. Two messages in strict alternation, because some chat templates take no other
+order.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from pydantic import JsonValue
+
+from agent_eval.judge.prompts import words
+from agent_eval.judge.prompts.blind import NO_NAMES, Names
+from agent_eval.judge.prompts.fence import code, fenced
+from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_line, turn_line, turn_lines
+from agent_eval.judge.protocol import Question
+from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.findings import Finding, bearing_on, checks_of, rules_of
+from agent_eval.metrics.registry import expected_of
+from agent_eval.transcripts.hashing import digest
+from agent_eval.transcripts.models import Turn
+
+Messages = tuple[Mapping[str, str], ...]
+"""Chat messages, each with `role` and `content`."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One call: what is sent, the form of the reply, and what is needed to read it."""
+
+    messages: Messages
+    schema: Mapping[str, JsonValue]  # strict JSON schema of the reply
+    name: str  # of the schema
+    metrics: tuple[Metric, ...]  # in the order of the reply
+    prompt_hash: str  # of messages and schema: provenance, no part of a key
+    turns: tuple[Turn, ...] = field(default=(), repr=False)  # where quotes are sought
+    names: Names = NO_NAMES
+
+
+def can_share_call(turn: Question, conversation: Question) -> bool:
+    """Whether a conversation's question may ride in the call of its last judged turn.
+
+    It may when nothing comes after that turn, and no injected error is on record: a turn is judged without
+    hindsight, and a conversation with everything.
+    """
+    only = conversation.conversations[0]
+    return (
+        turn.turn_index is not None
+        and turn.conversations[0].conversation_id == only.conversation_id
+        and turn.turn_index + 1 == len(conversation.turns[0])
+        and only.injected_error is None
+    )
+
+
+def build_prompt(
+    questions: Sequence[Question],
+    *,
+    secret: bytes,
+    metrics: Sequence[Metric] | None = None,
+    names: Names = NO_NAMES,
+    findings: Sequence[Finding] = (),
+) -> Prompt:
+    """The one call that asks every metric of the questions.
+
+    Args:
+        questions: One turn question; a turn question and then its conversation's (see `can_share_call`); or one or
+            more questions about one conversation or one session (U1–U6, the criteria of a scenario).
+        secret: Key of the code in the marks; the same for a whole project, known to nobody else.
+        metrics: All metrics whose rubrics stand in the system message, so that it is the same for all calls of a
+            run; those asked are among them. Default: only those asked (as an audit with one call per metric does).
+        names: Names of the judged agent, to be withheld.
+        findings: What the session's judgments found, for rubric ratings; shown as data.
+
+    Raises:
+        ValueError: If the questions do not belong into one call.
+    """
+    first = questions[0]
+    whole = questions[1:] if first.turn_index is not None else questions
+    _check(first, whole)
+    asked = tuple(metric for question in questions for metric in question.metrics)
+    shown = tuple(asked if metrics is None else metrics)
+    record = _record(first, whole, names, findings)
+    messages: Messages = (
+        {"role": "system", "content": system_prompt(shown)},
+        {"role": "user", "content": fenced(record, _code(first, secret)) + _request(first, whole, asked)},
+    )
+    schema, schema_hash = _schema(asked)
+    name = f"{'turn' if first.turn_index is not None else asked[0].grain}_verdicts"
+    prompt_hash = digest("prompt", [dict(message) for message in messages], schema_hash)
+    turns = tuple(turn for question in questions[-1:] for held in question.turns for turn in held)
+    return Prompt(messages, schema, name, asked, prompt_hash, turns, names)
+
+
+@lru_cache(maxsize=64)
+def system_prompt(metrics: tuple[Metric, ...]) -> str:
+    """Task, grammar of the record, and the rubrics of the metrics in their order; the same bytes for equal metrics."""
+    return "\n\n".join([words.TASK, words.RUBRICS, *map(_rubric, metrics)])
+
+
+def _check(first: Question, whole: Sequence[Question]) -> None:
+    ids = {tuple(c.conversation_id for c in q.conversations) for q in (first, *whole)}
+    if len(ids) != 1 or any(question.turn_index is not None for question in whole):
+        raise ValueError("one call asks about one turn, one conversation or one session")
+    if first.turn_index is not None and not all(can_share_call(first, question) for question in whole):
+        raise ValueError(
+            "something comes after this turn: ask the conversation's question in a call of its own"
+        )
+
+
+def _record(
+    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding]
+) -> list[str]:
+    """The lines of the record."""
+    if first.turn_index is not None:
+        return _record_of_turn(first, names)
+    is_session = whole[0].metrics[0].grain == "session"
+    lines: list[str] = []
+    room = BOUND // len(first.conversations)
+    for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
+        about: dict[str, JsonValue] = (
+            {"conversation": i, "scenario": conversation.scenario} if is_session else {}
+        )
+        frame = frame_line(conversation, names, **about)
+        lines.append(frame)
+        lines += turn_lines(turns, names, max(room - len(frame), room // 2))
+        if conversation.injected_error is not None:
+            lines.append(data_line("injected_error", conversation.injected_error, names))
+    if bearing := _bearing(whole, findings):
+        numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
+        shown: list[JsonValue] = [
+            f.shown(numbers.get(f.conversation_id) if is_session else None) for f in bearing
+        ]
+        lines.append(data_line("findings", shown, names))
+    return lines
+
+
+def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that bear on any of the metrics asked, each once, in their order."""
+    wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, findings)}
+    return [f for f in findings if f in wanted]
+
+
+def _record_of_turn(question: Question, names: Names) -> list[str]:
+    conversation = question.conversations[0]
+    *earlier, turn = question.turns[0]
+    lines = [
+        frame_line(conversation, names),
+        *turn_lines(earlier, names, BOUND - 2 * LINE_BOUND),
+        turn_line(turn, names),
+    ]
+    expected = expected_of(turn.turn_index, conversation.expected)
+    if expected is not None and any(m.applies_when == "has_expected_answer" for m in question.metrics):
+        lines.append(data_line("expected_answer", expected.answer, names))
+    return lines
+
+
+def _code(question: Question, secret: bytes) -> str:
+    """The code of a conversation's marks, the same for all its turns; of a session's, from all conversations."""
+    begun = [
+        [c.conversation_id, c.goal, [m.content for m in turns[0].messages] if turns else []]
+        for c, turns in zip(question.conversations, question.turns, strict=True)
+    ]
+    return code(secret, *begun)
+
+
+def _request(first: Question, whole: Sequence[Question], asked: Sequence[Metric]) -> str:
+    if first.turn_index is None:
+        subject = words.SESSION if asked[0].grain == "session" else words.CONVERSATION
+    elif not whole:
+        subject = words.TURN.format(turn_index=first.turn_index)
+    else:
+        of_whole = ", ".join(metric.name for question in whole for metric in question.metrics)
+        subject = words.TURN_AND_CONVERSATION.format(turn_index=first.turn_index, whole=of_whole)
+    return words.AFTER_RECORD.format(subject=subject, metrics=", ".join(metric.name for metric in asked))
+
+
+def _rubric(metric: Metric) -> str:
+    """One rubric as it stands in the system message."""
+    lines = [f"{metric.name} ({metric.grain}; {_answer_in_words(metric)})", metric.question]
+    lines += [f"  {answer}: {meaning}" for answer, meaning in metric.anchors.items()]
+    lines += [metric.notes] if metric.notes else []
+    lines += rules_of(metric.name)
+    return "\n".join(lines)
+
+
+def _answer_in_words(metric: Metric) -> str:
+    if metric.kind == "label":
+        return "label, and further_labels" if metric.is_failure else "label"
+    low, high = metric.scale or (0, 1)
+    return f"score {low:g} to {high:g}, {'an integer' if is_integer(metric) else 'any number'}"
+
+
+def is_integer(metric: Metric) -> bool:
+    """Whether the answer is a whole number: a rating 1–5, or 0 or 1."""
+    return metric.answer == "rating_1to5" or (metric.kind == "value" and metric.is_binary)
+
+
+@lru_cache(maxsize=256)
+def _schema(metrics: tuple[Metric, ...]) -> tuple[dict[str, JsonValue], str]:
+    schema = _object({metric.name: _reply_form(metric) for metric in metrics})
+    return schema, digest("schema", schema)
+
+
+def _reply_form(metric: Metric) -> JsonValue:
+    form: dict[str, JsonValue] = {"evidence": {"type": ["string", "null"]}}
+    form |= {check.name: {"type": "boolean"} for check in checks_of(metric.name)}
+    form["reason"] = {"type": "string"}
+    if metric.kind == "label":
+        form["label"] = {"type": "string", "enum": list(metric.labels)}
+        if metric.is_failure:
+            failures: list[JsonValue] = [label for label in metric.labels if label != NO_FAILURE]
+            form["further_labels"] = {
+                "type": "array",
+                "items": {"type": "string", "enum": failures},
+                "minItems": 0,
+            }
+    else:
+        low, high = metric.scale or (0, 1)
+        whole = is_integer(metric)
+        form["score"] = {
+            "type": "integer" if whole else "number",
+            "minimum": int(low) if whole else low,
+            "maximum": int(high) if whole else high,
+        }
+    return _object(form)
+
+
+def _object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
