@@ -18,13 +18,15 @@ _ASKED_AGAIN = re.compile(
     r"|double[- ]check|did(n't| not) (get|see|catch)|sorry\?|pardon)\b",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"```|</?(execute|code|tool_call)>|[{};]\s*$", re.MULTILINE)
 _COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|great))\b", re.IGNORECASE)
 
 
 def repetition(question: Question) -> Finding | None:
     """Decides that a text is one of an earlier turn, word for word or nearly so.
 
-    Numbers must be equal, since a template with another figure says something new. Abstains where the text ends
+    Numbers must be equal, since a template with another figure says something new. Abstains where the text holds
+    code, which may be run again, where the text ends
     in a question, which may be put again, where thanks get thanks, where the user asked again, and where much the
     same wish of the user gets much the same answer.
     """
@@ -35,7 +37,7 @@ def repetition(question: Question) -> Finding | None:
     if turn.user_message is not None and _COURTESY.search(turn.user_message):
         return None
     words = words_of(text)
-    if len(words) < MIN_WORDS_EQUAL:
+    if len(words) < MIN_WORDS_EQUAL or _CODE.search(text):
         return None
     for earlier in question.turns[0][: turn.turn_index]:
         if earlier.agent_message is None:
