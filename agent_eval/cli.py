@@ -194,6 +194,39 @@ def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = Fa
 
 
 @app.command()
+def prompts(
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario.",
+        ),
+    ] = "turn",
+    agent: Annotated[str | None, typer.Option(help="An agent's id. Default: a shipped example.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option(help="One of the agent's conversations. Default: the first.")
+    ] = None,
+    turn: Annotated[int | None, typer.Option(help="The turn, counted from 0. Default: the last.")] = None,
+    methodology: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exactly what is sent to a judge model: messages, schema of the reply, hashes."""
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.prompts import agent_subject, example_subject
+    from agent_eval.commands.prompts import prompts as show
+
+    project = _project()
+    version = project.registry.get(_version(project, methodology))
+    if agent is None and conversation is not None:
+        raise AgentEvalError("--conversation needs --agent: an id is an agent's own.")
+    if agent is None:
+        subject = example_subject(project, version, turn)
+    else:
+        subject = agent_subject(project, version, agent, conversation, turn)
+    show(consoles()[0], name=metric, subject=subject, as_json=as_json)
+
+
+@app.command()
 def ui(
     port: Annotated[int, typer.Option(help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

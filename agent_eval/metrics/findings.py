@@ -191,5 +191,9 @@ def _within(target: str) -> Scope:
 
 
 def _in_words(cap: Cap) -> str:
-    what = f"there was {cap.finding}" if cap.metric == TRANSCRIPT else f"{cap.metric} is {cap.finding!r}"
+    what = (
+        f"the record shows {cap.finding!r}"
+        if cap.metric == TRANSCRIPT
+        else f"{cap.metric} is {cap.finding!r}"
+    )
     return f"{what}{_WHERE[cap.within]}"

@@ -70,9 +70,9 @@ BEARS_ON: dict[str, str] = {
 }
 
 GUIDES: dict[str, str] = {
-    "U1": "Rate the standardised task; a session without one is rated by what its users wanted done.",
+    "U1": "Rate the conversation whose scenario or tests name standardised_task; without one, what the users wanted.",
     "U3": "Look for three or more steps that depend on one another; see whether each was done, in order, in context.",
-    "U4": "Look only at the conversations whose scenario is error_injection, or that name an injected_error.",
+    "U4": "Look only at the conversations whose scenario or tests name error_injection.",
     "U5": (
         "Count the times a person had to step in: none 5; one confirmation 4; one correction, or two to three of any "
         "kind 3; more 2; cannot go on unguided 1."

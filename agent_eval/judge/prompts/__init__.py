@@ -6,7 +6,15 @@ methodology; the evidence rules and caps of rubric ratings belong in the judge p
 """
 
 from agent_eval.judge.prompts.blind import NO_NAMES, Names
-from agent_eval.judge.prompts.build import Messages, Prompt, build_prompt, can_share_call, system_prompt
+from agent_eval.judge.prompts.build import (
+    Messages,
+    Prompt,
+    build_prompt,
+    can_share_call,
+    shared_rubrics,
+    system_prompt,
+)
+from agent_eval.judge.prompts.profile import profile_hash
 from agent_eval.judge.prompts.replies import ReplyError, read_reply, repair_messages
 
 __all__ = [
@@ -17,7 +25,9 @@ __all__ = [
     "ReplyError",
     "build_prompt",
     "can_share_call",
+    "profile_hash",
     "read_reply",
     "repair_messages",
+    "shared_rubrics",
     "system_prompt",
 ]

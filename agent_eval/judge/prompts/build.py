@@ -5,25 +5,29 @@ asked, named in one short paragraph]. Two messages in strict alternation, becaus
 order.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 from pydantic import JsonValue
 
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.blind import NO_NAMES, Names
 from agent_eval.judge.prompts.fence import code, fenced
+from agent_eval.judge.prompts.forms import rubric, schema_of
 from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_line, turn_line, turn_lines
 from agent_eval.judge.protocol import Question
-from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.findings import Finding, bearing_on, checks_of, rules_of
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.findings import Finding, bearing_on
 from agent_eval.metrics.registry import expected_of
-from agent_eval.transcripts.hashing import digest
 from agent_eval.transcripts.models import Turn
 
+SCHEMA_NAME = "verdicts"
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
+NO_TESTS: Mapping[str, Collection[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,11 @@ def can_share_call(turn: Question, conversation: Question) -> bool:
     )
 
 
+def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+    """Those of a run's metrics whose rubrics open every call about turns: of turns and conversations, for a model."""
+    return tuple(m for m in metrics if m.grain != "session" and not m.is_measured)
+
+
 def build_prompt(
     questions: Sequence[Question],
     *,
@@ -61,6 +70,7 @@ def build_prompt(
     metrics: Sequence[Metric] | None = None,
     names: Names = NO_NAMES,
     findings: Sequence[Finding] = (),
+    tests: Mapping[str, Collection[str]] = NO_TESTS,
 ) -> Prompt:
     """The one call that asks every metric of the questions.
 
@@ -69,9 +79,12 @@ def build_prompt(
             more questions about one conversation or one session (U1–U6, the criteria of a scenario).
         secret: Key of the code in the marks; the same for a whole project, known to nobody else.
         metrics: All metrics whose rubrics stand in the system message, so that it is the same for all calls of a
-            run; those asked are among them. Default: only those asked (as an audit with one call per metric does).
+            run (`shared_rubrics`); those asked are among them. Default: only those asked, as for rubric ratings and
+            in an audit with one call per metric.
         names: Names of the judged agent, to be withheld.
         findings: What the session's judgments found, for rubric ratings; shown as data.
+        tests: By conversation id, the required tests that it serves, for ratings of a session. Default: as its
+            scenario says.
 
     Raises:
         ValueError: If the questions do not belong into one call.
@@ -81,22 +94,29 @@ def build_prompt(
     _check(first, whole)
     asked = tuple(metric for question in questions for metric in question.metrics)
     shown = tuple(asked if metrics is None else metrics)
-    record = _record(first, whole, names, findings)
+    record = _record(first, whole, names, findings, tests)
     messages: Messages = (
         {"role": "system", "content": system_prompt(shown)},
-        {"role": "user", "content": fenced(record, _code(first, secret)) + _request(first, whole, asked)},
+        {"role": "user", "content": fenced(record, _code(first, secret)) + _request(questions)},
     )
-    schema, schema_hash = _schema(asked)
-    name = f"{'turn' if first.turn_index is not None else asked[0].grain}_verdicts"
-    prompt_hash = digest("prompt", [dict(message) for message in messages], schema_hash)
-    turns = tuple(turn for question in questions[-1:] for held in question.turns for turn in held)
-    return Prompt(messages, schema, name, asked, prompt_hash, turns, names)
+    schema, schema_hash = schema_of(asked)
+    turns = tuple(turn for held in first.turns for turn in held)
+    return Prompt(messages, schema, SCHEMA_NAME, asked, _hash(messages, schema_hash), turns, names)
+
+
+def _hash(messages: Messages, schema_hash: str) -> str:
+    """32 hex digits over all that is sent."""
+    state = hashlib.blake2b(schema_hash.encode(), digest_size=16)
+    for message in messages:
+        content = message["content"].encode("utf-8", "surrogatepass")
+        state.update(f"\n{message['role']} {len(content)}\n".encode() + content)
+    return state.hexdigest()
 
 
 @lru_cache(maxsize=64)
 def system_prompt(metrics: tuple[Metric, ...]) -> str:
     """Task, grammar of the record, and the rubrics of the metrics in their order; the same bytes for equal metrics."""
-    return "\n\n".join([words.TASK, words.RUBRICS, *map(_rubric, metrics)])
+    return "\n\n".join([words.TASK, words.RUBRICS, *map(rubric, metrics)])
 
 
 def _check(first: Question, whole: Sequence[Question]) -> None:
@@ -110,19 +130,21 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
 
 
 def _record(
-    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding]
+    first: Question,
+    whole: Sequence[Question],
+    names: Names,
+    findings: Sequence[Finding],
+    tests: Mapping[str, Collection[str]],
 ) -> list[str]:
     """The lines of the record."""
     if first.turn_index is not None:
         return _record_of_turn(first, names)
-    is_session = whole[0].metrics[0].grain == "session"
+    is_session = any(metric.grain == "session" for question in whole for metric in question.metrics)
     lines: list[str] = []
     room = BOUND // len(first.conversations)
     for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
-        about: dict[str, JsonValue] = (
-            {"conversation": i, "scenario": conversation.scenario} if is_session else {}
-        )
-        frame = frame_line(conversation, names, **about)
+        serves = tests.get(conversation.conversation_id, ())
+        frame = frame_line(conversation, names, (i, *sorted(serves)) if is_session else ())
         lines.append(frame)
         lines += turn_lines(turns, names, max(room - len(frame), room // 2))
         if conversation.injected_error is not None:
@@ -165,72 +187,14 @@ def _code(question: Question, secret: bytes) -> str:
     return code(secret, *begun)
 
 
-def _request(first: Question, whole: Sequence[Question], asked: Sequence[Metric]) -> str:
-    if first.turn_index is None:
-        subject = words.SESSION if asked[0].grain == "session" else words.CONVERSATION
-    elif not whole:
-        subject = words.TURN.format(turn_index=first.turn_index)
-    else:
-        of_whole = ", ".join(metric.name for question in whole for metric in question.metrics)
-        subject = words.TURN_AND_CONVERSATION.format(turn_index=first.turn_index, whole=of_whole)
-    return words.AFTER_RECORD.format(subject=subject, metrics=", ".join(metric.name for metric in asked))
-
-
-def _rubric(metric: Metric) -> str:
-    """One rubric as it stands in the system message."""
-    lines = [f"{metric.name} ({metric.grain}; {_answer_in_words(metric)})", metric.question]
-    lines += [f"  {answer}: {meaning}" for answer, meaning in metric.anchors.items()]
-    lines += [metric.notes] if metric.notes else []
-    lines += rules_of(metric.name)
-    return "\n".join(lines)
-
-
-def _answer_in_words(metric: Metric) -> str:
-    if metric.kind == "label":
-        return "label, and further_labels" if metric.is_failure else "label"
-    low, high = metric.scale or (0, 1)
-    return f"score {low:g} to {high:g}, {'an integer' if is_integer(metric) else 'any number'}"
-
-
-def is_integer(metric: Metric) -> bool:
-    """Whether the answer is a whole number: a rating 1–5, or 0 or 1."""
-    return metric.answer == "rating_1to5" or (metric.kind == "value" and metric.is_binary)
-
-
-@lru_cache(maxsize=256)
-def _schema(metrics: tuple[Metric, ...]) -> tuple[dict[str, JsonValue], str]:
-    schema = _object({metric.name: _reply_form(metric) for metric in metrics})
-    return schema, digest("schema", schema)
-
-
-def _reply_form(metric: Metric) -> JsonValue:
-    form: dict[str, JsonValue] = {"evidence": {"type": ["string", "null"]}}
-    form |= {check.name: {"type": "boolean"} for check in checks_of(metric.name)}
-    form["reason"] = {"type": "string"}
-    if metric.kind == "label":
-        form["label"] = {"type": "string", "enum": list(metric.labels)}
-        if metric.is_failure:
-            failures: list[JsonValue] = [label for label in metric.labels if label != NO_FAILURE]
-            form["further_labels"] = {
-                "type": "array",
-                "items": {"type": "string", "enum": failures},
-                "minItems": 0,
-            }
-    else:
-        low, high = metric.scale or (0, 1)
-        whole = is_integer(metric)
-        form["score"] = {
-            "type": "integer" if whole else "number",
-            "minimum": int(low) if whole else low,
-            "maximum": int(high) if whole else high,
-        }
-    return _object(form)
-
-
-def _object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _request(questions: Sequence[Question]) -> str:
+    """What is asked, in the words that come after the record."""
+    subjects: dict[str, list[str]] = {}
+    for question in questions:
+        for metric in question.metrics:
+            of_whole = words.OF_SESSION if metric.grain == "session" else words.OF_CONVERSATION
+            subject = of_whole if question.turn_index is None else words.OF_TURN
+            subjects.setdefault(subject, []).append(metric.name)
+    turn_index = questions[0].turn_index
+    said = (s.format(turn_index=turn_index, metrics=", ".join(names)) for s, names in subjects.items())
+    return words.AFTER_RECORD.format(subjects=" ".join(said))

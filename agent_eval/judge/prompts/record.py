@@ -7,6 +7,8 @@ What is left out is marked by an object that no text of a transcript can imitate
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
@@ -14,14 +16,44 @@ from agent_eval.judge.prompts.blind import Names
 from agent_eval.judge.prompts.fence import line
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
+T = TypeVar("T")
+
 BOUND = 200_000  # characters of a whole record
 LINE_BOUND = BOUND // 4  # of a frame, and of one turn
 TEXT_BOUNDS = (20_000, 5_000, 1_000, 250)  # of one text: the first that lets the whole fit
 LEFT_OUT = "characters_left_out"
 
 
-def frame_line(conversation: Conversation, names: Names, **about: JsonValue) -> str:
-    """Goal, profile, knowledge and tools of a conversation; `about` comes before them. No id, no outcome."""
+class _Same(Generic[T]):
+    """A thing as a key: equal to itself only. It holds the thing, so that the identity stays its own."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: T) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.thing is self.thing
+
+
+def frame_line(conversation: Conversation, names: Names, place: tuple[int | str, ...] = ()) -> str:
+    """Goal, profile, knowledge and tools of a conversation; no id and no outcome.
+
+    In a session's record `place` is its number and the tests that it serves; they come first, with its scenario.
+    """
+    return _frame_line(_Same(conversation), names, place)
+
+
+@lru_cache(maxsize=512)  # the same line opens the record of every turn
+def _frame_line(held: _Same[Conversation], names: Names, place: tuple[int | str, ...]) -> str:
+    conversation = held.thing
+    about: dict[str, JsonValue] = {}
+    if place:
+        number, *tests = place
+        about = {"conversation": number, "scenario": conversation.scenario, "tests": [*tests]}
 
     def at(bound: int) -> dict[str, JsonValue]:
         tools = conversation.tools
@@ -33,17 +65,28 @@ def frame_line(conversation: Conversation, names: Names, **about: JsonValue) -> 
             "tools": None if tools is None else [_shown(tool, bound, names) for tool in tools],
         }
 
-    return _bounded(at, {**about}, LINE_BOUND)
+    return _bounded(at, about, LINE_BOUND)
 
 
-def turn_line(turn: Turn, names: Names, first_bound: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
-    """One turn: its messages in order, with tool calls numbered and results pointing to their call."""
+def turn_line(turn: Turn, names: Names, longest: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
+    """One turn: its messages in order, with tool calls numbered and results pointing to their call.
+
+    Args:
+        turn: The turn.
+        names: Names to withhold.
+        longest: Bound of one text.
+        most: Bound of the line.
+    """
+    return _turn_line(_Same(turn), names, longest, most)
+
+
+@lru_cache(maxsize=2048)  # a line is needed again for every later turn
+def _turn_line(held: _Same[Turn], names: Names, longest: int, most: int) -> str:
+    turn = held.thing
 
     def at(bound: int) -> dict[str, JsonValue]:
-        return {
-            "turn": turn.turn_index,
-            "messages": list(_messages(turn.messages, min(bound, first_bound), names)),
-        }
+        messages = list(_messages(turn.messages, min(bound, longest), names))
+        return {"turn": turn.turn_index, "messages": messages}
 
     return _bounded(at, {"turn": turn.turn_index}, most)
 

@@ -1,7 +1,8 @@
 """Replies: from the judge's text to verdicts, or to the sentence for the one re-ask.
 
 A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without a fence of code or leading thoughts; mended by a library; then checked field by
-field. What is ambiguous is not read: several objects, a metric answered twice, a reply that stops in the middle.
+field. What is ambiguous is not read: several objects, a metric answered twice, a reply that stops in the middle, one that
+stands in the transcript word for word.
 """
 
 import json
@@ -12,8 +13,9 @@ from typing import cast
 
 from agent_eval.judge.evidence import quotable
 from agent_eval.judge.prompts import words
-from agent_eval.judge.prompts.build import Messages, Prompt, is_integer
+from agent_eval.judge.prompts.build import Messages, Prompt
 from agent_eval.judge.prompts.fence import line
+from agent_eval.judge.prompts.forms import is_integer
 from agent_eval.judge.protocol import Scored, Verdict
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.findings import checks_of
@@ -86,15 +88,30 @@ def _object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         raise ReplyError("It was not one JSON object.", text)
     if not bare.endswith("}"):
         raise ReplyError("It did not end with the JSON object: it stopped early or went on after it.", text)
+    if _is_copied(prompt, bare):
+        raise ReplyError("It was copied from the record, which holds data and no answer.", text)
     try:
         reply = json.loads(bare, object_pairs_hook=_pairs)
     except _AnsweredTwiceError as error:
-        raise ReplyError(f"It answered {error} twice.", text) from error
+        raise ReplyError("It gave one key twice.", text) from error
     except (ValueError, RecursionError):
         reply = _mended(prompt, bare, text)
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
     return reply
+
+
+def _is_copied(prompt: Prompt, bare: str) -> bool:
+    """Whether the reply stands in the record word for word: then the transcript dictated it."""
+    return _letters(line(bare)) in _letters(prompt.messages[-1]["content"])
+
+
+def _letters(text: str) -> bytes:
+    """The text without spaces, quotes and escapes: JSON within JSON has other ones, and the same words."""
+    data = text.encode("utf-8", "surrogatepass")
+    for escape in (b"\\n", b"\\r", b"\\t"):
+        data = data.replace(escape, b"")
+    return data.translate(None, b"\\\"' \n\r\t")
 
 
 def _mended(prompt: Prompt, bare: str, text: str) -> object:
@@ -114,8 +131,7 @@ def _mended(prompt: Prompt, bare: str, text: str) -> object:
 def _pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _AnsweredTwiceError(next(line(key)[:80] for key in keys if keys.count(key) > 1))
+        raise _AnsweredTwiceError
     return found
 
 
