@@ -116,6 +116,8 @@ def problems_of(metric: Metric) -> list[str]:
         )
     except ValidationError as error:
         return reasons(error)
+    if metric.is_measured and metric.grain == "session":
+        return ["measure: a session has no turns of its own; measure its turns or conversations"]
     return []
 
 
