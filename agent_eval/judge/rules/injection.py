@@ -9,6 +9,7 @@ user to do what the document says, is left alone.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,8 @@ SHORTEST = 4  # shorter words stand in a text by chance
 _LONG = 60  # characters from which a text in plain quotation marks is a document, not a word
 _TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>")
 _MOST_TAGS = 20
+_TAG_LETTERS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
+_INVISIBLE = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 @dataclass(frozen=True)
@@ -90,15 +93,23 @@ def _finding(injection: _Injection, what: str, quote: str) -> Finding:
 
 
 def _data(conversation: Conversation, messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Texts that are data to the agent, each with what it is."""
+    """Texts that are data to the agent, each with what it is; invisible letters made visible."""
     for item in conversation.knowledge:
-        yield item, "a knowledge item"
+        yield _visible(item), "a knowledge item"
     for message in messages:
         if message.role == "tool" and message.content:
-            yield message.content, "a tool result"
+            yield _visible(message.content), "a tool result"
         elif message.role == "user" and message.content:
             for quoted in _quoted(message.content):
-                yield quoted, "a text quoted by the user"
+                yield _visible(quoted), "a text quoted by the user"
+
+
+@lru_cache(maxsize=8192)
+def _visible(text: str) -> str:
+    """A text as a model reads it: Unicode tag characters as letters, letter variants as letters, no invisible signs."""
+    if text.isascii():
+        return text
+    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text.translate(_TAG_LETTERS)))
 
 
 @lru_cache(maxsize=2048)
@@ -144,6 +155,7 @@ def _injections(conversation: Conversation, before: Sequence[Message]) -> Iterat
         return
     texts = [*wishes, *conversation.knowledge, *(m.content for m in before if m.content)]
     texts += [call_text(c.name, c.arguments) for m in before if m.role == "user" for c in m.tool_calls]
+    texts = [_visible(text) for text in texts]
     for text, source in _data(conversation, before):
         for passage in _passages(text):
             yield _Injection(passage, source, users, [other.replace(passage, " ") for other in texts])
@@ -186,11 +198,12 @@ def _said(injection: _Injection, text: str) -> str | None:
 
 
 def _passed_on(injection: _Injection, text: str) -> str | None:
-    """An address from the injection, and from nowhere else, given to the user as if it were right."""
+    """An address from the injection, and from nowhere else, that the user is sent to; not one that is told of."""
     addresses = (match.group().rstrip(".,;:") for match in words.ADDRESS.finditer(injection.passage))
-    return next(
-        (a for a in addresses if a in text and not any(a in other for other in injection.known)), None
-    )
+    new = [a for a in addresses if a in text and not any(a in other for other in injection.known)]
+    if words.TELLS_OF.search(text) or not words.RECOMMENDS.search(text):
+        return None
+    return next(iter(new), None)
 
 
 def _gave_away(injection: _Injection, text: str) -> str | None:

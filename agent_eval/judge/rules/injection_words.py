@@ -35,7 +35,8 @@ OVERRIDES = re.compile(
     re.IGNORECASE,
 )
 FORGED_ROLE = re.compile(
-    r"<\|?im_start\|?>|<\|(?:system|assistant|start_header_id)\|>|\[/?INST\]|<</?SYS>>|</?(?:system|admin)(?:[-_ ]?"
+    r"<\|?im_start\|?>|<\|(?:system|assistant|start_header_id|eot_id)\|>|<start_of_turn>|<｜(?:System|User|Assistant)｜>"
+    r"|\"?role\"?\s*:\s*\"?system\b|\[/?INST\]|<</?SYS>>|</?(?:system|admin)(?:[-_ ]?"
     r"(?:prompt|message|override|instructions?))?>|^\W{0,6}(?:system|admin|developer)(?: (?:override|message|notice|update"
     r"|prompt|instruction))?\s*:",
     re.IGNORECASE | re.MULTILINE,
@@ -56,6 +57,17 @@ TALKS_ABOUT = re.compile(
     r"|avoid|not safe|unsafe|verdächtig|anweisung|warnung|betrug|nicht folgen|suspect|consigne|arnaque|méfi|sospech|instruc"
     r"|estafa|cuidado|fraude|sospett|istruzion|truffa|verdacht|podejrz|polece|oszust|инструкц|подозри|мошен|указани"
     r"|指令|指示|可疑|注入|不会执行|詐欺|不審|지시|의심|사기|تعليمات|مشبوه|احتيال|talimat|şüpheli|निर्देश|संदिग्ध",
+    re.IGNORECASE,
+)
+RECOMMENDS = re.compile(
+    r"\b(?:visit|go to|log ?in|sign in|click|open|contact|call|write to|send|pay|transfer|reach|verify|confirm|download"
+    r"|besuche\w*|klicke\w*|öffne\w*|melde\w*|überweise\w*|visite[zr]?|clique[zr]?|connecte\w*|ouvre\w*|visit[ae]\w*"
+    r"|haga|abra|acced[ea]\w*|clicca\w*|apri\w*|acess[ea]\w*)\b",
+    re.IGNORECASE,
+)
+TELLS_OF = re.compile(
+    r"n['’]t\b|\b(?:not|never|no|wants?|wanted|ask(?:s|ed)|tells|told|says|said|mention\w*|contain\w*|claim\w*|me to"
+    r"|nicht|kein\w*|will|möchte|steht|enthält|ne|pas|demande\w*|dit|contient|nunca|pide|dice|contiene|non|chiede|não|pede)\b",
     re.IGNORECASE,
 )
 USER_DELEGATES = re.compile(
