@@ -47,6 +47,10 @@ class Declared(BaseModel):
         for key, text in self._texts():
             if _INVISIBLE.search(text):
                 raise ValueError(f"{key}: holds a control or invisible character; write plain text")
+        if self.grain == "session":
+            raise ValueError(
+                "grain: whole sessions are rated by the methodology's U1–U6; ask about a turn or a conversation"
+            )
         if self.grain != "turn" and self.applies_when != "always":
             raise ValueError(
                 f"applies_when: {self.applies_when!r} is about turns; for other grains only 'always'"
@@ -116,8 +120,6 @@ def problems_of(metric: Metric) -> list[str]:
         )
     except ValidationError as error:
         return reasons(error)
-    if metric.is_measured and metric.grain == "session":
-        return ["measure: a session has no turns of its own; measure its turns or conversations"]
     return []
 
 

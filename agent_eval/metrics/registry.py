@@ -67,11 +67,6 @@ class MetricSet:
         return tuple(m for m in self.metrics if m.grain == "conversation")
 
     @cached_property
-    def session(self) -> tuple[Metric, ...]:
-        """Metrics of a whole session, beside the methodology's U1–U6."""
-        return tuple(m for m in self.metrics if m.grain == "session")
-
-    @cached_property
     def names(self) -> frozenset[str]:
         """The names of all metrics in the set."""
         return frozenset(m.name for m in self.metrics)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS, STRICTNESS, is_correct
 from agent_eval.metrics.answers import why_unfit
 from agent_eval.metrics.base import Measured, Metric
 from agent_eval.metrics.goal_completion import GOAL_COMPLETION
@@ -63,3 +63,10 @@ def test_an_answer_off_the_scale_is_named_with_what_is_allowed(
     metric: Metric, given: Measured, says: str
 ) -> None:
     assert says in (why_unfit(metric, given) or "")
+
+
+def test_an_answer_is_correct_from_the_threshold_on_and_equality_passes() -> None:
+    assert is_correct(0.7)
+    assert is_correct(0.7 - 1e-12)
+    assert not is_correct(0.69)
+    assert [is_correct(0.75, at) for at in STRICTNESS.values()] == [True, True, False, False]

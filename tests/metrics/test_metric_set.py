@@ -25,7 +25,6 @@ RUDE = Metric(
 def test_by_default_every_built_in_metric_is_asked() -> None:
     assert DEFAULT.turn == TURN_METRICS
     assert DEFAULT.conversation == CONVERSATION_METRICS
-    assert DEFAULT.session == ()
 
 
 def test_a_metric_is_found_by_its_name() -> None:
