@@ -210,7 +210,10 @@ def prompts(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Exactly what is sent to a judge model: messages, schema of the reply, hashes."""
+    """Exactly what is sent to a judge model: messages, schema of the reply, hashes.
+
+    A run leaves out metrics that people, rules or earlier answers have decided. With --json one row for the prompt.
+    """
     from agent_eval.commands.output import consoles
     from agent_eval.commands.prompts import agent_subject, example_subject
     from agent_eval.commands.prompts import prompts as show
@@ -220,7 +223,7 @@ def prompts(
     if agent is None and conversation is not None:
         raise AgentEvalError("--conversation needs --agent: an id is an agent's own.")
     if agent is None:
-        subject = example_subject(project, version, turn)
+        subject = example_subject(version, project.metrics.metrics, turn)
     else:
         subject = agent_subject(project, version, agent, conversation, turn)
     show(consoles()[0], name=metric, subject=subject, as_json=as_json)

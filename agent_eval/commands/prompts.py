@@ -24,15 +24,17 @@ from agent_eval.judge.prompts import (
 from agent_eval.judge.protocol import Question
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import Finding, facts_of, findings_of
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.registry import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
+from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent, Conversation
 
 DEFAULT_PROMPT = "turn"
+_JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
 
 
 class NoSuchConversationError(AgentEvalError):
@@ -188,15 +190,17 @@ def _row(name: str, prompt: Prompt) -> Mapping[str, object]:
     }
 
 
-def example_subject(project: Project, methodology: Methodology, turn_index: int | None) -> Subject:
-    """The shipped example, with the project's metrics."""
+def example_subject(
+    methodology: Methodology, metrics: Sequence[Metric] = DEFAULT.metrics, turn_index: int | None = None
+) -> Subject:
+    """The shipped example."""
     return Subject(
         session=(example.CONVERSATION, example.BROKEN_INPUT),
         conversation=example.CONVERSATION,
         methodology=methodology,
         template=methodology.template_for(example.AGENT.category),
         turn_index=_checked_turn(example.CONVERSATION, turn_index),
-        metrics=_metrics(project),
+        metrics=tuple(metrics),
         names=Names.of(example.AGENT),
         findings=example.FINDINGS,
     )
@@ -236,13 +240,34 @@ def agent_subject(
         methodology=methodology,
         template=methodology.template_for(agent.category),
         turn_index=_checked_turn(conversation, turn_index),
-        metrics=_metrics(project),
+        metrics=project.metrics.metrics,
         names=Names.of(agent),
+        findings=_findings(project, methodology.version, agent_id, session),
+        secret=project.prompt_secret,
     )
 
 
-def _metrics(project: Project) -> tuple[Metric, ...]:
-    return DEFAULT.metrics
+def _findings(
+    project: Project, version: str, agent_id: str, session: Sequence[Conversation]
+) -> tuple[Finding, ...]:
+    """What the stored judgments of a session say, as rubric ratings are shown it."""
+    pair = pl.DataFrame({"methodology_version": [version], "agent_id": [agent_id]})
+    read = {name: project.store.read(table(name), pair) for name in _JUDGED}
+    tests = {
+        name: frozenset(of) for name, of in read["transcripts"].select("conversation_id", "tests").iter_rows()
+    }
+    judged = pl.concat([read["turn_judgments"], read["conversation_judgments"]], how="diagonal")
+    counted = judged.filter("is_effective", pl.col("status") == "scored").sort(
+        "conversation_id", "turn_index", "metric", nulls_last=True
+    )
+    found: list[Finding] = []
+    for conversation in session:
+        name, turns = conversation.conversation_id, conversation.turns()
+        replied = [turn.turn_index for turn in turns if turn.has_reply]
+        found += facts_of(conversation, turns, tests.get(name, frozenset()))
+        rows = counted.filter(pl.col("conversation_id") == name).iter_rows(named=True)
+        found += findings_of(rows, tests, {name: replied[-1]} if replied else {})
+    return tuple(found)
 
 
 def _checked_turn(conversation: Conversation, turn_index: int | None) -> int | None:

@@ -6,10 +6,9 @@ order.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import MappingProxyType
 
 from pydantic import JsonValue
 
@@ -27,7 +26,6 @@ from agent_eval.transcripts.models import Turn
 SCHEMA_NAME = "verdicts"
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
-NO_TESTS: Mapping[str, Collection[str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,6 @@ def build_prompt(
     metrics: Sequence[Metric] | None = None,
     names: Names = NO_NAMES,
     findings: Sequence[Finding] = (),
-    tests: Mapping[str, Collection[str]] = NO_TESTS,
 ) -> Prompt:
     """The one call that asks every metric of the questions.
 
@@ -82,9 +79,8 @@ def build_prompt(
             run (`shared_rubrics`); those asked are among them. Default: only those asked, as for rubric ratings and
             in an audit with one call per metric.
         names: Names of the judged agent, to be withheld.
-        findings: What the session's judgments found, for rubric ratings; shown as data.
-        tests: By conversation id, the required tests that it serves, for ratings of a session. Default: as its
-            scenario says.
+        findings: What the session's judgments found, for rubric ratings; shown as data, with the tests that their
+            conversations serve.
 
     Raises:
         ValueError: If the questions do not belong into one call.
@@ -94,7 +90,7 @@ def build_prompt(
     _check(first, whole)
     asked = tuple(metric for question in questions for metric in question.metrics)
     shown = tuple(asked if metrics is None else metrics)
-    record = _record(first, whole, names, findings, tests)
+    record = _record(first, whole, names, findings)
     messages: Messages = (
         {"role": "system", "content": system_prompt(shown)},
         {"role": "user", "content": fenced(record, _code(first, secret)) + _request(questions)},
@@ -130,32 +126,36 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
 
 
 def _record(
-    first: Question,
-    whole: Sequence[Question],
-    names: Names,
-    findings: Sequence[Finding],
-    tests: Mapping[str, Collection[str]],
+    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding]
 ) -> list[str]:
     """The lines of the record."""
     if first.turn_index is not None:
         return _record_of_turn(first, names)
     is_session = any(metric.grain == "session" for question in whole for metric in question.metrics)
+    found = _findings_line(first, whole, names, findings, is_session)
+    room = (BOUND - LINE_BOUND) // len(first.conversations)
     lines: list[str] = []
-    room = BOUND // len(first.conversations)
     for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
-        serves = tests.get(conversation.conversation_id, ())
-        frame = frame_line(conversation, names, (i, *sorted(serves)) if is_session else ())
-        lines.append(frame)
-        lines += turn_lines(turns, names, max(room - len(frame), room // 2))
-        if conversation.injected_error is not None:
-            lines.append(data_line("injected_error", conversation.injected_error, names))
-    if bearing := _bearing(whole, findings):
-        numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
-        shown: list[JsonValue] = [
-            f.shown(numbers.get(f.conversation_id) if is_session else None) for f in bearing
-        ]
-        lines.append(data_line("findings", shown, names))
-    return lines
+        tests = {t for f in findings if f.conversation_id == conversation.conversation_id for t in f.tests}
+        frame = frame_line(
+            conversation, names, (i, *sorted(tests)) if is_session else (), min(LINE_BOUND, room // 3)
+        )
+        error = conversation.injected_error
+        after = [] if error is None else [data_line("injected_error", error, names, room // 3)]
+        used = sum(map(len, [frame, *after]))
+        lines += [frame, *turn_lines(turns, names, room - used), *after]
+    return [*lines, *found]
+
+
+def _findings_line(
+    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding], is_session: bool
+) -> list[str]:
+    bearing = _bearing(whole, findings)
+    numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
+    shown: list[JsonValue] = [
+        f.shown(numbers.get(f.conversation_id) if is_session else None) for f in bearing
+    ]
+    return [data_line("findings", shown, names)] if shown else []
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Finding]:
@@ -167,11 +167,9 @@ def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Fin
 def _record_of_turn(question: Question, names: Names) -> list[str]:
     conversation = question.conversations[0]
     *earlier, turn = question.turns[0]
-    lines = [
-        frame_line(conversation, names),
-        *turn_lines(earlier, names, BOUND - 2 * LINE_BOUND),
-        turn_line(turn, names),
-    ]
+    frame = frame_line(conversation, names)
+    room = BOUND - len(frame) - 2 * LINE_BOUND  # the turn, and an expected answer
+    lines = [frame, *turn_lines(earlier, names, room), turn_line(turn, names)]
     expected = expected_of(turn.turn_index, conversation.expected)
     if expected is not None and any(m.applies_when == "has_expected_answer" for m in question.metrics):
         lines.append(data_line("expected_answer", expected.answer, names))

@@ -5,10 +5,11 @@ is what providers cache. Only in conversations too long for the bound are earlie
 What is left out is marked by an object that no text of a transcript can imitate, and counted.
 """
 
+import functools
 import json
+import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Generic, TypeVar
 
 from pydantic import JsonValue
 
@@ -16,40 +17,54 @@ from agent_eval.judge.prompts.blind import Names
 from agent_eval.judge.prompts.fence import line
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
-T = TypeVar("T")
-
 BOUND = 200_000  # characters of a whole record
-LINE_BOUND = BOUND // 4  # of a frame, and of one turn
+LINE_BOUND = BOUND // 5  # of one line
 TEXT_BOUNDS = (20_000, 5_000, 1_000, 250)  # of one text: the first that lets the whole fit
+MANY_TURNS = 400  # above it, texts are short and turns in the middle are left out
+SHORT_TEXT = 1_000
 LEFT_OUT = "characters_left_out"
 
 
-class _Same(Generic[T]):
-    """A thing as a key: equal to itself only. It holds the thing, so that the identity stays its own."""
+class _Remembered:
+    """Lines made of frozen things, so that a line that opens every later prompt is made once.
 
-    __slots__ = ("thing",)
+    Found by identity while the thing lives; the oldest go when `most` characters are held.
+    """
 
-    def __init__(self, thing: T) -> None:
-        self.thing = thing
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._lines: OrderedDict[tuple[object, ...], tuple[weakref.ref[object], str]] = OrderedDict()
 
-    def __hash__(self) -> int:
-        return id(self.thing)
+    def line(self, thing: object, form: tuple[object, ...], make: Callable[[], str]) -> str:
+        """The thing's line in a form, made where it is not held."""
+        key = (id(thing), *form)
+        found = self._lines.get(key)
+        if found is not None and found[0]() is thing:
+            return found[1]
+        text = make()
+        self._held += len(text) - (len(found[1]) if found else 0)
+        self._lines[key] = (weakref.ref(thing), text)
+        while self._held > self._most:
+            _, (_, oldest) = self._lines.popitem(last=False)
+            self._held -= len(oldest)
+        return text
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.thing is self.thing
+
+_REMEMBERED = _Remembered(most=16_000_000)
 
 
-def frame_line(conversation: Conversation, names: Names, place: tuple[int | str, ...] = ()) -> str:
+def frame_line(
+    conversation: Conversation, names: Names, place: tuple[int | str, ...] = (), most: int = LINE_BOUND
+) -> str:
     """Goal, profile, knowledge and tools of a conversation; no id and no outcome.
 
     In a session's record `place` is its number and the tests that it serves; they come first, with its scenario.
     """
-    return _frame_line(_Same(conversation), names, place)
+    form = (names, place, most)
+    return _REMEMBERED.line(conversation, form, lambda: _frame_line(conversation, names, place, most))
 
 
-@lru_cache(maxsize=512)  # the same line opens the record of every turn
-def _frame_line(held: _Same[Conversation], names: Names, place: tuple[int | str, ...]) -> str:
-    conversation = held.thing
+def _frame_line(conversation: Conversation, names: Names, place: tuple[int | str, ...], most: int) -> str:
     about: dict[str, JsonValue] = {}
     if place:
         number, *tests = place
@@ -65,7 +80,7 @@ def _frame_line(held: _Same[Conversation], names: Names, place: tuple[int | str,
             "tools": None if tools is None else [_shown(tool, bound, names) for tool in tools],
         }
 
-    return _bounded(at, about, LINE_BOUND)
+    return _bounded(at, about, most)
 
 
 def turn_line(turn: Turn, names: Names, longest: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
@@ -77,13 +92,11 @@ def turn_line(turn: Turn, names: Names, longest: int = TEXT_BOUNDS[0], most: int
         longest: Bound of one text.
         most: Bound of the line.
     """
-    return _turn_line(_Same(turn), names, longest, most)
+    form = (names, longest, most)
+    return _REMEMBERED.line(turn, form, lambda: _turn_line(turn, names, longest, most))
 
 
-@lru_cache(maxsize=2048)  # a line is needed again for every later turn
-def _turn_line(held: _Same[Turn], names: Names, longest: int, most: int) -> str:
-    turn = held.thing
-
+def _turn_line(turn: Turn, names: Names, longest: int, most: int) -> str:
     def at(bound: int) -> dict[str, JsonValue]:
         messages = list(_messages(turn.messages, min(bound, longest), names))
         return {"turn": turn.turn_index, "messages": messages}
@@ -93,18 +106,16 @@ def _turn_line(held: _Same[Turn], names: Names, longest: int, most: int) -> str:
 
 def turn_lines(turns: Sequence[Turn], names: Names, most: int) -> list[str]:
     """The lines of turns within a bound: all whole, else each shorter, else without some in the middle."""
-    lines: list[str] = []
-    for bound in TEXT_BOUNDS:
-        lines = [turn_line(turn, names, bound) for turn in turns]
-        if _size(lines) <= most:
+    for longest in TEXT_BOUNDS if len(turns) <= MANY_TURNS else ():
+        lines = [turn_line(turn, names, longest) for turn in turns]
+        if sum(map(len, lines)) + len(lines) <= most:
             return lines
-    lines = [turn_line(turn, names, TEXT_BOUNDS[-1], most // 4) for turn in turns]
-    return lines if _size(lines) <= most else _without_middle(lines, most)
+    return _without_middle(turns, names, most)
 
 
-def data_line(name: str, value: JsonValue, names: Names) -> str:
+def data_line(name: str, value: JsonValue, names: Names, most: int = LINE_BOUND) -> str:
     """One further line, such as an expected answer."""
-    return _bounded(lambda bound: {name: _shown(value, bound, names)}, {}, LINE_BOUND)
+    return _bounded(lambda bound: {name: _shown(value, bound, names)}, {}, most)
 
 
 def _messages(messages: Sequence[Message], bound: int, names: Names) -> Iterator[JsonValue]:
@@ -167,15 +178,17 @@ def _bounded(at: Callable[[int], dict[str, JsonValue]], key: dict[str, JsonValue
     return line({**key, "json": _cut(text, room)})
 
 
-def _without_middle(lines: Sequence[str], most: int) -> list[str]:
-    """The first line and as many of the last as fit, with the number of those between them."""
-    kept, room = 0, most - len(lines[0]) - len(line({"turns_left_out": len(lines)}))
-    while kept < len(lines) - 1 and room > len(lines[-1 - kept]):
-        room -= len(lines[-1 - kept]) + 1
-        kept += 1
-    left_out = len(lines) - 1 - kept
-    return [lines[0], line({"turns_left_out": left_out}), *lines[len(lines) - kept :]]
-
-
-def _size(lines: Sequence[str]) -> int:
-    return sum(map(len, lines)) + len(lines)
+def _without_middle(turns: Sequence[Turn], names: Names, most: int) -> list[str]:
+    """The first turn and as many of the last as fit, shortened, with the number of those between them."""
+    short = functools.partial(turn_line, names=names, longest=SHORT_TEXT, most=most // 4)
+    first, last = short(turns[0]), list[str]()
+    room = most - len(first) - len(line({"turns_left_out": len(turns)})) - 2
+    for turn in reversed(turns[1:]):
+        shown = short(turn)
+        room -= len(shown) + 1
+        if room < 0:
+            break
+        last.append(shown)
+    left_out = len(turns) - 1 - len(last)
+    gap = [line({"turns_left_out": left_out})] if left_out else []
+    return [first, *gap, *reversed(last)]
