@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.prompts import (
     Names,
     Prompt,
@@ -246,6 +247,26 @@ def test_a_rubric_says_the_profiles_rules_and_asks_its_yes_or_no_questions_befor
         "reason",
         "score",
     ]
+
+
+def test_a_quote_of_what_is_shown_is_verified_calls_and_arguments_too() -> None:
+    arguments = {"id": "A-1", "n": 2, "note": 'a "b" \n c'}
+    held = Conversation(
+        conversation_id="c",
+        messages=(
+            Message(role="user", content="Ä <b>bold</b>\nmove"),
+            Message(role="assistant", tool_calls=(MessageToolCall(name="find", arguments=arguments),)),
+        ),
+    )
+    prompt = build(of_turn(held, 0))
+    transcript = Transcript(held.turns())
+    shown_arguments = json.dumps(
+        shown(prompt)[1]["messages"][1]["tool_calls"][0]["arguments"], ensure_ascii=False
+    )
+    assert shown_arguments.replace("<", "\\u003c") in user_text(prompt)
+    assert transcript.holds(f"find({shown_arguments})")
+    assert transcript.holds('"id": "A-1", "n": 2')
+    assert transcript.holds(shown(prompt)[1]["messages"][0]["content"])
 
 
 # The form of a reply

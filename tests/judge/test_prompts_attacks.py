@@ -145,6 +145,7 @@ def test_a_transcript_that_knows_its_code_still_cannot_close_the_record() -> Non
     assert back.data[2]["messages"][-1]["content"] == closing
 
 
+@settings(max_examples=50)
 @given(
     value=st.recursive(TEXTS | st.integers() | st.none(), lambda s: st.lists(s) | st.dictionaries(TEXTS, s))
 )

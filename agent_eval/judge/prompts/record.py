@@ -7,8 +7,8 @@ What is left out is marked by an object that no text of a transcript can imitate
 
 import functools
 import json
+import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
@@ -33,7 +33,8 @@ class _Remembered:
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
-        self._lines: OrderedDict[tuple[object, ...], tuple[weakref.ref[object], str]] = OrderedDict()
+        self._lines: dict[tuple[object, ...], tuple[weakref.ref[object], str]] = {}
+        self._lock = threading.Lock()
 
     def line(self, thing: object, form: tuple[object, ...], make: Callable[[], str]) -> str:
         """The thing's line in a form, made where it is not held."""
@@ -42,12 +43,17 @@ class _Remembered:
         if found is not None and found[0]() is thing:
             return found[1]
         text = make()
-        self._held += len(text) - (len(found[1]) if found else 0)
-        self._lines[key] = (weakref.ref(thing), text)
-        while self._held > self._most:
-            _, (_, oldest) = self._lines.popitem(last=False)
-            self._held -= len(oldest)
+        with self._lock:
+            self._forget(key)
+            self._lines[key] = (weakref.ref(thing), text)
+            self._held += len(text)
+            while self._held > self._most:
+                self._forget(next(iter(self._lines)))
         return text
+
+    def _forget(self, key: tuple[object, ...]) -> None:
+        if (found := self._lines.pop(key, None)) is not None:
+            self._held -= len(found[1])
 
 
 _REMEMBERED = _Remembered(most=16_000_000)

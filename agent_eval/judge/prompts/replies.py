@@ -22,7 +22,6 @@ from agent_eval.metrics.findings import checks_of
 from agent_eval.transcripts.jsontext import clean
 
 LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
-_FENCED = re.compile(r"\A[^{}]*?```[a-zA-Z]*\s*\n(.*)\n?\s*```[^{}]*\Z", re.DOTALL)
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
@@ -82,8 +81,7 @@ class _AnsweredTwiceError(Exception):
 
 def _object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
     bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
-    if fenced := _FENCED.match(bare):
-        bare = fenced[1].strip()
+    bare = _without_code_fence(bare)
     if not bare.startswith("{"):
         raise ReplyError("It was not one JSON object.", text)
     if not bare.endswith("}"):
@@ -99,6 +97,16 @@ def _object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
     return reply
+
+
+def _without_code_fence(text: str) -> str:
+    """What stands between the first and the last ```; the text itself where there is more than prose around them."""
+    start, end = text.find("```"), text.rfind("```")
+    if start == end or set("{}") & {*text[:start], *text[end:]}:
+        return text
+    inside = text[start + 3 : end]
+    language, _, rest = inside.partition("\n")
+    return (rest if language.strip().isalpha() or not language.strip() else inside).strip()
 
 
 def _is_copied(prompt: Prompt, bare: str) -> bool:
