@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -181,3 +183,8 @@ def test_a_blank_that_may_mean_all_is_not_wrong() -> None:
     assert searched({"title": ""}) is None
     assert searched({"query": ""}, name="create_survey") is None
     assert searched({"query": "shoes"}) is None
+
+
+def test_the_schema_library_is_loaded_only_for_a_schema() -> None:
+    code = "import sys, agent_eval.judge.rules; sys.exit('jsonschema' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

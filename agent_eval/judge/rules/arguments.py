@@ -8,13 +8,9 @@ nothing.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
-import referencing
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend
 from pydantic import JsonValue
 
 from agent_eval.judge.evidence import call_text
@@ -39,12 +35,15 @@ _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_sc
 _QUERY = word_set("query q search keyword keywords question term search_query search_term query_text")
 _SEARCHING = word_set("search query find lookup look retrieve google grep")
 
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
 
 class _TooMuchError(Exception):
     """The schema asks for more work than a check may take."""
 
 
-_steps: ContextVar[int] = ContextVar("steps")
+_steps: ContextVar[int] = ContextVar("steps", default=0)
 
 
 def wrong_arguments(question: Question) -> Finding | None:
@@ -103,7 +102,7 @@ def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | Non
 
 
 def _step(check: Any) -> Any:
-    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> "Iterator[ValidationError]":
         _steps.set(_steps.get() + 1 + (len(value) if isinstance(value, list | dict) else 0))
         if _steps.get() > MAX_STEPS:
             raise _TooMuchError
@@ -112,27 +111,33 @@ def _step(check: Any) -> Any:
     return counted
 
 
-_Bounded: Any = extend(
-    Draft202012Validator,
-    {name: _step(check) for name, check in Draft202012Validator.VALIDATORS.items() if name not in _NOT_RUN}
-    | dict.fromkeys(_NOT_RUN),
-)
+@cache
+def _bounded() -> Any:
+    """JSON Schema as it stands, but for what may run without end. The library is loaded when a tool has a schema."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    checks = {k: _step(check) for k, check in Draft202012Validator.VALIDATORS.items() if k not in _NOT_RUN}
+    return extend(Draft202012Validator, checks | dict.fromkeys(_NOT_RUN))
 
 
 @lru_cache(maxsize=1024)
 def _validator(text: str) -> Any:
     """A validator that fetches nothing; None for a schema that is broken, too large, or uses patterns for keys."""
+    from jsonschema import FormatChecker
+    from referencing import Registry
+
     if len(text) > MAX_SCHEMA or '"patternProperties"' in text:
         return None
     schema = json.loads(text)
     try:
-        Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
+        _bounded().check_schema(schema, format_checker=FormatChecker(formats=()))
     except Exception:  # broken, or nested too deeply to be checked
         return None
-    return _Bounded(schema, registry=referencing.Registry())
+    return _bounded()(schema, registry=Registry())
 
 
-def _is_sure(error: ValidationError, is_refused: bool) -> bool:
+def _is_sure(error: "ValidationError", is_refused: bool) -> bool:
     """Whether a mismatch is the agent's fault beyond doubt.
 
     A scalar written as another type, or null for what may be left out, is taken by many tools without a word:
@@ -154,7 +159,7 @@ _SURE = word_set(
 )
 
 
-def _types(error: ValidationError) -> Sequence[str]:
+def _types(error: "ValidationError") -> Sequence[str]:
     if error.validator == "type":
         wanted = error.validator_value
         return [wanted] if isinstance(wanted, str) else list(wanted)
@@ -168,11 +173,11 @@ def _is_near(instance: object, types: Iterable[str]) -> bool:
             read = json.loads(instance)
         except (ValueError, RecursionError):
             return False
-        return any(Draft202012Validator.TYPE_CHECKER.is_type(read, t) for t in types if t != "string")
+        return any(_bounded().TYPE_CHECKER.is_type(read, t) for t in types if t != "string")
     return isinstance(instance, bool | int | float) and "string" in types
 
 
-def _told(error: ValidationError) -> str:
+def _told(error: "ValidationError") -> str:
     at = ".".join(str(part) for part in error.absolute_path)
     return cut(" ".join(f"{at + ': ' if at else ''}{error.message}".split()))
 
