@@ -50,6 +50,23 @@ def run(
         list[str] | None,
         typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option("--judge", help="Judge model, as litellm names it; several are an ensemble."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", min=0, help="US dollars that judge models may cost in this run."),
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", min=0, help="Judge calls that this run may make.")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only tell which judge calls would be made, and what they would cost."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take in what is new, materialise every stale asset through Dagster, print board and gates.
@@ -59,13 +76,21 @@ def run(
     """
     from agent_eval.commands.output import consoles
     from agent_eval.commands.printing import print_run
+    from agent_eval.commands.progress import shown_progress
     from agent_eval.commands.run import run as run_project
 
-    project = _project()
+    project = _project().with_settings(
+        judge_model=",".join(judge) if judge else None, max_cost_usd=max_cost, max_calls=max_calls
+    )
     out, err = consoles()
-    with err.status("Reading what has changed …") as status:
+    if dry_run:
+        from agent_eval.commands.estimate import estimate_run
+
+        estimate_run(project, out, agent or (), methodology or (), as_json=as_json)
+        return
+    with shown_progress(err) as progress:
         report = run_project(
-            project, agent or (), methodology or (), say=lambda line: status.update(f"Done: {line}")
+            project.watched(progress.watch), agent or (), methodology or (), say=progress.say
         )
     shown = methodology[-1] if methodology else project.registry.current.version
     print_run(project, out, err, report, version=shown, as_json=as_json)

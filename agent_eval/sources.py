@@ -12,7 +12,6 @@ from agent_eval import __version__
 from agent_eval.judge.ratings import ratings_hash
 from agent_eval.judge.recorded import verdicts_hash
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
@@ -72,10 +71,17 @@ def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 
 def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its rubrics, the metrics, the judge profile and the recorded verdicts."""
-    metrics = sorted(m.rubric_hash for m in (*TURN_METRICS, *CONVERSATION_METRICS))
+    """Version → hash of its rubrics, the metrics, the judge profile, the recorded verdicts and the judge models.
+
+    Without a model in the settings those count that the version's judgments were last asked of: a process that has
+    no model does not make a model's verdicts stale.
+    """
     recorded = verdicts_hash(project.verdicts[0])
-    return {
-        v: digest(m.rubric_hash, metrics, PROFILE_VERSION, recorded)
-        for v, m in project.methodologies(versions).items()
-    }
+    hashes = {}
+    for version, methodology in project.methodologies(versions).items():
+        judge = project.judge_spec(version)
+        asked = [judge.to_json()] if judge else []
+        hashes[version] = digest(
+            methodology.rubric_hash, project.metrics.hash, PROFILE_VERSION, recorded, *asked
+        )
+    return hashes

@@ -28,6 +28,8 @@ def print_run(
         else "Nothing was stale"
     )
     err.print(f"{made}.", markup=False)
+    if report.spent:
+        err.print(f"{report.spent}.", markup=False)
     board = board_of(project, version)
     if as_json:
         print_json(board)

@@ -13,6 +13,7 @@ import polars as pl
 
 from agent_eval.definitions import defs
 from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
+from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
@@ -76,7 +77,7 @@ def dagster_home(root: Path) -> Path:
 class Launch:
     """Materialises stale pairs in ranges: agents first, then agent × version, then the boards."""
 
-    root: Path
+    project: Project
     instance: dg.DagsterInstance
     last_run_id: str = ""
     _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
@@ -84,10 +85,8 @@ class Launch:
     @classmethod
     def at(cls, project: Project) -> "Launch":
         """On the project's instance."""
-        root = project.home.root
-        launch = cls(
-            root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
-        )
+        home = dagster_home(project.home.root)
+        launch = cls(project=project, instance=dg.DagsterInstance.from_config(str(home)), _stages=by_shape())
         launch.instance.add_dynamic_partitions(
             "agent", project.known_agents()
         )  # boards load every known agent
@@ -122,7 +121,7 @@ class Launch:
             self.instance.delete_dynamic_partition("agent", agent)
 
     def _run(self, stage: str, first: str, last: str) -> str:
-        with _environment("AGENT_EVAL_HOME", str(self.root)):
+        with _environment("AGENT_EVAL_HOME", str(self.project.home.root)), in_hand(self.project):
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],

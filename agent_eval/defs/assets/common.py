@@ -23,6 +23,7 @@ def stored(
     *,
     ins: Mapping[str, dg.AssetIn] | None = None,
     deps: Sequence[dg.AssetDep | str] = (),
+    pool: str | None = None,
 ) -> Wired:
     """Decorator of the asset that fills table `name`, described by the table's contract."""
     return dg.asset(
@@ -37,6 +38,7 @@ def stored(
         owners=OWNERS,
         code_version=__version__,
         backfill_policy=ONE_RUN,
+        pool=pool,
     )
 
 

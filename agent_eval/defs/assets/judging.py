@@ -1,13 +1,18 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import ONE_RUN, ins, on, out, stored
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
 from agent_eval.judge.engine import judge_transcripts
+from agent_eval.judge.progress import Progress, Watch
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
+from agent_eval.report.judging import judging_page, unscored_shares
+from agent_eval.report.markdown import markdown_table
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
@@ -16,12 +21,49 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
 
 
+def _watch(context: dg.AssetExecutionContext, project: Project) -> Watch:
+    """Tells the run's log, and whoever watches the project, how far the judge models are."""
+
+    def watch(progress: Progress) -> None:
+        context.log.info(progress.line())
+        if project.watch is not None:
+            project.watch(progress)
+
+    return watch
+
+
+def _output(name: str, judgments: pl.DataFrame) -> dg.Output[pl.DataFrame]:
+    page = {key: dg.MetadataValue.md(text) for key, text in judging_page(judgments).items()}
+    return dg.Output(judgments, name, metadata=page)
+
+
+def judge_coverage(turn_judgments: pl.DataFrame, *, most: float) -> dg.AssetCheckResult:
+    """Of what a model was asked about each agent, at most a share of `most` is unscored."""
+    shares = unscored_shares(turn_judgments)
+    lacking = shares.filter(pl.col("unscored_share") > most)
+    return dg.AssetCheckResult(
+        asset_key="turn_judgments",
+        check_name="judge_coverage",
+        passed=lacking.is_empty(),
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={
+            "n_pairs": shares.height,
+            "n_failing": lacking.height,
+            "most_unscored_share": most,
+            "failing": dg.MetadataValue.md(markdown_table(lacking.head(20))),
+        },
+    )
+
+
 @dg.multi_asset(
     name="judgments",
     outs={name: out(name, "judging") for name in ("turn_judgments", "conversation_judgments")},
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
     partitions_def=PAIRS,
+    check_specs=[
+        dg.AssetCheckSpec("judge_coverage", asset="turn_judgments", description=judge_coverage.__doc__)
+    ],
     backfill_policy=ONE_RUN,
     pool="llm",
 )
@@ -31,12 +73,21 @@ def judgments(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+) -> Iterator[dg.Output[pl.DataFrame] | dg.AssetCheckResult]:
     """Every metric of every turn and conversation, each question asked once for all versions."""
-    ratings = project.ratings_of(_agents(context))
-    project.keep_recorded(_agents(context), run_id=context.run.run_id)
-    judged = judge_transcripts(transcripts, conversations, turns, ratings, project.cached_verdicts)
-    return judged.turn_judgments, judged.conversation_judgments
+    agents, versions = _agents(context), versions_of(context)
+    project.keep_recorded(agents, run_id=context.run.run_id)
+    judged = judge_transcripts(
+        *(transcripts, conversations, turns, project.ratings_of(agents), project.cached_verdicts),
+        metrics=project.metrics,
+        panel=project.panel(versions),
+        names=project.names_of(agents),
+        watch=_watch(context, project),
+    )
+    project.keep_judge(versions, run_id=context.run.run_id)
+    yield _output("turn_judgments", judged.turn_judgments)
+    yield _output("conversation_judgments", judged.conversation_judgments)
+    yield judge_coverage(judged.turn_judgments, most=project.settings.max_unscored_share)
 
 
 @stored(
@@ -44,7 +95,8 @@ def judgments(
     "judging",
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT),
-    deps=[*ASKED, "turn_judgments", "conversation_judgments"],
+    deps=ASKED,
+    pool="llm",
 )
 def rubric_ratings(
     context: dg.AssetExecutionContext,
@@ -52,11 +104,21 @@ def rubric_ratings(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     sessions: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
     """U1–U6 per session, three criteria per scenario: rated, or a row that says why not."""
-    ratings, methodologies = project.ratings_of(_agents(context)), project.methodologies(versions_of(context))
-    return rate(transcripts, conversations, turns, sessions, ratings, methodologies, project.cached_verdicts)
+    agents, versions = _agents(context), versions_of(context)
+    return rate(
+        *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
+        project.methodologies(versions),
+        project.cached_verdicts,
+        judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
+        panel=project.panel(versions),
+        names=project.names_of(agents),
+        watch=_watch(context, project),
+    )
 
 
 ASSETS = [judgments, rubric_ratings]
