@@ -2,11 +2,11 @@
 
 import math
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Condition, Grain, Kind, Metric, Severity
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Condition, Kind, Metric, Severity
 
 RATINGS = ("5", "4", "3", "2", "1")
 MAX_ANCHORS = 30
@@ -32,7 +32,7 @@ class Declared(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
-    grain: Grain
+    grain: Literal["turn", "conversation"]  # whole sessions are rated by the methodology's U1–U6
     kind: Kind
     question: Words
     anchors: dict[Key, Words] = Field(min_length=2, max_length=MAX_ANCHORS)
@@ -47,10 +47,6 @@ class Declared(BaseModel):
         for key, text in self._texts():
             if _INVISIBLE.search(text):
                 raise ValueError(f"{key}: holds a control or invisible character; write plain text")
-        if self.grain == "session":
-            raise ValueError(
-                "grain: whole sessions are rated by the methodology's U1–U6; ask about a turn or a conversation"
-            )
         if self.grain != "turn" and self.applies_when != "always":
             raise ValueError(
                 f"applies_when: {self.applies_when!r} is about turns; for other grains only 'always'"
