@@ -9,13 +9,18 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 Row = Mapping[str, object]
+
+
+SYNC_EVERY_S = 1.0
 
 
 @dataclass
@@ -24,6 +29,8 @@ class Journal:
 
     path: Path
     _file: IO[bytes]
+    _synced_at: float = field(default_factory=time.monotonic)
+    _syncing: threading.Thread | None = None
 
     @classmethod
     def begin(cls, folder: Path) -> "Journal":
@@ -35,16 +42,28 @@ class Journal:
         return cls(path, file)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows; when this returns they survive the end of the process and of the machine."""
+        """Write rows; when this returns they survive the end of the process, and after a second that of the machine.
+
+        A disk that is slow to confirm holds nobody up: it is asked to by a thread of its own, once a second at most.
+        """
         self._file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
-        os.fsync(self._file.fileno())
+        is_busy = self._syncing is not None and self._syncing.is_alive()
+        if not is_busy and time.monotonic() - self._synced_at >= SYNC_EVERY_S:
+            self._synced_at = time.monotonic()
+            self._syncing = threading.Thread(target=os.fsync, args=(self._file.fileno(),), daemon=True)
+            self._syncing.start()
 
     def close(self) -> None:
         """Let go of the file; an empty one is removed."""
-        if not self._file.closed:
-            if not self._file.tell():
-                self.path.unlink(missing_ok=True)
-            self._file.close()
+        if self._file.closed:
+            return
+        if self._syncing is not None:
+            self._syncing.join()
+        if self._file.tell():
+            os.fsync(self._file.fileno())
+        else:
+            self.path.unlink(missing_ok=True)
+        self._file.close()
 
 
 @contextlib.contextmanager
