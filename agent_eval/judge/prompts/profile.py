@@ -6,6 +6,7 @@ A rubric's words are not part of it: they have their own hash, and a changed rub
 from dataclasses import replace
 from functools import cache
 
+from agent_eval.judge.prompts import record
 from agent_eval.judge.prompts.build import build_prompt
 from agent_eval.judge.prompts.replies import ReplyError, repair_messages
 from agent_eval.judge.protocol import Question
@@ -18,7 +19,7 @@ from agent_eval.transcripts.models import Conversation, Expected, Message, Messa
 
 @cache
 def profile_hash() -> str:
-    """Hash of PROFILE_VERSION, the profile's rules, and prompts that show every form of question once."""
+    """Hash of PROFILE_VERSION, the profile's rules, the bounds, and prompts that show every form of question once."""
     turns = _CONVERSATION.turns()
     of_turn = Question((_CONVERSATION,), (turns,), 0, "", _TURN_METRICS)
     whole = Question((_CONVERSATION,), (turns,), None, "", _WHOLE_METRICS)
@@ -31,7 +32,10 @@ def profile_hash() -> str:
         build_prompt([session], secret=b"", findings=[finding]),
     ]
     again = repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"]
-    return digest("judge profile", PROFILE_VERSION, PROFILE_HASH, [p.prompt_hash for p in asked], again)
+    bounds = [record.BOUND, record.LINE_BOUND, record.TEXT_BOUNDS, record.MANY_TURNS, record.SHORT_TEXT]
+    return digest(
+        "judge profile", PROFILE_VERSION, PROFILE_HASH, bounds, [p.prompt_hash for p in asked], again
+    )
 
 
 _FIVE = {str(rating): "x" for rating in range(5, 0, -1)}

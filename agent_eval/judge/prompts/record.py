@@ -9,7 +9,7 @@ import functools
 import json
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import JsonValue
 
@@ -17,12 +17,11 @@ from agent_eval.judge.prompts.blind import Names
 from agent_eval.judge.prompts.fence import line
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
-BOUND = 200_000  # characters of a whole record
+BOUND = 160_000  # characters of a whole record: also in scripts with a token a letter it fits 128,000 tokens
 LINE_BOUND = BOUND // 5  # of one line
 TEXT_BOUNDS = (20_000, 5_000, 1_000, 250)  # of one text: the first that lets the whole fit
 MANY_TURNS = 400  # above it, texts are short and turns in the middle are left out
 SHORT_TEXT = 1_000
-LEFT_OUT = "characters_left_out"
 
 
 class _Remembered:
@@ -149,7 +148,7 @@ def _messages(messages: Sequence[Message], bound: int, names: Names) -> Iterator
         yield shown
 
 
-def _shown(value: JsonValue | Mapping[str, JsonValue], bound: int, names: Names) -> JsonValue:
+def _shown(value: JsonValue, bound: int, names: Names) -> JsonValue:
     """A value with names hidden; a long text without its middle, any other long value as its JSON text likewise."""
     if value is None:
         return None
@@ -159,7 +158,7 @@ def _shown(value: JsonValue | Mapping[str, JsonValue], bound: int, names: Names)
         text = json.dumps(value, ensure_ascii=False)
         if len(text) > bound:
             return {"json": _cut(names.hide(text), bound)}
-        return names.hide_in(value if not isinstance(value, Mapping) else dict(value))
+        return names.hide_in(value)
     except RecursionError:
         return {"left_out": "a value that is nested too deeply to be shown"}
 
@@ -170,7 +169,7 @@ def _cut(text: str, bound: int) -> JsonValue:
         return text
     head = bound // 2
     tail = bound - head
-    return [text[:head], {LEFT_OUT: len(text) - head - tail}, text[-tail:]]
+    return [text[:head], {"characters_left_out": len(text) - head - tail}, text[-tail:]]
 
 
 def _bounded(at: Callable[[int], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> str:
@@ -180,7 +179,7 @@ def _bounded(at: Callable[[int], dict[str, JsonValue]], key: dict[str, JsonValue
         text = line(at(bound))
         if len(text) <= most:
             return text
-    room = most // 8  # an escape makes a character of `text` at most eight
+    room = max(most // 2 - 100, 50)  # as JSON within JSON a character takes two at most
     return line({**key, "json": _cut(text, room)})
 
 

@@ -1,8 +1,8 @@
 """Replies: from the judge's text to verdicts, or to the sentence for the one re-ask.
 
-A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without a fence of code or leading thoughts; mended by a library; then checked field by
-field. What is ambiguous is not read: several objects, a metric answered twice, a reply that stops in the middle, one that
-stands in the transcript word for word.
+A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without leading
+thoughts or a fence of code; mended by a library; then checked field by field. What is ambiguous is not read: several
+objects, a metric answered twice, a reply that stops in the middle, one that stands in the transcript word for word.
 """
 
 import json
