@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("startup", "importing", "scoring", "board")
+NAMES = ("startup", "importing", "scoring", "board", "judge_engine")
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or NAMES:
