@@ -237,7 +237,7 @@ def prompts(
 ) -> None:
     """Exactly what is sent to a judge model: messages, schema of the reply, hashes.
 
-    A run leaves out metrics that people, rules or earlier answers have decided. With --json one row for the prompt.
+    A run leaves out what earlier answers have decided. With --json one row for the prompt.
     """
     from agent_eval.commands.output import consoles
     from agent_eval.commands.prompts import agent_subject, example_subject

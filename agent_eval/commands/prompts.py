@@ -11,6 +11,7 @@ from rich.console import Console
 
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
+from agent_eval.judge.engine import answered_freely, open_part
 from agent_eval.judge.prompts import (
     NO_NAMES,
     Names,
@@ -22,6 +23,7 @@ from agent_eval.judge.prompts import (
     shared_rubrics,
 )
 from agent_eval.judge.protocol import Question
+from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding, facts_of, findings_of
@@ -73,7 +75,7 @@ class Subject:
         """A question about the whole conversation, or about the session where a metric's grain is one."""
         asked = tuple(metrics)
         held = self.session if asked[0].grain == "session" else (self.conversation,)
-        return Question(held, tuple(c.turns() for c in held), None, "", asked)
+        return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
 
     def turn_question(self, metrics: Sequence[Metric]) -> Question:
         """A question about the turn: those of the metrics that arise on it.
@@ -90,7 +92,7 @@ class Subject:
             asked = tuple(m for m in metrics if reasons[m.name] is None)
             if asked:
                 seen = (turns[: turn.turn_index + 1],)
-                return Question((self.conversation,), seen, turn.turn_index, "", asked)
+                return Question((self.conversation,), seen, turn.turn_index, "", asked, _no_keys(asked))
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
         raise NotAskedError(
@@ -105,32 +107,56 @@ class Subject:
         )
 
 
+def _no_keys(metrics: Iterable[Metric]) -> dict[str, str]:
+    return dict.fromkeys((metric.name for metric in metrics), "")
+
+
+def _undecided(question: Question) -> Question | None:
+    """The part of a question that rules leave to a model; None where they decide all of it."""
+    [answers] = answered_freely([question], RulesJudge())
+    return open_part(question, answers)
+
+
 def _turn_call(subject: Subject) -> Prompt:
     shared = shared_rubrics(subject.metrics)
     of_turn = subject.turn_question([m for m in shared if m.grain == "turn"])
-    of_whole = subject.question(m for m in shared if m.grain == "conversation")
-    rides_along = [of_whole] if can_share_call(of_turn, of_whole) else []
-    return subject.build(of_turn, *rides_along, metrics=shared)
+    of_whole = [m for m in shared if m.grain == "conversation"]
+    asked = [_undecided(of_turn)]
+    if of_whole and can_share_call(of_turn, whole := subject.question(of_whole)):
+        asked.append(_undecided(whole))
+    return _open_call(subject, asked, shared)
 
 
 def _conversation_call(subject: Subject) -> Prompt:
     shared = shared_rubrics(subject.metrics)
-    return subject.build(subject.question(m for m in shared if m.grain == "conversation"), metrics=shared)
+    of_whole = [m for m in shared if m.grain == "conversation"]
+    return _open_call(subject, [_undecided(subject.question(of_whole)) if of_whole else None], shared)
 
 
 def _session_call(subject: Subject) -> Prompt:
-    return subject.build(subject.question(subject.universal.values()))
+    served = {c.scenario for c in subject.session}.union(*(finding.tests for finding in subject.findings))
+    asked = [
+        subject.universal[d.id] for d in subject.methodology.dimensions if d.needs_test in {None, *served}
+    ]
+    return _open_call(subject, [_undecided(subject.question(asked))])
 
 
 def _scenario_call(subject: Subject) -> Prompt:
     slot = subject.conversation.scenario
-    criteria = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
-    if not criteria:
+    asked = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
+    return _open_call(subject, [subject.question(asked) if asked else None])
+
+
+def _open_call(
+    subject: Subject, questions: Sequence[Question | None], metrics: Sequence[Metric] | None = None
+) -> Prompt:
+    asked = [question for question in questions if question is not None]
+    if not asked:
         raise NotAskedError(
-            f"Conversation {subject.conversation.conversation_id!r} is in no slot D1–D5 of a template. "
-            "Name one that is with --conversation, or none for the example."
+            f"Of conversation {subject.conversation.conversation_id!r} no such question is put to a model: rules decide "
+            "it, or it is in no slot D1–D5 of a template. Name another with --conversation, or none for the example."
         )
-    return subject.build(subject.question(criteria))
+    return subject.build(*asked, metrics=metrics)
 
 
 NAMED: dict[str, Callable[[Subject], Prompt]] = {

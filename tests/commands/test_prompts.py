@@ -54,9 +54,22 @@ def test_a_conversation_of_an_agent_is_shown_up_to_the_turn_without_the_agents_n
     data = read_back(user["content"]).data
     assert [line.get("turn") for line in data] == [None, 0, 1]
     assert "Lumen Support" not in user["content"]
-    assert (
-        prompt(*where)["metrics"][-1] == "goal_completion"
-    )  # the last turn takes the conversation's question along
+
+
+def test_the_last_turn_takes_the_conversations_question_along_unless_a_rule_decides_it(root: Path) -> None:
+    assert prompt()["metrics"][-1] == "goal_completion"
+    declared = prompt("--agent", "lumen-support", "--conversation", "lumen-2026-04-a-D1")  # with its outcome
+    assert "goal_completion" not in declared["metrics"]
+
+
+def test_u4_is_asked_only_of_a_session_with_an_injected_error(root: Path) -> None:
+    assert "U4" in prompt("--metric", "session", "--agent", "concierge-pa")["metrics"]
+    [file] = (root / "data" / "sessions" / "concierge-pa").glob("*/conversations.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if '"error_injection"' not in line))
+    without = prompt("--metric", "session", "--agent", "concierge-pa")["metrics"]
+    assert "U1" in without
+    assert "U4" not in without
 
 
 def test_the_code_of_an_agents_record_is_kept_secret_and_stays(root: Path) -> None:

@@ -219,6 +219,7 @@ def test_a_session_is_shown_with_numbers_scenarios_and_tests_in_place_of_ids() -
     found = [
         Finding("goal_completion", "0", "needle-2", tests=frozenset({"standardised_task"}), reason="Why."),
         Finding("verbosity", "1", "needle-2", 0),
+        Finding("goal_completion", "0", "elsewhere", tests=frozenset({"standardised_task"})),
     ]
     prompt = build(question, metrics=None, findings=found)
     frames = [item for item in shown(prompt) if "conversation" in item]
@@ -226,7 +227,7 @@ def test_a_session_is_shown_with_numbers_scenarios_and_tests_in_place_of_ids() -
         (1, None, []),
         (2, "D3", ["standardised_task"]),
     ]
-    # verbosity does not bear on U1
+    # verbosity does not bear on U1, and elsewhere is not shown
     assert shown(prompt)[-1] == {
         "findings": [{"conversation": 2, "metric": "goal_completion", "finding": "0", "reason": "Why."}]
     }

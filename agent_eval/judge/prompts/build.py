@@ -79,8 +79,8 @@ def build_prompt(
             run (`shared_rubrics`); those asked are among them. Default: only those asked, as for rubric ratings and
             in an audit with one call per metric.
         names: Names of the judged agent, to be withheld.
-        findings: What the session's judgments found, for rubric ratings; shown as data, with the tests that their
-            conversations serve.
+        findings: What the session's judgments found, for rubric ratings; those on the conversations shown that bear
+            on what is asked stand in the record, with the tests that the conversations serve.
 
     Raises:
         ValueError: If the questions do not belong into one call.
@@ -159,8 +159,10 @@ def _findings_line(
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that bear on any of the metrics asked, each once, in their order."""
-    wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, findings)}
+    """The findings on what is shown that bear on any of the metrics asked, each once, in their order."""
+    ids = {c.conversation_id for question in whole for c in question.conversations}
+    held = [f for f in findings if f.conversation_id in ids]
+    wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, held)}
     return [f for f in findings if f in wanted]
 
 
