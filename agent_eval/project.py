@@ -155,11 +155,9 @@ class Project:
         """Bring answers from journals that nobody holds into the store."""
         if not self.journals.is_dir():
             return
-        with finished_journals(self.journals) as rows:
-            by_key = {row["cache_key"]: row for row in rows}
-            self.store.upsert(
-                table("judge_cache"), table("judge_cache").frame(by_key.values()), run_id="judge"
-            )
+        cache = table("judge_cache")
+        with finished_journals(self.journals, cache) as rows:
+            self.store.upsert(cache, rows, run_id="judge")
 
     def judge_spec(self, version: str) -> JudgeSpec | None:
         """The judge models of the settings, else those that a version's judgments were last asked of; None: none yet."""

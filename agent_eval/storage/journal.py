@@ -17,6 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import polars as pl
+
+from agent_eval.tables import Table
+
 Row = Mapping[str, object]
 
 
@@ -67,14 +71,17 @@ class Journal:
 
 
 @contextlib.contextmanager
-def finished_journals(folder: Path) -> Iterator[list[dict[str, object]]]:
-    """The rows of all journals that nobody holds; the journals are removed when the block ends without an error.
+def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
+    """The rows of all journals that nobody holds, as the table has them, the last one of each key.
+
+    The journals are removed when the block ends without an error.
 
     A last line that was cut off in the middle is no row: its writer was not told that it was safe.
     """
     with contextlib.ExitStack() as held:
         files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]
-        yield [row for file in files for row in _rows(file)]
+        rows = pl.concat([target.empty(), *(_rows(file, target) for file in files)])
+        yield rows.unique(target.key, keep="last", maintain_order=True)
         for file in files:
             Path(file.name).unlink(missing_ok=True)
 
@@ -88,7 +95,7 @@ def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
     return file if path.exists() else None
 
 
-def _rows(file: IO[bytes]) -> Iterator[dict[str, object]]:
-    for line in file:
-        if line.endswith(b"\n"):
-            yield json.loads(line)
+def _rows(file: IO[bytes], target: Table) -> pl.DataFrame:
+    written = file.read()
+    whole = written[: written.rfind(b"\n") + 1]
+    return pl.read_ndjson(whole, schema=target.schema) if whole else target.empty()

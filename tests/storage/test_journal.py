@@ -6,12 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
+
 from agent_eval.storage.journal import Journal, finished_journals
+from agent_eval.tables import Table
+from agent_eval.tables.contract import Column
+
+TABLE = Table(
+    "numbers",
+    "one row per number",
+    ("i",),
+    (Column("i", pl.Int64, "A number"), Column("x", pl.Float64, "Null")),
+)
 
 
 def rows_in(folder: Path) -> list[object]:
-    with finished_journals(folder) as rows:
-        return [row["i"] for row in rows]
+    with finished_journals(folder, TABLE) as rows:
+        return rows["i"].to_list()
 
 
 def test_rows_are_found_once_their_writer_is_done_and_only_once(tmp_path: Path) -> None:
@@ -33,7 +44,7 @@ def test_a_merge_that_fails_loses_nothing(tmp_path: Path) -> None:
     journal.append([{"i": 0}])
     journal.close()
     try:
-        with finished_journals(tmp_path):
+        with finished_journals(tmp_path, TABLE):
             raise RuntimeError("the store is away")
     except RuntimeError:
         pass
