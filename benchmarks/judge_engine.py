@@ -54,9 +54,9 @@ def _speed(judge: MockJudge) -> Iterator[str]:
     for mode in ("one_call", "per_metric"):
         with tempfile.TemporaryDirectory() as root:
             judge.reset(latency_ms=1)
-            load(judge, root, *SMALL, judge_mode=mode)
+            load(judge, root, *SMALL, "calls", judge_mode=mode)
             tokens[mode] = judge.stats()["prompt_tokens"]
-    yield f"prompt tokens: {tokens['one_call'] / tokens['per_metric']:.3f} × per_metric (bar 0.30)"
+    yield f"prompt tokens: {tokens['one_call'] / tokens['per_metric']:.3f} × per_metric over turns of eight metrics (bar 0.30)"
 
 
 def _faults(judge: MockJudge) -> Iterator[str]:
@@ -109,9 +109,11 @@ def _kills(judge: MockJudge) -> Iterator[str]:
     )
 
 
-def load(judge: MockJudge, root: str, conversations: int, turns: int, **settings: str) -> dict[str, Any]:
+def load(
+    judge: MockJudge, root: str, conversations: int, turns: int, *more: str, **settings: str
+) -> dict[str, Any]:
     """Run one pass to its end."""
-    child = start(judge, root, conversations, turns, **settings)
+    child = start(judge, root, conversations, turns, *more, **settings)
     output, errors = child.communicate()
     if child.returncode:
         raise RuntimeError(errors[-3000:])
@@ -120,13 +122,13 @@ def load(judge: MockJudge, root: str, conversations: int, turns: int, **settings
 
 
 def start(
-    judge: MockJudge, root: str, conversations: int, turns: int, **settings: str
+    judge: MockJudge, root: str, conversations: int, turns: int, *more: str, **settings: str
 ) -> subprocess.Popen[str]:
     """Start one pass in a process of its own."""
     own = {f"AGENT_EVAL_{name.upper()}": value for name, value in settings.items()}
     environment = os.environ | judge.environment | {"AGENT_EVAL_JUDGE_CONCURRENCY": str(CONCURRENCY)} | own
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.judge_load", root, str(conversations), str(turns)],
+        [sys.executable, "-m", "benchmarks.judge_load", root, str(conversations), str(turns), *more],
         env=environment,
         cwd=Path(__file__).parents[1],
         stdout=subprocess.PIPE,

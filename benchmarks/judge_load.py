@@ -1,6 +1,7 @@
 """One judging pass over made-up conversations, in a process of its own; prints what it took as one line of JSON.
 
-python -m benchmarks.judge_load ROOT CONVERSATIONS TURNS, with the judge in the environment as for `agent-eval run`.
+python -m benchmarks.judge_load ROOT CONVERSATIONS TURNS [calls], with the judge in the environment as for
+`agent-eval run`. With `calls` every turn has a tool call, so that eight metrics are asked instead of six.
 """
 
 import json
@@ -18,14 +19,14 @@ from agent_eval.project import Project
 from agent_eval.settings import Settings
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import ConversationRows
-from agent_eval.transcripts.models import Conversation, Message
+from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
 
 
-def conversations(count: int, n_turns: int) -> ConversationRows:
+def conversations(count: int, n_turns: int, *, has_calls: bool = False) -> ConversationRows:
     """Orders and parcels; every turn differs from every other."""
     rows = ConversationRows()
     for i in range(count):
-        messages = [message for turn in range(n_turns) for message in _turn(i, turn)]
+        messages = [message for turn in range(n_turns) for message in _turn(i, turn, has_calls=has_calls)]
         rows.add(
             "load",
             "s1",
@@ -56,7 +57,7 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
     return judged
 
 
-def _turn(i: int, turn: int) -> tuple[Message, Message]:
+def _turn(i: int, turn: int, *, has_calls: bool) -> list[Message]:
     number = i * 100 + turn
     asked = (
         f"Where is order {number}? I ordered it last week and would like to know whether it can be sent to my "
@@ -66,13 +67,23 @@ def _turn(i: int, turn: int) -> tuple[Message, Message]:
         f"Order {number} left our warehouse on Monday and arrives in {turn + 1} days. It cannot be redirected any "
         f"more, but you can pick it up at depot {number % 97}; bring your passport and the code {number * 7}."
     )
-    return Message(role="user", content=asked), Message(role="assistant", content=said)
+    call = MessageToolCall(id=str(number), name="find_order", arguments={"order": number})
+    found = f'{{"order": {number}, "days": {turn + 1}, "depot": {number % 97}}}'
+    looked_up = [
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", content=found, tool_call_id=str(number)),
+    ]
+    return [
+        Message(role="user", content=asked),
+        *(looked_up if has_calls else []),
+        Message(role="assistant", content=said),
+    ]
 
 
 if __name__ == "__main__":
     root, count, n_turns = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     project = Project(Home(root, root), Settings())
-    rows = conversations(count, n_turns)
+    rows = conversations(count, n_turns, has_calls="calls" in sys.argv[4:])
     before = time.process_time()
     imported()
     import_cpu_s = time.process_time() - before

@@ -1,13 +1,16 @@
 """What `agent-eval run` says at its end: what was refused, the board, the gates."""
 
+import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.board import board_of, print_board
 from agent_eval.commands.gate import gate_rows
 from agent_eval.commands.output import print_json
 from agent_eval.commands.run import RunReport
+from agent_eval.judge.audit import disagreements
 from agent_eval.project import Project
 from agent_eval.report.markdown import plain
+from agent_eval.tables import table
 
 SHOWN = 20
 
@@ -30,6 +33,8 @@ def print_run(
     err.print(f"{made}.", markup=False)
     if report.spent:
         err.print(f"{report.spent}.", markup=False)
+    if (judge := project.own_judge) is not None and judge.mode == "per_metric":
+        _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
     board = board_of(project, version)
     if as_json:
         print_json(board)
@@ -40,3 +45,12 @@ def print_run(
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
     if not board.is_empty() and board["low"].null_count() == board.height:
         out.print("No interval is computed yet; n is the number of sessions behind a score.", style="dim")
+
+
+def _print_audit(err: Console, found: pl.DataFrame) -> None:
+    """Where one call per metric answered otherwise than one call for all; only where both were asked."""
+    if found.is_empty():
+        err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
+    for judge, metric, n_both, n_equal, mean in found.iter_rows():
+        off = "" if mean is None else f", per metric {mean:+.2f} on average"
+        err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

@@ -1,6 +1,7 @@
 """The panel: asked once, kept as it comes, given again; pace, outage, budget, ensemble, secrets."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval.judge.audit import disagreements
 from agent_eval.judge.budget import Budget, Price, Usage
 from agent_eval.judge.calls import Thread
 from agent_eval.judge.ensemble import combined
@@ -108,7 +110,8 @@ def test_labels_go_by_majority_and_a_tie_to_the_first_judge() -> None:
         return verdict
 
     verdict = labelled("no failure", "repetition", "repetition")
-    assert (verdict.label, verdict.disagreement) == ("repetition", pytest.approx(1 / 3))
+    assert verdict.label == "repetition"
+    assert verdict.disagreement == pytest.approx(1 / 3)
     assert labelled("repetition", "no failure").label == "repetition"
     assert labelled("no failure", "repetition").label == "no failure"
 
@@ -231,3 +234,14 @@ def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
     rows = kept.frame().filter(pl.col("metric") == FAILURE.name)
     assert '"further_labels":["false information"]' in rows["verdict"][0]
     assert table("judge_cache").conform(kept.frame()).height == 4
+
+
+def test_an_audit_tells_where_the_modes_disagree() -> None:
+    kept, spec = Kept(), JudgeSpec(("scripted",))
+    panel_of(ScriptedClient(answers={"helpfulness": 4}), kept=kept, spec=spec).answers(THREADS, NOTHING)
+    alone = replace(spec, mode="per_metric")
+    panel_of(ScriptedClient(answers={"helpfulness": 3}), kept=kept, spec=alone).answers(THREADS, NOTHING)
+    assert disagreements(kept.frame(), spec).rows() == [
+        ("scripted", FAILURE.name, 6, 6, None),
+        ("scripted", "helpfulness", 6, 0, -1.0),
+    ]
