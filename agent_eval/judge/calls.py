@@ -11,7 +11,7 @@ from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding
 
 CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
-TOKENS_PER_ANSWER = 40  # evidence, a reason of a sentence or two, the answer and its keys
+TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
 
 
 @dataclass(frozen=True)
