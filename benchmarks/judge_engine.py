@@ -84,12 +84,11 @@ def _faults(judge: MockJudge) -> Iterator[str]:
 
 
 def _kills(judge: MockJudge) -> Iterator[str]:
+    """A call lost at one kill may be repeated several runs later, so repeats are counted over all kills together."""
     rng = random.Random(7)
-    repeated, lost = [], 0
     with tempfile.TemporaryDirectory() as root:
         judge.reset(latency_ms=LATENCY_S * 1000)
         for _ in range(KILLS):
-            before = judge.stats()["duplicate_ok_calls"]
             child = start(judge, root, CONVERSATIONS, TURNS)
             reached = judge.stats()["calls"]
             deadline = time.monotonic() + 120
@@ -97,15 +96,11 @@ def _kills(judge: MockJudge) -> Iterator[str]:
                 time.sleep(0.02)
             time.sleep(rng.uniform(0.05, 2.0))
             child.kill()
-            child.wait()
-            repeated.append(judge.stats()["duplicate_ok_calls"] - before)
-        took = load(judge, root, CONVERSATIONS, TURNS)
-        counted = judge.stats()
-        repeated.append(counted["duplicate_ok_calls"] - sum(repeated))
-        lost = took["n_unscored"]
+            child.communicate()
+        took, counted = load(judge, root, CONVERSATIONS, TURNS), judge.stats()
     yield (
-        f"{KILLS} × kill -9: {sum(repeated)} calls repeated in all, {max(repeated)} at most after one kill (bar {CONCURRENCY}), "
-        f"{counted['calls']} calls for {CONVERSATIONS * TURNS} turns, {lost} unscored at the end"
+        f"{KILLS} × kill -9: {counted['calls'] - CONVERSATIONS * TURNS} calls repeated in all "
+        f"(bar {KILLS} × {CONCURRENCY}), {took['n_unscored']} unscored at the end"
     )
 
 
