@@ -57,6 +57,23 @@ def run(
     boards: Annotated[
         bool, typer.Option("--boards", help="Make the boards anew even if nothing is stale.")
     ] = False,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option("--judge", help="Judge model, as litellm names it; several are an ensemble."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", min=0, help="US dollars that judge models may cost in this run."),
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", min=0, help="Judge calls that this run may make.")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only tell which judge calls would be made, and what they would cost."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take in what is new, materialise every stale asset through Dagster, print board and gates.
@@ -66,17 +83,21 @@ def run(
     """
     from agent_eval.commands.output import consoles
     from agent_eval.commands.printing import print_run
+    from agent_eval.commands.progress import shown_progress
     from agent_eval.commands.run import run as run_project
 
-    project = _project()
+    project = _project().with_settings(
+        judge_model=",".join(judge) if judge else None, max_cost_usd=max_cost, max_calls=max_calls
+    )
     out, err = consoles()
-    with err.status("Reading what has changed …") as status:
+    if dry_run:
+        from agent_eval.commands.estimate import estimate_run
+
+        estimate_run(project, out, agent or (), methodology or (), as_json=as_json)
+        return
+    with shown_progress(err) as progress:
         report = run_project(
-            project,
-            agent or (),
-            methodology or (),
-            say=lambda line: status.update(f"Done: {line}"),
-            boards=boards,
+            project.watched(progress.watch), agent or (), methodology or (), say=progress.say, boards=boards
         )
     shown = methodology[-1] if methodology else project.registry.current.version
     print_run(project, out, err, report, version=shown, as_json=as_json)
@@ -302,6 +323,42 @@ def backup(
     from agent_eval.commands.output import consoles
 
     copy(_project(), consoles()[0], file, force=force)
+
+
+@app.command()
+def prompts(
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario.",
+        ),
+    ] = "turn",
+    agent: Annotated[str | None, typer.Option(help="An agent's id. Default: a shipped example.")] = None,
+    conversation: Annotated[
+        str | None, typer.Option(help="One of the agent's conversations. Default: the first.")
+    ] = None,
+    turn: Annotated[int | None, typer.Option(help="The turn, counted from 0. Default: the last.")] = None,
+    methodology: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exactly what is sent to a judge model: messages, schema of the reply, hashes.
+
+    A run leaves out what earlier answers have decided. With --json one row for the prompt.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.prompts import agent_subject, example_subject
+    from agent_eval.commands.prompts import prompts as show
+
+    project = _project()
+    version = project.registry.get(_version(project, methodology))
+    if agent is None and conversation is not None:
+        raise AgentEvalError("--conversation needs --agent: an id is an agent's own.")
+    if agent is None:
+        subject = example_subject(version, project.metrics.metrics, turn)
+    else:
+        subject = agent_subject(project, version, agent, conversation, turn)
+    show(consoles()[0], name=metric, subject=subject, as_json=as_json)
 
 
 @app.command()

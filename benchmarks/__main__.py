@@ -3,7 +3,16 @@
 import importlib
 import sys
 
-NAMES = ("startup", "importing", "scoring", "board", "reliability", "coverage", "clusters")
+NAMES = (
+    "startup",
+    "importing",
+    "scoring",
+    "board",
+    "reliability",
+    "coverage",
+    "clusters",
+    "judge_engine",
+)
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or NAMES:

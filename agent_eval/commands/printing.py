@@ -1,13 +1,16 @@
 """What `agent-eval run` says at its end: what was refused, the board, the gates."""
 
+import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.board import board_of, print_board
 from agent_eval.commands.gate import gate_rows
 from agent_eval.commands.output import print_json
 from agent_eval.commands.run import RunReport
+from agent_eval.judge.audit import disagreements
 from agent_eval.plaintext import one_line
 from agent_eval.project import Project
+from agent_eval.tables import table
 
 SHOWN = 20
 
@@ -32,6 +35,10 @@ def print_run(
         else "Nothing was stale"
     )
     err.print(f"{made}.", markup=False)
+    if report.spent:
+        err.print(f"{report.spent}.", markup=False)
+    if (judge := project.own_judge) is not None and judge.mode == "per_metric":
+        _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
     board = board_of(project, version)
     if as_json:
         print_json(board)
@@ -40,3 +47,12 @@ def print_run(
     counts = gate_rows(project, version).group_by("result").len().sort("result")
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
+
+
+def _print_audit(err: Console, found: pl.DataFrame) -> None:
+    """Where one call per metric answered otherwise than one call for all; only where both were asked."""
+    if found.is_empty():
+        err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
+    for judge, metric, n_both, n_equal, mean in found.iter_rows():
+        off = "" if mean is None else f", per metric {mean:+.2f} on average"
+        err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

@@ -10,11 +10,13 @@ from agent_eval.judge.ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project, taken_in
 from agent_eval.settings import unknown_variables
-from agent_eval.sources import Sources, read_sources
+from agent_eval.sources import Sources, read_sources, with_open_judgments
 from agent_eval.tables import table
 from agent_eval.transcripts.records import Refusal
 
 RUN_STATE = table("run_state")
+_PAIR = ["agent_id", "methodology_version"]
+_FREE = ("human", "rule", "recorded", "none")
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,15 @@ class RunReport:
     stale: pl.DataFrame
     refusals: tuple[Refusal, ...]
     warnings: tuple[str, ...]
-    n_asked: int
+    n_asked: int  # judgments that a model was asked for
     n_unscored: int
+    is_nothing_scored: bool = False  # a model was asked in this run, and scored nothing
+    spent: str = ""  # what the models cost, in words; '' when none was called
 
     @property
     def exit_code(self) -> int:
         """0 done; 1 a record was refused or some judgments are unscored; 2 nothing that was asked got scored."""
-        if self.n_asked and self.n_unscored == self.n_asked:
+        if self.is_nothing_scored or (self.n_asked and self.n_unscored == self.n_asked):
             return 2
         return 1 if self.refusals or self.n_unscored else 0
 
@@ -52,13 +56,22 @@ def run(
     wanted_agents = project.some_agents(agents)
     for version in versions:
         project.registry.get(version)
+    if project.own_judge is not None:
+        _ = project.asking  # refuses a cap that cannot be kept, before any work
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
-        sources = read_sources(project, wanted_agents, list(versions) or list(project.registry.versions))
-        wanted = sources.fingerprints()
-        stale = wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
+        sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
         if not stale.is_empty() or boards:
             _materialise(project, sources, stale, wanted if boards else stale, say)
-    return _report(project, wanted.select("agent_id", "methodology_version"), stale)
+    return _report(project, wanted.select(_PAIR), stale)
+
+
+def what_is_stale(
+    project: Project, agents: Sequence[str], versions: Sequence[str]
+) -> tuple[Sources, pl.DataFrame, pl.DataFrame]:
+    """The sources as they are, and table run_state as it should be: all pairs, and those that are to be made anew."""
+    sources = read_sources(project, agents, list(versions) or list(project.registry.versions))
+    wanted = sources.fingerprints()
+    return sources, wanted, wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
 
 
 def _materialise(
@@ -72,13 +85,15 @@ def _materialise(
 
     launch = Launch.at(project)
     agents, versions = stale["agent_id"].unique().to_list(), stale["methodology_version"].unique().to_list()
-    with launch.taking_over(project.store):
+    with launch.taking_over():
         launch.observe(sources, agents=agents, versions=versions)
         for done in launch.materialise(stale, _not_taken_in(project, sources, agents), boards_of):
             say(done)
-        is_gone = ~pl.col("agent_id").is_in(project.with_sessions[0])
-        project.store.upsert(RUN_STATE, stale.filter(~is_gone), run_id=launch.last_run_id)
-        project.store.delete(RUN_STATE, stale.filter(is_gone).select("agent_id", "methodology_version"))
+        is_done = pl.col("agent_id").is_in(project.with_sessions[0])
+        open_pairs = with_open_judgments(project, stale.select(_PAIR))
+        finished = stale.filter(is_done).join(open_pairs, on=_PAIR, how="anti")
+        project.store.upsert(RUN_STATE, finished, run_id=launch.last_run_id)
+        project.store.delete(RUN_STATE, stale.join(finished, on=_PAIR, how="anti").select(_PAIR))
         launch.forget(set(agents) - set(project.known_agents()))
 
 
@@ -97,15 +112,33 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> RunR
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
         project.store.read(table(name), wanted, columns=["judge", "status"])
-        for name in ("turn_judgments", "conversation_judgments")
-    ).filter(~pl.col("judge").is_in(["rule", "human"]), pl.col("status").is_in(["scored", "unscored"]))
+        for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")
+    ).filter(~pl.col("judge").is_in(_FREE), pl.col("status").is_in(["scored", "unscored"]))
     return RunReport(
         stale=stale,
         refusals=tuple(refusals),
         warnings=_warnings(project),
         n_asked=asked.height,
         n_unscored=asked.filter(pl.col("status") == "unscored").height,
+        is_nothing_scored=_is_nothing_scored(project),
+        spent=_spent(project),
     )
+
+
+def _is_nothing_scored(project: Project) -> bool:
+    if project.own_judge is None:
+        return False
+    budget = project.asking.budget
+    return budget.n_unscored > 0 and budget.n_scored == 0
+
+
+def _spent(project: Project) -> str:
+    if project.own_judge is None:
+        return ""
+    budget = project.asking.budget
+    cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
+    left = f", {budget.n_unscored:,} answers unscored" if budget.n_unscored else ""
+    return f"{budget.n_calls:,} judge calls, {cost}{left}"
 
 
 def _warnings(project: Project) -> tuple[str, ...]:

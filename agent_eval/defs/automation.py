@@ -17,7 +17,7 @@ from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
 from agent_eval.project import Project, taken_in
-from agent_eval.sources import Sources, read_sources
+from agent_eval.sources import Sources, read_sources, with_open_judgments
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
 
@@ -98,7 +98,9 @@ def keep_run_state(
         for row in wanted.iter_rows(named=True)
         if row["agent_id"] in held and (row["agent_id"], row["methodology_version"]) in settled
     ]
-    project.store.upsert(RUN_STATE, RUN_STATE.frame(rows), run_id="")
+    made = RUN_STATE.frame(rows)
+    unfinished = with_open_judgments(project, made.select("agent_id", "methodology_version"))
+    project.store.upsert(RUN_STATE, made.join(unfinished, on=unfinished.columns, how="anti"), run_id="")
     absent = set(agents) - set(held) - set(project.with_sessions[0])
     gone = {agent for agent in absent if all((agent, version) in settled for version in versions)}
     project.store.delete(

@@ -15,10 +15,10 @@ from agent_eval.definitions import defs
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
+from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
-from agent_eval.storage import Store
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -82,7 +82,7 @@ class Launch:
     Only for who holds the run lock of the store.
     """
 
-    root: Path
+    project: Project
     instance: dg.DagsterInstance
     last_run_id: str = ""
     _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
@@ -90,24 +90,22 @@ class Launch:
     @classmethod
     def at(cls, project: Project) -> "Launch":
         """On the project's instance."""
-        root = project.home.root
-        launch = cls(
-            root=root, instance=dg.DagsterInstance.from_config(str(dagster_home(root))), _stages=by_shape()
-        )
+        home = dagster_home(project.home.root)
+        launch = cls(project=project, instance=dg.DagsterInstance.from_config(str(home)), _stages=by_shape())
         agents = project.known_agents()  # boards load every known agent
-        with records_in(Path(launch.instance.root_directory)):
+        with records_in(home):
             launch.instance.add_dynamic_partitions("agent", agents)
         return launch
 
     @contextlib.contextmanager
-    def taking_over(self, store: Store) -> Iterator[None]:
+    def taking_over(self) -> Iterator[None]:
         """For the one `agent-eval run` under way: closes what a killed one left open, tells trouble in one line.
 
         Raises:
             DagsterHomeError: If Dagster's databases cannot be read or written.
         """
         with records_in(Path(self.instance.root_directory)):
-            close_lost_runs(self.instance, self.root, store)
+            close_lost_runs(self.instance, self.project.home.root, self.project.store)
             yield
 
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
@@ -148,11 +146,16 @@ class Launch:
             self.instance.delete_dynamic_partition("agent", agent)
 
     def _run(self, stage: str, first: str, last: str) -> str:
-        with _environment("AGENT_EVAL_HOME", str(self.root)), interrupts_heeded() as is_interrupted:
+        with (
+            _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
+            in_hand(self.project),
+            interrupts_heeded() as is_interrupted,
+        ):
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
-                tags=dict(zip(_RANGE, (first, last), strict=True)) | {PROJECT_TAG: str(self.root)},
+                tags=dict(zip(_RANGE, (first, last), strict=True))
+                | {PROJECT_TAG: str(self.project.home.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )

@@ -1,35 +1,30 @@
 """The judging pass: every metric of every turn and conversation, each question asked once for all versions.
 
-Rules and recorded verdicts are free and asked about everything; a judge that costs is asked only for what is
-still open. Questions do not name the methodology version, so the answers are found once and the rows are given to
-every version that admits the conversation.
+Rules and stored verdicts are free and asked about everything; a model is asked only for what rules leave open and it
+has not answered before. Questions do not name the methodology version, so the answers are found once and the rows are
+given to every version that admits the conversation.
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import polars as pl
 
+from agent_eval.judge.calls import Thread
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.keys import question_key
+from agent_eval.judge.loop import run
+from agent_eval.judge.panel import Given, Panel
+from agent_eval.judge.progress import Watch
+from agent_eval.judge.prompts import NO_NAMES, Names
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.ratings import latest_ratings, placed_ratings
 from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import NEEDS_MODEL, RULE, RulesJudge
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, Metric
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import (
-    CONVERSATION_METRICS,
-    NO_REPLY,
-    TURN_METRICS,
-    TURN_RATINGS,
-    applicable,
-    expected_of,
-)
+from agent_eval.metrics.registry import DEFAULT, MetricSet, applicable, expected_of
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
@@ -39,18 +34,16 @@ Lookup = Callable[[Collection[str]], pl.DataFrame]
 Answers = dict[str, list[tuple[str, Verdict]]]
 """Metric name → (judge, verdict), in the order of precedence."""
 Row = dict[str, object]
-T = TypeVar("T")
 
 HUMAN = "human"
 HALLUCINATION = "hallucination"
 HALLUCINATION_PASSED = "hallucination_passed"
-ALWAYS_SHOWN = frozenset(m.name for m in (*TURN_RATINGS, AGENT_BEHAVIOR_FAILURE))
 
 _PAIR_AND_CONVERSATION = ["methodology_version", "agent_id", "conversation_id"]
 _CONVERSATION = ["agent_id", "conversation_id"]
 _QUESTION = [*_PAIR_AND_CONVERSATION, "turn_index", "metric"]
 _TURNS, _CONVERSATIONS = table("turn_judgments"), table("conversation_judgments")
-_RUBRIC_HASHES = {m.name: m.rubric_hash for m in (*TURN_METRICS, *CONVERSATION_METRICS)}
+PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
 
 
 @dataclass(frozen=True)
@@ -61,57 +54,38 @@ class Judged:
     conversation_judgments: pl.DataFrame
 
 
-async def judge_pass(
-    threads: Sequence[Sequence[Question]], free: Sequence[Judge], paid: Sequence[Judge] = ()
-) -> list[list[Answers]]:
-    """Ask every judge in order of precedence; the questions of a thread in order, the threads at once.
+def answered_freely(questions: Iterable[Question], judge: Judge) -> list[Answers]:
+    """What a judge that costs nothing says to each question, abstentions included."""
 
-    `free` judges are asked about every metric, `paid` ones only about those that are still open: nobody gave a
-    value, or a label was given by a rule alone, which sees its own failures and no others.
+    async def ask() -> list[Answers]:
+        return [
+            {name: [(judge.name, verdict)] for name, verdict in (await judge.judge(question)).items()}
+            for question in questions
+        ]
 
-    Returns:
-        The answers per thread and question, abstentions included.
-    """
-    return list(await asyncio.gather(*(_thread(thread, free, paid) for thread in threads)))
+    return run(ask())
 
 
-async def _thread(
-    questions: Sequence[Question], free: Sequence[Judge], paid: Sequence[Judge]
-) -> list[Answers]:
-    answered = []
-    for question in questions:
-        answers: Answers = {metric.name: [] for metric in question.metrics}
-        for judge in (*free, *paid):
-            asked = question.metrics
-            if judge in paid:
-                asked = tuple(m for m in question.metrics if is_open(m, answers[m.name]))
-            if asked:
-                await _ask(judge, _about(question, asked), answers)
-        answered.append(answers)
-    return answered
-
-
-async def _ask(judge: Judge, question: Question, answers: Answers) -> None:
-    for name, verdict in (await judge.judge(question)).items():
-        answers[name].append((judge.name, verdict))
-
-
-def _about(question: Question, metrics: tuple[Metric, ...]) -> Question:
-    if metrics == question.metrics:
-        return question
-    keys = {m.name: question.keys[m.name] for m in metrics}
-    return Question(
-        question.conversations, question.turns, question.turn_index, question.content_hash, metrics, keys
-    )
+def open_part(question: Question, answers: Answers) -> Question | None:
+    """The question with those metrics that a model is to answer; None where there are none."""
+    metrics = [m for m in question.metrics if is_open(m, answers[m.name])]
+    return question.about(metrics) if metrics else None
 
 
 def is_open(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
     """Whether a metric still needs an answer. A rule's label leaves the other labels open."""
-    return not any(
+    return not metric.is_measured and not any(
         (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
         or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
         for judge, verdict in answers
     )  # fmt: skip
+
+
+def add_answers(question: Question, answers: Answers, given: Given, recorded: Answers) -> None:
+    """Behind the rules' answers those of the panel, and behind these what others answered before."""
+    for name, key in question.keys.items():
+        answers[name] += given.get(key, [])
+        answers[name] += recorded[name]
 
 
 def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
@@ -125,31 +99,24 @@ def is_abstention(verdict: Verdict) -> bool:
     return isinstance(verdict, NotApplicable) and verdict.is_abstention
 
 
-def run(coroutine: Coroutine[object, object, T]) -> T:
-    """Run to the end, also where an event loop is running already, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()
-
-
 def judge_transcripts(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     human_ratings: pl.DataFrame,
     lookup: Lookup,
-    paid: Sequence[Judge] = (),
+    *,
+    metrics: MetricSet = DEFAULT,
+    panel: Panel | None = None,
+    names: Mapping[str, Names] | None = None,
+    watch: Watch | None = None,
 ) -> Judged:
     """Judge every admitted conversation of `transcripts`, whatever its versions, once.
 
-    Ratings and agent_behavior_failure have rows for every turn, the other turn metrics where they apply; what
-    nobody answered has one row that says so, judge 'rule'. Conversation metrics likewise; hallucination_passed
-    is there for conversations that serve the hallucination test under their version. Human ratings of turns
-    count before everything else, where they point to a turn of the session they name. Exactly one row per
-    question is effective.
+    Metrics that always apply have rows for every turn, the others where they apply; what nobody answered has one row
+    that says so, judge 'rule'. Conversation metrics likewise; hallucination_passed is there for conversations that
+    serve the hallucination test under their version. Human ratings of turns count before everything else, where they
+    point to a turn of the session they name. Exactly one row per question is effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
@@ -157,14 +124,14 @@ def judge_transcripts(
         turns: Table turns of its agents.
         human_ratings: Table human_ratings of its agents.
         lookup: Finds stored verdicts by question key.
-        paid: Judges that are asked only for what rules and stored verdicts leave open.
+        metrics: What is asked.
+        panel: The judge models, asked only for what rules leave open and they have not answered before.
+        names: By agent, what a model is not to see.
+        watch: Told how far the models are.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
-    items = list(_items(admitted, conversations, turns))
-    keys = {key for item in items for question in item.questions for key in question.keys.values()}
-    judges = (RulesJudge(), RecordedJudge(lookup(keys)))
-    for item, answers in zip(items, run(judge_pass([i.questions for i in items], judges, paid)), strict=True):
-        item.answers = answers
+    items = list(_items(admitted, conversations, turns, metrics))
+    _answer(items, lookup, metrics, panel, names or {}, watch)
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
     of_turns = _with_human(of_turns, placed_ratings(human_ratings, conversations), items)
     rows = _for_versions(
@@ -175,6 +142,20 @@ def judge_transcripts(
     return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(pl.concat([rows, passed])))
 
 
+def open_threads(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    metrics: MetricSet,
+    names: Mapping[str, Names],
+) -> list[Thread]:
+    """What `judge_transcripts` would put to a model that has answered nothing yet: one thread per conversation."""
+    admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
+    items = list(_items(admitted, conversations, turns, metrics))
+    _ask_rules(items)
+    return _threads(items, names)
+
+
 @dataclass
 class _Item:
     """One conversation with its questions: one per turn that has a reply, then one for the whole."""
@@ -182,6 +163,7 @@ class _Item:
     agent_id: str
     conversation: Conversation
     turns: tuple[Turn, ...]
+    metrics: MetricSet
     questions: list[Question] = field(default_factory=list[Question])
     answers: list[Answers] = field(default_factory=list[Answers])
 
@@ -198,7 +180,47 @@ class _Item:
         return ((question, answers) for question, answers in pairs if question.turn_index is not None)
 
 
-def _items(admitted: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[_Item]:
+def _answer(
+    items: Sequence[_Item],
+    lookup: Lookup,
+    metrics: MetricSet,
+    panel: Panel | None,
+    names: Mapping[str, Names],
+    watch: Watch | None,
+) -> None:
+    """Fill the items' answers: rules, then models, then what others answered before."""
+    questions = [question for item in items for question in item.questions]
+    cache = lookup({key for question in questions for key in question.keys.values()})
+    _ask_rules(items)
+    given: Given = {}
+    if panel is not None:
+        given = panel.answers(_threads(items, names), cache, metrics.metrics, watch=watch)
+        cache = panel.others(cache)
+    recorded = iter(answered_freely(questions, RecordedJudge(cache)))
+    for item in items:
+        for question, answers in zip(item.questions, item.answers, strict=True):
+            add_answers(question, answers, given, next(recorded))
+
+
+def _ask_rules(items: Sequence[_Item]) -> None:
+    answers = iter(answered_freely((q for item in items for q in item.questions), RulesJudge()))
+    for item in items:
+        item.answers = [next(answers) for _ in item.questions]
+
+
+def _threads(items: Sequence[_Item], names: Mapping[str, Names]) -> list[Thread]:
+    return [
+        Thread(
+            [q for pair in zip(item.questions, item.answers, strict=True) if (q := open_part(*pair))],
+            names.get(item.agent_id, NO_NAMES),
+        )
+        for item in items
+    ]
+
+
+def _items(
+    admitted: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFrame, metrics: MetricSet
+) -> Iterator[_Item]:
     wanted = conversations.join(admitted, on=_CONVERSATION, how="semi")
     held = turns.join(wanted, on=_CONVERSATION, how="semi").sort(*_CONVERSATION, "turn_index")
     hashes = {
@@ -210,16 +232,17 @@ def _items(admitted: pl.DataFrame, conversations: pl.DataFrame, turns: pl.DataFr
     whole = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
     for agent_id, conversation in conversations_from(wanted, held):
         key = (agent_id, conversation.conversation_id)
-        item = _Item(agent_id, conversation, conversation.turns())
+        item = _Item(agent_id, conversation, conversation.turns(), metrics)
         item.questions.extend(_turn_questions(item, hashes[key]))
-        item.questions.append(_question(item, None, whole[key], CONVERSATION_METRICS))
+        if metrics.conversation:
+            item.questions.append(_question(item, None, whole[key], metrics.conversation))
         yield item
 
 
 def _turn_questions(item: _Item, hashes: Sequence[str]) -> Iterator[Question]:
     for turn, content_hash in zip(item.turns, hashes, strict=True):
         truth = expected_of(turn.turn_index, item.conversation.expected)
-        metrics = tuple(m for m in TURN_METRICS if applicable(m, turn, item.conversation, truth))
+        metrics = tuple(m for m in item.metrics.turn if applicable(m, turn, item.conversation, truth))
         if metrics:
             yield _question(item, turn.turn_index, content_hash, metrics)
 
@@ -228,8 +251,9 @@ def _question(
     item: _Item, turn_index: int | None, content_hash: str, metrics: tuple[Metric, ...]
 ) -> Question:
     seen = item.turns if turn_index is None else item.turns[: turn_index + 1]
+    hashes = item.metrics.rubric_hashes
     keys = {
-        m.name: question_key(content_hash, turn_index, m.name, _RUBRIC_HASHES[m.name], PROFILE_VERSION)
+        m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], PROFILE_VERSION)
         for m in metrics
     }
     return Question((item.conversation,), (seen,), turn_index, content_hash, metrics, keys)
@@ -241,26 +265,29 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
         asked.add(question.turn_index)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
-            for row in _rows(item.transcript, question, metric, answers[metric.name]):
+            for row in _rows(item, question, metric, answers[metric.name]):
                 yield where | row
     for turn in item.turns:
         if turn.turn_index not in asked:
-            for name in sorted(ALWAYS_SHOWN):
+            for name in sorted(m.name for m in item.metrics.turn if m.applies_when == "always"):
                 yield {**item.where, "turn_index": turn.turn_index} | _not_applicable(name, NO_REPLY)
 
 
 def _conversation_rows(item: _Item) -> Iterator[Row]:
-    question, answers = item.questions[-1], item.answers[-1]
-    for metric in question.metrics:
-        for row in _rows(item.transcript, question, metric, answers[metric.name]):
-            yield item.where | row
+    for question, answers in zip(item.questions, item.answers, strict=True):
+        for metric in question.metrics if question.turn_index is None else ():
+            for row in _rows(item, question, metric, answers[metric.name]):
+                yield item.where | row
 
 
 def _rows(
-    transcript: Transcript, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
+    item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
 ) -> Iterator[Row]:
     """One row per judge that answered; where none did, one that says so."""
-    asked = {"question_key": question.keys[metric.name], "rubric_hash": _RUBRIC_HASHES[metric.name]}
+    asked = {
+        "question_key": question.keys[metric.name],
+        "rubric_hash": item.metrics.rubric_hashes[metric.name],
+    }
     best = effective_answer(answers)
     if best is None:
         yield _not_applicable(metric.name, NEEDS_MODEL) | asked
@@ -270,7 +297,7 @@ def _rows(
             continue
         if i == best and metric.kind == "label":
             verdict = _with_further_labels(judge, verdict, answers[i + 1 :])
-        row = _verdict_row(transcript, question.turn_index, judge, verdict)
+        row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": i == best} | asked | row
 
 
@@ -307,6 +334,7 @@ def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, ver
             "unscored_reason": verdict.reason,
             "rationale": verdict.detail,
             "judge_model": judge,
+            **{name: getattr(verdict, name) for name in PAID},
         }
     quote = verdict.evidence or None
     return {
@@ -319,13 +347,10 @@ def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, ver
         "rationale": verdict.rationale,
         "evidence": quote,
         "evidence_verified": transcript.holds(quote, turn_index) if quote else None,
-        "prompt_hash": verdict.prompt_hash,
         "judge_model": verdict.answered_by or judge,
         "judged_at": verdict.answered_at,
-        "cost_usd": verdict.cost_usd,
-        "n_tokens_in": verdict.n_tokens_in,
-        "n_tokens_out": verdict.n_tokens_out,
-        "n_tokens_cached": verdict.n_tokens_cached,
+        "disagreement": verdict.disagreement,
+        **{name: getattr(verdict, name) for name in PAID},
     }
 
 
@@ -361,7 +386,7 @@ def hallucination_verdict(conversation: Conversation, judged: Sequence[tuple[Que
         return Scored(f"Declared outcome: {said}{source}.", value=float(correct), answered_by=RULE)
     n_judged = 0
     for question, answers in judged:
-        found = [(j, v) for j, v in answers[AGENT_BEHAVIOR_FAILURE.name] if isinstance(v, Scored)]
+        found = [(j, v) for j, v in answers.get(AGENT_BEHAVIOR_FAILURE.name, ()) if isinstance(v, Scored)]
         for judge, verdict in found:
             if FALSE_INFORMATION in (verdict.label, *verdict.further_labels):
                 why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"

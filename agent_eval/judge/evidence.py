@@ -30,10 +30,11 @@ class Transcript:
 
     @cached_property
     def _texts(self) -> list[list[str]]:
-        return [[_plain(text) for text in _texts(turn.messages)] for turn in self.turns]
+        return [[_plain(text) for text in quotable(turn.messages)] for turn in self.turns]
 
 
-def _texts(messages: Iterable[Message]) -> Iterator[str]:
+def quotable(messages: Iterable[Message]) -> Iterator[str]:
+    """The texts of which a quote may be taken: what was said, and each call as it is quoted."""
     for message in messages:
         if message.content:
             yield message.content

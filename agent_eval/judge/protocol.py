@@ -3,8 +3,8 @@
 One question holds every metric that is asked about one thing, so that a model can answer them in one call.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from agent_eval.metrics.base import Metric
@@ -15,7 +15,10 @@ UnscoredReason = Literal["parse_failure", "judge_error", "budget_exhausted", "tr
 
 @dataclass(frozen=True)
 class Scored:
-    """A value with the judge's reason and a verbatim quote. Which of the values is set is the metric's kind."""
+    """A value with the judge's reason and a verbatim quote. Which of the values is set is the metric's kind.
+
+    Cost and tokens are this answer's share of its call, so that they add up over the answers of a call.
+    """
 
     rationale: str
     evidence: str | None = None
@@ -30,6 +33,7 @@ class Scored:
     n_tokens_in: int | None = None
     n_tokens_out: int | None = None
     n_tokens_cached: int | None = None
+    disagreement: float | None = None  # of an ensemble, see judge/ensemble.py
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,15 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Unscored:
-    """A failure of the judge: never 0, never a failure of the agent, never a pass."""
+    """A failure of the judge: never 0, never a failure of the agent, never a pass. What it cost was paid all the same."""
 
     reason: UnscoredReason
     detail: str
+    prompt_hash: str | None = None
+    cost_usd: float | None = None
+    n_tokens_in: int | None = None
+    n_tokens_out: int | None = None
+    n_tokens_cached: int | None = None
 
 
 Verdict = Scored | NotApplicable | Unscored
@@ -71,6 +80,12 @@ class Question:
         if self.turn_index is None:
             raise ValueError("this question is not about a turn")
         return self.turns[0][self.turn_index]
+
+    def about(self, metrics: Sequence[Metric]) -> "Question":
+        """The same question with only some of its metrics."""
+        if len(metrics) == len(self.metrics):
+            return self
+        return replace(self, metrics=tuple(metrics), keys={m.name: self.keys[m.name] for m in metrics})
 
 
 class Judge(Protocol):

@@ -5,28 +5,35 @@ The grid is complete: whatever a version expects of an agent has a row, and exac
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from agent_eval.judge.calls import Thread
 from agent_eval.judge.engine import (
     HUMAN,
+    PAID,
+    Answers,
     Lookup,
     Row,
+    add_answers,
+    answered_freely,
     effective_answer,
     is_abstention,
-    judge_pass,
-    run,
+    open_part,
 )
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.panel import Given, Panel
+from agent_eval.judge.progress import Watch
+from agent_eval.judge.prompts import NO_NAMES, Names
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.ratings import TURN_TARGETS, latest_ratings, placed_ratings
 from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import AUTONOMY, RulesJudge
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import Metric
+from agent_eval.metrics.findings import Finding, apply_caps, facts_of, findings_of
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
@@ -51,6 +58,11 @@ def rubric_ratings(
     human_ratings: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
     lookup: Lookup,
+    *,
+    judged: pl.DataFrame | None = None,
+    panel: Panel | None = None,
+    names: Mapping[str, Names] | None = None,
+    watch: Watch | None = None,
 ) -> pl.DataFrame:
     """Table rubric_ratings for every pair (version and agent) in `transcripts`.
 
@@ -68,13 +80,35 @@ def rubric_ratings(
         human_ratings: Table human_ratings of its agents.
         methodologies: By version; every version of `transcripts`.
         lookup: Finds stored verdicts by question key.
+        judged: Tables turn_judgments and conversation_judgments of its pairs, one below the other: what a model is
+            shown beside the transcripts, and what bounds its ratings.
+        panel: The judge models, asked only for what rules leave open and they have not answered before.
+        names: By agent, what a model is not to see.
+        watch: Told how far the models are.
     """
     held = _held(transcripts, conversations, turns, sessions)
     parts = [part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)]
-    _answer(parts, lookup)
+    if judged is not None:
+        _find(parts, judged)
+    asked = _asked(parts)
+    _answer(asked, lookup, panel, names or {}, watch)
     placed = placed_ratings(human_ratings, conversations)
     people = _people(placed, [version for version, _ in _pairs(transcripts)])
     return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
+
+
+def open_threads(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    sessions: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+    names: Mapping[str, Names],
+) -> list[Thread]:
+    """What `rubric_ratings` would put to a model that has answered nothing yet, without findings."""
+    held = _held(transcripts, conversations, turns, sessions)
+    asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
+    return _threads(asked, _ruled(asked), names)
 
 
 def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
@@ -152,7 +186,8 @@ class _Part:
     criterion: str | None
     metric: Metric | None = None  # None: cannot be rated
     question: Question | None = None
-    quotable: Sequence[Transcript] = ()
+    held: Sequence[_Held] = ()  # what is rated
+    findings: tuple[Finding, ...] = ()
     status: str = "missing"
     reason: str = NO_RATING
     answers: list[tuple[str, Verdict]] = field(default_factory=list[tuple[str, Verdict]])
@@ -278,7 +313,7 @@ def _without_conversation(
 def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) -> None:
     key = question_key(content_hash, None, metric.name, metric.rubric_hash, PROFILE_VERSION)
     part.metric = metric
-    part.quotable = [h.transcript for h in held]
+    part.held = held
     part.question = Question(
         conversations=tuple(h.conversation for h in held),
         turns=tuple(h.turns for h in held),
@@ -289,28 +324,103 @@ def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) 
     )
 
 
-def _answer(parts: Sequence[_Part], lookup: Lookup) -> None:
-    """Ask rules and stored verdicts, each question of a session or conversation once for all versions."""
-    asked = [(part, part.question) for part in parts if part.question is not None]
-    distinct = {_identity(part, question): question for part, question in asked}
-    judges = (RulesJudge(), RecordedJudge(lookup({identity.key for identity in distinct})))
-    found = run(judge_pass([[question] for question in distinct.values()], judges))
-    answers = {identity: of_thread[0] for identity, of_thread in zip(distinct, found, strict=True)}
-    for part, question in asked:
-        part.answers = answers[_identity(part, question)][question.metrics[0].name]
+@dataclass
+class _Asked:
+    """Parts that one call may ask together: U1–U6 of a session, the criteria of one conversation."""
+
+    question: Question
+    parts: list[_Part]
 
 
-class _Identity(NamedTuple):
-    """What is asked of whom: equal texts of two agents may have unequal interventions."""
+def _asked(parts: Sequence[_Part]) -> list[_Asked]:
+    together: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
+    for part in parts:
+        if part.metric is not None:
+            place = (part.methodology_version, part.agent_id, part.session_id, part.conversation_id)
+            together[place].append(part)
+    return [
+        _Asked(_together([p.question for p in of_place if p.question]), of_place)
+        for of_place in together.values()
+    ]
 
-    agent_id: str
-    session_id: str | None
-    conversation_id: str | None
-    key: str
+
+def _together(questions: Sequence[Question]) -> Question:
+    """One question with the metrics of all, which are about the same thing."""
+    metrics = tuple(metric for question in questions for metric in question.metrics)
+    keys = {name: key for question in questions for name, key in question.keys.items()}
+    return replace(questions[0], metrics=metrics, keys=keys)
 
 
-def _identity(part: _Part, question: Question) -> _Identity:
-    return _Identity(part.agent_id, part.session_id, part.conversation_id, *question.keys.values())
+def _answer(
+    asked: Sequence[_Asked],
+    lookup: Lookup,
+    panel: Panel | None,
+    names: Mapping[str, Names],
+    watch: Watch | None,
+) -> None:
+    """Fill the parts' answers: rules, then models, then what others answered before."""
+    cache = lookup({key for one in asked for key in one.question.keys.values()})
+    ruled = _ruled(asked)
+    given: Given = {}
+    if panel is not None:
+        given = panel.answers(_threads(asked, ruled, names), cache, watch=watch)
+        cache = panel.others(cache)
+    recorded = answered_freely((one.question for one in asked), RecordedJudge(cache))
+    for one, answers, of_others in zip(asked, ruled, recorded, strict=True):
+        add_answers(one.question, answers, _bounded(one, given), of_others)
+        for part in one.parts:
+            if part.metric is not None:
+                part.answers = answers[part.metric.name]
+
+
+def _ruled(asked: Sequence[_Asked]) -> list[Answers]:
+    return answered_freely((one.question for one in asked), RulesJudge())
+
+
+def _threads(asked: Sequence[_Asked], ruled: Sequence[Answers], names: Mapping[str, Names]) -> list[Thread]:
+    return [
+        Thread([question], names.get(one.parts[0].agent_id, NO_NAMES), one.parts[0].findings)
+        for one, answers in zip(asked, ruled, strict=True)
+        if (question := open_part(one.question, answers)) is not None
+    ]
+
+
+def _bounded(one: _Asked, given: Given) -> Given:
+    """The models' ratings within the bounds that the findings set; the cache keeps what the model said."""
+    bounded: Given = {}
+    for part in one.parts:
+        for name, key in part.question.keys.items() if part.question else ():
+            bounded[key] = [(judge, _capped(name, v, part.findings)) for judge, v in given.get(key, ())]
+    return bounded
+
+
+def _capped(name: str, verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
+        return verdict
+    rating, why = apply_caps(name, verdict.rating_1to5, findings)
+    return replace(verdict, rating_1to5=rating, rationale=f"{verdict.rationale} {why}") if why else verdict
+
+
+def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
+    """Give each part what the judgments of its conversations and their transcripts say."""
+    counted = judged.filter("is_effective", pl.col("status") == "scored")
+    rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in counted.sort("conversation_id", "turn_index", "metric", nulls_last=True).iter_rows(named=True):
+        rows[row["methodology_version"], row["agent_id"], row["conversation_id"]].append(row)
+    found: dict[tuple[str, str, str], tuple[Finding, ...]] = {}
+    for part in parts:
+        for held in part.held:
+            key = (part.methodology_version, part.agent_id, held.conversation.conversation_id)
+            if key not in found:
+                found[key] = _findings(held, rows[key])
+            part.findings += found[key]
+
+
+def _findings(held: _Held, rows: Sequence[Row]) -> tuple[Finding, ...]:
+    name = held.conversation.conversation_id
+    replied = [turn.turn_index for turn in held.turns if turn.has_reply]
+    said = findings_of(rows, {name: held.tests}, {name: replied[-1]} if replied else {})
+    return (*facts_of(held.conversation, held.turns, held.tests), *said)
 
 
 def _people(placed: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:
@@ -371,18 +481,15 @@ def _verdict_row(part: _Part, judge: str, verdict: Verdict) -> Row:
             "judge": judge,
             "rater": verdict.answered_by or judge,
             "rated_at": verdict.answered_at,
-            "prompt_hash": verdict.prompt_hash,
+            "disagreement": verdict.disagreement,
+            **{name: getattr(verdict, name) for name in PAID},
         }
-    status = "unscored" if isinstance(verdict, Unscored) else "not_applicable"
-    rationale = verdict.detail if isinstance(verdict, Unscored) else None
-    return {
-        "status": status,
-        "reason": verdict.reason,
-        "rationale": rationale,
-        "judge": judge,
-        "rater": judge,
-    }
+    row: Row = {"reason": verdict.reason, "judge": judge, "rater": judge}
+    if isinstance(verdict, NotApplicable):
+        return row | {"status": "not_applicable"}
+    paid = {name: getattr(verdict, name) for name in PAID}
+    return row | {"status": "unscored", "rationale": verdict.detail} | paid
 
 
 def _is_verified(part: _Part, quote: object) -> bool | None:
-    return any(t.holds(quote) for t in part.quotable) if isinstance(quote, str) and quote else None
+    return any(h.transcript.holds(quote) for h in part.held) if isinstance(quote, str) and quote else None

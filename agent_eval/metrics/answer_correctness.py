@@ -2,6 +2,16 @@
 
 from agent_eval.metrics.base import Metric
 
+CORRECT_AT = 0.7
+STRICTNESS = {"lenient": 0.6, "default": CORRECT_AT, "strict": 0.8, "very strict": 0.9}
+_TOLERANCE = 1e-9  # equality passes, also where a mean missed it by rounding
+
+
+def is_correct(value: float, threshold: float = CORRECT_AT) -> bool:
+    """Whether an answer of that correctness (0–1) counts as correct; equality passes."""
+    return value >= threshold - _TOLERANCE
+
+
 ANSWER_CORRECTNESS = Metric(
     name="answer_correctness",
     grain="turn",
@@ -15,4 +25,5 @@ ANSWER_CORRECTNESS = Metric(
         "In between: the share of the expected answer's points that the reply makes rightly. Wording, order and "
         "further true statements do not lower it; a wrong point does. Correct from 0.7 by default."
     ),
+    applies_when="has_expected_answer",
 )

@@ -1,23 +1,45 @@
-"""What a metric is: a question with a grain, a kind of answer and a rubric."""
+"""What a metric is: a question with a grain, a kind of answer, a rubric, and where it arises."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from agent_eval.transcripts.hashing import digest
+from agent_eval.transcripts.models import Conversation, Expected, Turn
 
 Grain = Literal["turn", "conversation", "session"]
 Kind = Literal["rating", "label", "value"]
+Condition = Literal["always", "has_tool_calls", "has_tools", "has_expected_answer"]
+Severity = Literal["low", "medium", "high", "critical"]
+Answer = Literal["rating_1to5", "value", "label"]
 
 NO_FAILURE = "no failure"
+SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
+DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that says nothing else
+NO_REPLY = "no reply in this turn"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a metric's own `measure` found; which of the three answers is set is the metric's `answer`."""
+
+    rationale: str
+    rating_1to5: int | None = None
+    value: float | None = None
+    label: str | None = None
+    further_labels: tuple[str, ...] = ()
+    evidence: str | None = None  # a verbatim quote
 
 
 @dataclass(frozen=True)
 class Metric:
     """One thing that is measured.
 
-    `anchors` holds the words for each rating (5..1), each label, or each end of a value.
-    A rating is an integer 1–5; a label is one of `anchors`' keys; a value lies in [0, 1].
+    `anchors` holds the words for each rating (5..1, or some points of another scale), each label, or each end of
+    a value. A rating is an integer 1–5, or any real number from `minimum` to `maximum` where these are given; a
+    label is one of `anchors`' keys; a value lies in [0, 1], and is 0 or 1 where `is_binary`.
+
+    `applies` and `measure` may be overridden; a metric with a `measure` of its own is never put to a model.
     """
 
     name: str
@@ -26,15 +48,85 @@ class Metric:
     question: str
     anchors: Mapping[str, str] = field(hash=False)
     notes: str = ""
+    applies_when: Condition = "always"
+    severities: Mapping[str, Severity] = field(default_factory=dict[str, Severity], hash=False)
+    minimum: float | None = None
+    maximum: float | None = None
+    is_binary: bool = False
+    version: str = ""  # raise it when `measure` gives other answers: code has no hash of its own
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Allowed labels, 'no failure' first; empty for other kinds."""
+        """Allowed labels; empty for other kinds. Failure labels have 'no failure' first."""
         return tuple(self.anchors) if self.kind == "label" else ()
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether its labels, all but 'no failure', are failures of the agent."""
+        return self.kind == "label" and NO_FAILURE in self.anchors
+
+    @property
+    def answer(self) -> Answer:
+        """The column that holds the answer: a rating on a scale of its own is a `value`."""
+        if self.kind == "rating" and self.minimum is None:
+            return "rating_1to5"
+        return "label" if self.kind == "label" else "value"
+
+    @property
+    def scale(self) -> tuple[float, float] | None:
+        """Lowest and highest answer; None for labels."""
+        if self.kind == "label":
+            return None
+        if self.minimum is not None and self.maximum is not None:
+            return self.minimum, self.maximum
+        return (1.0, 5.0) if self.kind == "rating" else (0.0, 1.0)
 
     @property
     def rubric_hash(self) -> str:
         """Changes when the words or the answer's form change, and only then."""
+        given = {"minimum": self.minimum, "maximum": self.maximum, "version": self.version or None}
+        form = {name: fact for name, fact in given.items() if fact is not None}
         return digest(
-            "rubric", self.name, self.grain, self.kind, self.question, dict(self.anchors), self.notes
+            "rubric",
+            *(self.name, self.grain, self.kind, self.question, dict(self.anchors), self.notes),
+            *([form] if form else []),
         )
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the metric brings its own `measure`: then no model is asked."""
+        return type(self).measure is not Metric.measure
+
+    def severity_of(self, label: str) -> Severity:
+        """How grave a failure label is; medium where the metric does not say."""
+        return self.severities.get(label, DEFAULT_SEVERITY)
+
+    def applies(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:
+        """Whether a turn metric arises on a turn that has a reply; `expected` is the turn's ground truth."""
+        return self.why_not(turn, conversation, expected) is None
+
+    def why_not(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> str | None:
+        """Why its condition, `applies_when`, is not met by a turn; None where it is.
+
+        Only calls by the agent count as its tool calls.
+        """
+        has_calls = any(call.requestor == "assistant" for call in turn.tool_calls)
+        if self.applies_when == "has_tool_calls" and not has_calls:
+            return "no tool call in this turn"
+        if self.applies_when == "has_tools" and not has_calls and not conversation.tools:
+            return "no tool call, and no tool known to be available"
+        if self.applies_when == "has_expected_answer" and (expected is None or expected.answer is None):
+            return "no expected answer"
+        return None
+
+    def measure(
+        self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
+    ) -> Measured | None:
+        """The answer, computed; None where it cannot be decided. Override it to measure without a model.
+
+        Args:
+            turns: For a turn metric the turns up to and with the judged one; for a conversation metric all.
+            conversation: Goal, profile, knowledge and tools. Its messages go on after the judged turn: leave them.
+            expected: The ground truth of the judged turn; for a conversation metric that of the whole.
+        """
+        return None

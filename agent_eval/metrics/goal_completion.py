@@ -16,4 +16,5 @@ GOAL_COMPLETION = Metric(
         "last exchange. Where the goal cannot or may not be met, it is reached when the agent says so plainly and "
         "offers what can be done instead."
     ),
+    is_binary=True,
 )

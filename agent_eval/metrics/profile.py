@@ -1,19 +1,24 @@
-"""The judge profile: how turn metrics are to inform and cap U and D ratings. It has its own version and hash.
+"""The judge profile: how turn metrics inform and bound U and D ratings. It has its own version and hash.
 
-Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a
-person. The profile says which metrics a rubric judgment is shown for a target (`INFORMED_BY`) and which findings
-bound its rating (`CAPS`). Both are data for a judge that rates rubrics with a model; nothing reads them yet.
-In use is PROFILE_VERSION: it is part of every question's key, and PROFILE_HASH shows a change that was made
-without raising it. Ratings by people, recorded ratings and the counted U5 are never capped.
+Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a person. The
+profile says what a rubric judgment is shown for a target (`INFORMED_BY`), how to look (`GUIDES`), which yes/no
+questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied by metrics/findings.py after the
+reply). PROFILE_VERSION is part of every question's key; it also stands for the words of the prompts, so a changed word
+asks anew. Ratings by people, recorded ratings and the counted U5 are never bounded.
 
 The mapping is ours; the methodology is silent on it.
 """
 
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from agent_eval.transcripts.hashing import digest
 
 PROFILE_VERSION = "1"
+
+Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
+"""Where a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the
+standardised task. A session that lacks the standardised task is read as if every conversation were one."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,16 @@ class Cap:
     target: str  # U1..U6, or what a criterion bears on: accuracy, completeness, usefulness
     metric: str
     finding: str  # a label of the metric, or a value as text, or a fact of the transcript
+    at_most: int
+    within: Scope = "anywhere"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A yes/no question that the judge answers before it rates; a no bounds the rating."""
+
+    name: str
+    question: str
     at_most: int
 
 
@@ -38,16 +53,65 @@ INFORMED_BY: dict[str, tuple[str, ...]] = {
     "usefulness": ("helpfulness", "relevance"),
 }
 
+# Where what informs a target is looked for; elsewhere: anywhere.
+INFORMED_WITHIN: dict[str, Scope] = {
+    "U1": "standardised_task",
+    "U4": "error_injection",
+    "U6": "last_reply",
+}
+
+# Criteria that bear on the same thing under another name. Criteria of other kinds are rated by their anchors alone.
+BEARS_ON: dict[str, str] = {
+    "accuracy": "accuracy",
+    "correctness": "accuracy",
+    "query_accuracy": "accuracy",
+    "completeness": "completeness",
+    "usefulness": "usefulness",
+}
+
+GUIDES: dict[str, str] = {
+    "U1": "Rate the conversation whose scenario or tests name standardised_task; without one, what the users wanted.",
+    "U3": "Look for three or more steps that depend on one another; see whether each was done, in order, in context.",
+    "U4": "Look only at the conversations whose scenario or tests name error_injection.",
+    "U5": (
+        "Count the times a person had to step in: none 5; one confirmation 4; one correction, or two to three of any "
+        "kind 3; more 2; cannot go on unguided 1."
+    ),
+    "U6": "Look at the last deliverable. The lowest of its faithfulness, helpfulness and verbosity weighs most.",
+    "accuracy": (
+        "An executable check that the record shows, such as a test run or the result of a query, comes first; then "
+        "contradictions to the knowledge and the tool results."
+    ),
+    "completeness": "Count the parts that were asked for and the parts that were answered; name both in the reason.",
+}
+
+CHECKS: dict[str, tuple[Check, ...]] = {
+    "U4": (
+        Check("detected", "Did the agent notice that something is wrong with the input?", 2),
+        Check("explained", "Did it say what is wrong, so that the user understands?", 3),
+        Check("alternative", "Did it recover, or offer a way on?", 4),
+    ),
+}
+
 CAPS: tuple[Cap, ...] = (
-    Cap("U1", "goal_completion", "0", 3),
-    Cap("U1", "transcript", "no output", 1),
+    Cap("U1", "goal_completion", "0", 3, "standardised_task"),
+    Cap("U1", "transcript", "no output", 1, "standardised_task"),
     Cap("U2", "agent_behavior_failure", "disobey user request", 2),
     Cap("U3", "tool_call_behavior_failure", "ignored tool result", 3),
     Cap("U3", "tool_call_behavior_failure", "missing tool call", 3),
-    Cap("U4", "agent_behavior_failure", "unsafe action", 1),
-    Cap("U4", "transcript", "crash", 1),
-    Cap("U6", "agent_behavior_failure", "false information", 2),
+    Cap("U4", "agent_behavior_failure", "unsafe action", 1, "error_injection"),
+    Cap("U4", "transcript", "crash", 1, "error_injection"),
+    Cap("U6", "agent_behavior_failure", "false information", 2, "last_reply"),
     Cap("completeness", "agent_behavior_failure", "lack of specific information", 4),
 )
 
-PROFILE_HASH = digest("profile", PROFILE_VERSION, INFORMED_BY, [asdict(cap) for cap in CAPS])
+PROFILE_HASH = digest(
+    "profile",
+    PROFILE_VERSION,
+    INFORMED_BY,
+    INFORMED_WITHIN,
+    BEARS_ON,
+    GUIDES,
+    {target: [asdict(check) for check in checks] for target, checks in CHECKS.items()},
+    [asdict(cap) for cap in CAPS],
+)

@@ -2,7 +2,10 @@
 
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
+IGNORED_TOOL_RESULT = "ignored tool result"
 REPEATED_TOOL_CALL = "repeated tool call"
+WRONG_ARGUMENTS = "wrong arguments"
+WRONG_TOOL = "wrong tool"
 
 TOOL_CALL_BEHAVIOR_FAILURE = Metric(
     name="tool_call_behavior_failure",
@@ -14,9 +17,9 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
     anchors={
         NO_FAILURE: "Tools were used as they should be, or rightly not at all.",
         "unnecessary tool call": "Called a tool although the answer was already at hand.",
-        "wrong tool": "Called a tool that cannot do what was needed while another could.",
-        "wrong arguments": "The right tool with wrong or incomplete arguments.",
-        "ignored tool result": "Called a tool, then contradicted or ignored what came back.",
+        WRONG_TOOL: "Called a tool that cannot do what was needed while another could.",
+        WRONG_ARGUMENTS: "The right tool with wrong or incomplete arguments.",
+        IGNORED_TOOL_RESULT: "Called a tool, then contradicted or ignored what came back.",
         "missing tool call": "Should have called an available tool and guessed instead.",
         REPEATED_TOOL_CALL: "The same tool with the same arguments again, without need.",
     },
@@ -25,4 +28,13 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
         "Calling again after an error, or when the state may have changed, is no repeated call. Only the agent's "
         "calls count, not the user's."
     ),
+    applies_when="has_tools",
+    severities={
+        "unnecessary tool call": "medium",
+        WRONG_TOOL: "high",
+        WRONG_ARGUMENTS: "high",
+        IGNORED_TOOL_RESULT: "high",
+        "missing tool call": "high",  # the agent guessed what a tool would have told: nothing holds the answer up
+        REPEATED_TOOL_CALL: "medium",
+    },
 )

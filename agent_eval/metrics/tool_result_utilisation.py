@@ -12,4 +12,6 @@ TOOL_RESULT_UTILISATION = Metric(
         "0": "A result that the answer needed is ignored or contradicted, or there is no answer.",
     },
     notes="0 or 1, nothing in between. A result that was needed only to choose the next call counts as used.",
+    applies_when="has_tool_calls",
+    is_binary=True,
 )

@@ -307,11 +307,13 @@ def _value(row: Row) -> str:
 
 
 def _words(row: Row) -> str:
-    """'(recorded): rationale “quote”'; without a value, why there is none."""
+    """'(recorded): rationale “quote”'; of a model with the hash of its prompt; without a value, why there is none."""
+    prompt = f" [prompt {row['prompt_hash']}]" if row["prompt_hash"] else ""
     if row["status"] != "scored":
-        return f"({row['judge']}): {row['unscored_reason'] or 'no reason given'}"
+        why = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
+        return f"({row['judge']}): {why or 'no reason given'}{prompt}"
     quote = f" “{row['evidence']}”" if row["evidence"] else ""
-    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}"
+    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{prompt}"
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:

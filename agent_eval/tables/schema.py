@@ -13,6 +13,22 @@ CONVERSATION = Column("conversation_id", S, "The conversation, unique within its
 SESSION = Column("session_id", S, "The session folder", nullable=False)
 BY_PAIR = ("agent_id", "methodology_version")
 
+PAID = (
+    Column(
+        "disagreement",
+        F,
+        "Of an ensemble: highest rating or value minus lowest; labels: share of judges with another main label",
+    ),
+    Column(
+        "cost_usd", F, "This answer's share of its call, US dollars; adds up per version; null when unknown"
+    ),
+    Column("n_tokens_in", I, "Its share of the call's prompt tokens; null when unknown"),
+    Column("n_tokens_out", I, "Its share of the call's answer tokens; null when unknown"),
+    Column(
+        "n_tokens_cached", I, "Its share of the prompt tokens from the provider's cache; null when unknown"
+    ),
+)
+
 JUDGMENT = (
     Column("metric", S, "What was asked, e.g. helpfulness", nullable=False),
     Column("judge", S, "Who answered: human, rule, recorded, ensemble or a model's name", nullable=False),
@@ -33,10 +49,7 @@ JUDGMENT = (
     Column("prompt_hash", S, "Hash of the exact prompt; null where no model was asked"),
     Column("judge_model", S, "The model, person or rule set that answered"),
     Column("judged_at", S, "When, ISO 8601"),
-    Column("cost_usd", F, "Price of the answer, US dollars; null when unknown"),
-    Column("n_tokens_in", I, "Prompt tokens; null when unknown"),
-    Column("n_tokens_out", I, "Answer tokens; null when unknown"),
-    Column("n_tokens_cached", I, "Prompt tokens served from the provider's cache; null when unknown"),
+    *PAID,
 )
 
 PASS_K = (
@@ -507,6 +520,7 @@ _DECLARED = (
             ),
             Column("question_key", S, "Hash of what was asked"),
             Column("prompt_hash", S, "Hash of the exact prompt; null where no model was asked"),
+            *PAID,
         ),
         BY_PAIR,
     ),
@@ -722,10 +736,12 @@ _DECLARED = (
                 nullable=False,
             ),
             Column("prompt_hash", S, "Hash of the exact prompt"),
-            Column("n_tokens_in", I, "Prompt tokens"),
-            Column("n_tokens_out", I, "Answer tokens"),
-            Column("n_tokens_cached", I, "Cached prompt tokens"),
-            Column("cost_usd", F, "US dollars; null when unknown"),
+            Column("n_tokens_in", I, "This answer's share of the call's prompt tokens"),
+            Column("n_tokens_out", I, "Its share of the answer tokens"),
+            Column("n_tokens_cached", I, "Its share of the cached prompt tokens"),
+            Column(
+                "cost_usd", F, "Its share of the call, US dollars; the sum is the bill; null when unknown"
+            ),
             Column("judged_at", S, "ISO 8601", nullable=False),
             Column(
                 "is_recorded",
@@ -733,6 +749,16 @@ _DECLARED = (
                 "True: it stands in data/verdicts and goes when it goes; null: a model answered here",
             ),
         ),
+    ),
+    Table(
+        "judge_state",
+        "one row per version: the judge models that its judgments were last asked of",
+        ("methodology_version",),
+        (
+            VERSION,
+            Column("spec", S, "JSON object: models, temperature, mode, combine", nullable=False),
+        ),
+        ("methodology_version",),
     ),
     Table(
         "run_state",

@@ -3,22 +3,23 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
-from agent_eval.judge.engine import Judged, effective_answer, judge_pass, judge_transcripts, run
-from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.engine import Judged, effective_answer, judge_transcripts
+from agent_eval.judge.protocol import Scored, Unscored
 from agent_eval.judge.recorded import RecordedVerdict
 from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.registry import TURN_METRICS
+from agent_eval.metrics.registry import DEFAULT
 from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE as TOOL_FAILURE
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation
+from tests.judge.fakes import GARBAGE, Kept, ScriptedClient, panel_of
 from tests.judge.material import (
     Row,
     admitted,
@@ -38,37 +39,27 @@ TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user
 CALLS = conversation(user("Where?"), call("find", {"id": 1}), call("find", {"id": 1}), agent("Here."))
 
 
-@dataclass
-class ScriptedJudge:
-    """Answers by metric name, the same on every question; remembers what it was asked."""
-
-    answers: Mapping[str, Verdict]
-    name: str = "scripted"
-    asked: list[Question] = field(default_factory=list[Question])
-
-    async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        self.asked.append(question)
-        return {m.name: self.answers[m.name] for m in question.metrics if m.name in self.answers}
-
-
 def judged(
     *conversations: Conversation,
     verdicts: Sequence[Row] = (),
     ratings: Sequence[Row] = (),
     versions: Sequence[str] = ("1.3.0",),
     tests: Mapping[str, list[str]] | None = None,
-    paid: Sequence[Judge] = (),
+    client: ScriptedClient | None = None,
+    kept: Kept | None = None,
 ) -> Judged:
     rows = tables(*conversations)
     held = rows.conversations.frame()
     cache = table("judge_cache").frame(RecordedVerdict.model_validate(v).row() for v in verdicts)
+    kept = kept or Kept()
+    cache = pl.concat([cache, kept.frame()])
     return judge_transcripts(
         admitted(held, versions, tests=tests),
         held,
         rows.turns.frame(),
         humans(*ratings),
         finding(cache),
-        paid,
+        panel=panel_of(client, kept=kept) if client else None,
     )
 
 
@@ -98,11 +89,11 @@ def test_what_nobody_answered_has_one_row_that_says_so() -> None:
 
 
 def test_a_turn_without_a_reply_is_not_asked_and_says_why() -> None:
-    scripted = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)})
-    turns = judged(conversation(user("Hi")), paid=[scripted]).turn_judgments
+    scripted = ScriptedClient()
+    turns = judged(conversation(user("Hi")), client=scripted).turn_judgments
     assert set(turns["unscored_reason"]) == {"no reply in this turn"}
     assert turns.height == 6
-    assert [q.turn_index for q in scripted.asked] == [None]
+    assert scripted.names_asked == [{"goal_completion"}]
 
 
 def test_optional_metrics_have_rows_only_where_they_apply() -> None:
@@ -137,9 +128,9 @@ def test_a_quote_that_is_not_in_the_transcript_is_flagged_and_still_counts() -> 
 
 
 def test_every_version_gets_the_rows_of_one_judgment() -> None:
-    scripted = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)})
-    found = judged(TALK, versions=["1.0.0", "1.3.0"], paid=[scripted])
-    assert len(scripted.asked) == 3  # two turns and the whole
+    scripted = ScriptedClient()
+    found = judged(TALK, versions=["1.0.0", "1.3.0"], client=scripted)
+    assert len(scripted.asked) == 2  # two turns, the whole with the second
     parts = found.turn_judgments.partition_by("methodology_version", include_key=False)
     assert len(parts) == 2
     assert parts[0].equals(parts[1])
@@ -233,33 +224,47 @@ def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> N
     ]
 
 
-def test_a_judge_that_costs_is_asked_only_for_what_is_open() -> None:
-    scripted = ScriptedJudge({m.name: Scored("x", label="no failure") for m in (FAILURE, TOOL_FAILURE)})
+def test_a_model_is_asked_for_what_rules_leave_open_and_it_has_not_answered_before() -> None:
     of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
-    judged(of, verdicts=[said(of, 0, HELPFULNESS, rating_1to5=2)], paid=[scripted])
-    [question] = scripted.asked  # the goal is declared
-    names = {m.name for m in question.metrics}
-    assert "helpfulness" not in names
+    first, second, kept = ScriptedClient(), ScriptedClient(), Kept()
+    once = judged(of, client=first, kept=kept)
+    [names] = first.names_asked  # the goal is declared
+    assert "goal_completion" not in names
     assert TOOL_FAILURE.name in names  # the rule saw one failure and not the others
-    assert set(question.keys) == names
+    again = judged(of, client=second, kept=kept)
+    assert second.asked == []
+    assert again.turn_judgments.equals(once.turn_judgments)
+
+
+def test_what_another_judge_answered_before_yields_to_the_model_and_stays_to_be_seen() -> None:
+    verdict = said(TALK, 0, HELPFULNESS, rating_1to5=2)
+    rows = judged(TALK, verdicts=[verdict], client=ScriptedClient()).turn_judgments
+    both = rows.filter(metric="helpfulness", turn_index=0).sort("judge")
+    assert both.select("judge", "rating_1to5", "is_effective").rows() == [
+        ("recorded", 2, False),
+        ("scripted", 4, True),
+    ]
 
 
 def test_a_lost_answer_is_unscored_and_never_a_number() -> None:
-    broken = ScriptedJudge({"helpfulness": Unscored("parse_failure", "no JSON")})
-    [row] = judged(TALK, paid=[broken]).turn_judgments.filter(metric="helpfulness", turn_index=0).to_dicts()
+    broken = ScriptedClient(always=GARBAGE)
+    [row] = judged(TALK, client=broken).turn_judgments.filter(metric="helpfulness", turn_index=0).to_dicts()
     assert (row["judge"], row["status"], row["unscored_reason"]) == ("scripted", "unscored", "parse_failure")
     assert row["rating_1to5"] is None
     assert row["is_effective"]
+    assert row["n_tokens_in"] > 0  # it was paid all the same
 
 
 def test_a_lost_answer_yields_to_one_that_was_given() -> None:
-    of = conversation(user("Hi"), agent("Hello."))
-    question = Question((of,), (of.turns(),), 0, "h", (HELPFULNESS,), {"helpfulness": "k"})
-    first = ScriptedJudge({"helpfulness": Unscored("judge_error", "down")}, name="first")
-    second = ScriptedJudge({"helpfulness": Scored("fine", rating_1to5=4)}, name="second")
-    [[answers]] = run(judge_pass([[question]], (), (first, second)))
-    assert [judge for judge, _ in answers["helpfulness"]] == ["first", "second"]
-    assert effective_answer(answers["helpfulness"]) == 1
+    verdict = said(TALK, 0, HELPFULNESS, rating_1to5=2)
+    rows = judged(TALK, verdicts=[verdict], client=ScriptedClient(always=GARBAGE)).turn_judgments
+    both = rows.filter(metric="helpfulness", turn_index=0).sort("judge")
+    assert both.select("judge", "status", "is_effective").rows() == [
+        ("recorded", "scored", True),
+        ("scripted", "unscored", False),
+    ]
+    lost, given = Unscored("judge_error", "down"), Scored("fine", rating_1to5=4)
+    assert effective_answer([("a", lost), ("b", given)]) == 1
 
 
 HELD = {"c1": ["hallucination"]}
@@ -300,11 +305,11 @@ def test_a_declared_outcome_decides_the_hallucination_test(correct: bool, value:
     assert passed(of=of) == ("rule", "scored", value)
 
 
-def test_turns_are_judged_in_order_without_what_comes_after() -> None:
-    scripted = ScriptedJudge({})
-    judged(TALK, paid=[scripted])
-    assert [q.turn_index for q in scripted.asked] == [0, 1, None]
-    assert [len(q.turns[0]) for q in scripted.asked] == [1, 2, 2]
+def test_turns_are_judged_in_order_without_what_comes_after_and_the_goal_with_the_last() -> None:
+    scripted = ScriptedClient()
+    judged(TALK, client=scripted)
+    assert [len(prompt.turns) for prompt in scripted.asked] == [1, 2]
+    assert ["goal_completion" in names for names in scripted.names_asked] == [False, True]
 
 
 def test_the_pass_runs_where_a_loop_is_running_already() -> None:
@@ -337,8 +342,62 @@ def test_two_thousand_turns_under_four_versions_take_seconds_at_most() -> None:
 def test_a_not_applicable_of_a_rule_is_an_answer() -> None:
     expected = [{"turn_index": 0, "results_should_be_used": False}]
     of = CALLS.model_copy(update={"expected": conversation(user("x"), expected=expected).expected})
-    scripted = ScriptedJudge({m.name: NotApplicable("?", is_abstention=True) for m in TURN_METRICS})
-    turns = judged(of, paid=[scripted]).turn_judgments
-    row = turns.filter(metric="tool_result_utilisation")
+    scripted = ScriptedClient()
+    row = judged(of, client=scripted).turn_judgments.filter(metric="tool_result_utilisation")
     assert row["unscored_reason"].to_list() == ["declared: the results need not reach the answer"]
-    assert "tool_result_utilisation" not in {m.name for q in scripted.asked for m in q.metrics}
+    assert "tool_result_utilisation" not in scripted.names_asked[0]
+
+
+def test_equal_questions_of_several_conversations_are_asked_once() -> None:
+    twin = TALK.model_copy(update={"conversation_id": "c2"})
+    longer = conversation(
+        user("Where is A-1?"),
+        agent("It was sent on Monday."),
+        user("Bye"),
+        agent("Bye."),
+        conversation_id="c3",
+    )
+    scripted = ScriptedClient()
+    found = judged(TALK, twin, longer, client=scripted)
+    assert len(scripted.asked) == 3  # two turns, and the one that only the third has
+    assert found.turn_judgments.filter(judge="scripted").height == 3 * 2 * 6
+
+
+def test_what_calls_cost_adds_up_over_their_rows() -> None:
+    scripted = ScriptedClient()
+    found = judged(TALK, client=scripted)
+    rows = pl.concat([found.turn_judgments.drop("turn_index"), found.conversation_judgments])
+    sums = rows.select("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached").sum().row(0)
+    assert sums == (pytest.approx(0.02), 200, 40, 120)  # two calls of 0.01, 100, 20 and 60
+
+
+def test_an_edited_last_turn_asks_that_turn_and_the_whole_again() -> None:
+    kept = Kept()
+    judged(TALK, client=ScriptedClient(), kept=kept)
+    edited = conversation(
+        user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Bye.")
+    )
+    scripted = ScriptedClient()
+    judged(edited, client=scripted, kept=kept)
+    assert [len(prompt.turns) for prompt in scripted.asked] == [2]
+    assert scripted.names_asked[0] >= {"helpfulness", "goal_completion"}
+
+
+def test_an_edited_metric_asks_that_metric_again_and_no_other() -> None:
+    kept = Kept()
+    own = Metric("tone", "turn", "rating", "Is it polite?", {"5": "yes", "1": "no"})
+    rows = tables(TALK)
+    held = rows.conversations.frame()
+
+    def ask(metric: Metric) -> ScriptedClient:
+        client = ScriptedClient()
+        judge_transcripts(
+            *(admitted(held), held, rows.turns.frame(), humans(), finding(kept.frame())),
+            metrics=DEFAULT.with_custom([metric]),
+            panel=panel_of(client, kept=kept),
+        )
+        return client
+
+    assert len(ask(own).asked) == 2
+    assert ask(own).asked == []
+    assert ask(replace(own, question="Is it rude?")).names_asked == [{"tone"}, {"tone"}]

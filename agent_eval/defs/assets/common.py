@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ EAGER = dg.AutomationCondition.eager()
 
 
 Body = Callable[..., Any]
+Quality = Callable[[Mapping[str, Any]], dg.AssetCheckResult]
 Wired = Callable[[Body], dg.AssetsDefinition]
 
 
@@ -28,6 +30,7 @@ def stored(
     *,
     ins: Mapping[str, dg.AssetIn] | None = None,
     deps: Sequence[dg.AssetDep | str] = (),
+    pool: str | None = None,
     freshness: dg.FreshnessPolicy | None = None,
 ) -> Wired:
     """Decorator of the asset that fills table `name`, described by the table's contract and guarded by its checks."""
@@ -45,6 +48,7 @@ def stored(
             owners=OWNERS,
             code_version=__version__,
             backfill_policy=ONE_RUN,
+            pool=pool,
             automation_condition=EAGER,
             freshness_policy=freshness,
             check_specs=check_specs(name),
@@ -63,8 +67,12 @@ def stored_together(
     ins: Mapping[str, dg.AssetIn] | None = None,
     deps: Sequence[dg.AssetDep | str] = (),
     pool: str | None = None,
+    quality: Mapping[dg.AssetCheckSpec, Quality] = MappingProxyType({}),
 ) -> Wired:
-    """Decorator of the op that fills several tables at once; its body returns their frames by name."""
+    """Decorator of the op that fills several tables at once; its body returns their frames by name.
+
+    `quality`: more checks that the op reports, from its inputs and frames by name; they warn and do not block.
+    """
 
     def wire(body: Body) -> dg.AssetsDefinition:
         assets = dg.multi_asset(
@@ -75,9 +83,9 @@ def stored_together(
             partitions_def=partitions,
             backfill_policy=ONE_RUN,
             pool=pool,
-            check_specs=[spec for name in names for spec in check_specs(name)],
+            check_specs=[*(spec for name in names for spec in check_specs(name)), *quality],
         )
-        return assets(_guarded(names, body))
+        return assets(_guarded(names, body, tuple(quality.values())))
 
     return wire
 
@@ -94,7 +102,7 @@ def _out(name: str, group: str) -> dg.AssetOut:
     )
 
 
-def _guarded(names: Sequence[str], body: Body) -> Body:
+def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) -> Body:
     """The body as an op: its frames pass their checks on the way to the store. Inputs are those of the body."""
     parameters = list(inspect.signature(body).parameters.values())
     has_context = bool(parameters) and parameters[0].name == "context"
@@ -106,6 +114,8 @@ def _guarded(names: Sequence[str], body: Body) -> Body:
         for name in names:
             output = name if len(names) > 1 else "result"
             yield from checked(name, frames[name], partitions, {**inputs, **frames}, output=output)
+        for check in quality:
+            yield check({**inputs, **frames})
 
     context = inspect.Parameter(
         "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=dg.AssetExecutionContext

@@ -1,19 +1,55 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored, stored_together
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
 from agent_eval.judge.engine import judge_transcripts
+from agent_eval.judge.progress import Progress, Watch
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
+from agent_eval.report.judging import judging_page, unscored_shares
+from agent_eval.report.markdown import markdown_table
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
+
+
+def _watch(context: dg.AssetExecutionContext, project: Project) -> Watch:
+    """Tells the run's log, and whoever watches the project, how far the judge models are."""
+
+    def watch(progress: Progress) -> None:
+        context.log.info(progress.line())
+        if project.watch is not None:
+            project.watch(progress)
+
+    return watch
+
+
+def judge_coverage(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
+    """Of what a model was asked about each agent, at most the share `max_unscored_share` is unscored."""
+    most = frames["project"].settings.max_unscored_share
+    shares = unscored_shares(frames["turn_judgments"])
+    lacking = shares.filter(pl.col("unscored_share") > most)
+    return dg.AssetCheckResult(
+        asset_key="turn_judgments",
+        check_name="judge_coverage",
+        passed=lacking.is_empty(),
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={
+            "n_pairs": shares.height,
+            "n_failing": lacking.height,
+            "most_unscored_share": most,
+            "failing": dg.MetadataValue.md(markdown_table(lacking.head(20))),
+        },
+    )
 
 
 @stored_together(
@@ -23,6 +59,11 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
+    quality={
+        dg.AssetCheckSpec(
+            "judge_coverage", asset="turn_judgments", description=judge_coverage.__doc__
+        ): judge_coverage
+    },
     pool="llm",
 )
 def judgments(
@@ -33,10 +74,25 @@ def judgments(
     project: dg.ResourceParam[Project],
 ) -> dict[str, pl.DataFrame]:
     """Every metric of every turn and conversation, each question asked once for all versions."""
-    ratings = project.ratings_of(_agents(context))
-    project.keep_recorded(_agents(context), run_id=context.run.run_id)
-    judged = judge_transcripts(transcripts, conversations, turns, ratings, project.cached_verdicts)
+    agents, versions = _agents(context), versions_of(context)
+    project.keep_recorded(agents, run_id=context.run.run_id)
+    judged = judge_transcripts(
+        *(transcripts, conversations, turns, project.ratings_of(agents), project.cached_verdicts),
+        metrics=project.metrics,
+        panel=project.panel(versions),
+        names=project.names_of(agents),
+        watch=_watch(context, project),
+    )
+    project.keep_judge(versions, run_id=context.run.run_id)
+    _show(context, vars(judged))
     return vars(judged)
+
+
+def _show(context: dg.AssetExecutionContext, judged: Mapping[str, pl.DataFrame]) -> None:
+    """Coverage, cost and the distribution of ratings on the assets' pages."""
+    for name, judgments in judged.items():
+        page = {key: dg.MetadataValue.md(text) for key, text in judging_page(judgments).items()}
+        context.add_asset_metadata(page, asset_key=name)
 
 
 @stored(
@@ -44,7 +100,8 @@ def judgments(
     "judging",
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT),
-    deps=[*ASKED, "turn_judgments", "conversation_judgments"],
+    deps=ASKED,
+    pool="llm",
 )
 def rubric_ratings(
     context: dg.AssetExecutionContext,
@@ -52,11 +109,21 @@ def rubric_ratings(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     sessions: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
     """U1–U6 per session, three criteria per scenario: rated, or a row that says why not."""
-    ratings, methodologies = project.ratings_of(_agents(context)), project.methodologies(versions_of(context))
-    return rate(transcripts, conversations, turns, sessions, ratings, methodologies, project.cached_verdicts)
+    agents, versions = _agents(context), versions_of(context)
+    return rate(
+        *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
+        project.methodologies(versions),
+        project.cached_verdicts,
+        judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
+        panel=project.panel(versions),
+        names=project.names_of(agents),
+        watch=_watch(context, project),
+    )
 
 
 ASSETS = [judgments, rubric_ratings]

@@ -1,0 +1,305 @@
+"""`agent-eval prompts`: exactly what is sent to a judge model, for an example or for a conversation of an agent."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+from rich.console import Console
+
+from agent_eval.commands.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.judge.engine import answered_freely, open_part
+from agent_eval.judge.prompts import (
+    NO_NAMES,
+    Names,
+    Prompt,
+    build_prompt,
+    can_share_call,
+    example,
+    profile_hash,
+    shared_rubrics,
+)
+from agent_eval.judge.protocol import Question
+from agent_eval.judge.rules import RulesJudge
+from agent_eval.methodology.models import Methodology, Template
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.findings import Finding, facts_of, findings_of
+from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.registry import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
+from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
+from agent_eval.project import Project
+from agent_eval.tables import table
+from agent_eval.transcripts.frames import conversations_from
+from agent_eval.transcripts.models import Agent, Conversation
+
+DEFAULT_PROMPT = "turn"
+_JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
+
+
+class NoSuchConversationError(AgentEvalError):
+    """A conversation or a turn was named that the agent does not have."""
+
+
+class NotAskedError(AgentEvalError):
+    """A metric does not arise on the turn that was named."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What prompts are shown for: a conversation, a turn of it, its session, and what is asked."""
+
+    session: tuple[Conversation, ...]
+    conversation: Conversation
+    methodology: Methodology
+    template: Template | None  # None: the version has none for the agent's category
+    turn_index: int | None = None  # None: the last turn on which what is asked arises
+    metrics: tuple[Metric, ...] = DEFAULT.metrics
+    names: Names = NO_NAMES
+    findings: tuple[Finding, ...] = ()
+    secret: bytes = b""
+
+    @cached_property
+    def universal(self) -> Mapping[str, Metric]:
+        """U1–U6 by name."""
+        return universal_metrics(self.methodology)
+
+    @cached_property
+    def criteria(self) -> Mapping[str, Metric]:
+        """'D1.accuracy' …: the template's criteria by name; empty without a template."""
+        return criterion_metrics(self.template) if self.template else {}
+
+    def question(self, metrics: Iterable[Metric]) -> Question:
+        """A question about the whole conversation, or about the session where a metric's grain is one."""
+        asked = tuple(metrics)
+        held = self.session if asked[0].grain == "session" else (self.conversation,)
+        return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
+
+    def turn_question(self, metrics: Sequence[Metric]) -> Question:
+        """A question about the turn: those of the metrics that arise on it.
+
+        Raises:
+            NotAskedError: If none of them arises there.
+        """
+        turns = self.conversation.turns()
+        chosen = [turns[self.turn_index]] if self.turn_index is not None else list(reversed(turns))
+        why = "it has no turns"
+        for turn in chosen:
+            truth = expected_of(turn.turn_index, self.conversation.expected)
+            reasons = {m.name: why_not_applicable(m, turn, self.conversation, truth) for m in metrics}
+            asked = tuple(m for m in metrics if reasons[m.name] is None)
+            if asked:
+                seen = (turns[: turn.turn_index + 1],)
+                return Question((self.conversation,), seen, turn.turn_index, "", asked, _no_keys(asked))
+            why = next(iter(reasons.values())) or why
+        names = ", ".join(m.name for m in metrics)
+        raise NotAskedError(
+            f"Conversation {self.conversation.conversation_id!r} gives no occasion to ask {names}: {why}. "
+            "Name another one with --conversation and --turn, or none for the example."
+        )
+
+    def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> Prompt:
+        """The prompt of one call."""
+        return build_prompt(
+            questions, secret=self.secret, metrics=metrics, names=self.names, findings=self.findings
+        )
+
+
+def _no_keys(metrics: Iterable[Metric]) -> dict[str, str]:
+    return dict.fromkeys((metric.name for metric in metrics), "")
+
+
+def _undecided(question: Question) -> Question | None:
+    """The part of a question that rules leave to a model; None where they decide all of it."""
+    [answers] = answered_freely([question], RulesJudge())
+    return open_part(question, answers)
+
+
+def _turn_call(subject: Subject) -> Prompt:
+    shared = shared_rubrics(subject.metrics)
+    of_turn = subject.turn_question([m for m in shared if m.grain == "turn"])
+    of_whole = [m for m in shared if m.grain == "conversation"]
+    asked = [_undecided(of_turn)]
+    if of_whole and can_share_call(of_turn, whole := subject.question(of_whole)):
+        asked.append(_undecided(whole))
+    return _open_call(subject, asked, shared)
+
+
+def _conversation_call(subject: Subject) -> Prompt:
+    shared = shared_rubrics(subject.metrics)
+    of_whole = [m for m in shared if m.grain == "conversation"]
+    return _open_call(subject, [_undecided(subject.question(of_whole)) if of_whole else None], shared)
+
+
+def _session_call(subject: Subject) -> Prompt:
+    served = {c.scenario for c in subject.session}.union(*(finding.tests for finding in subject.findings))
+    asked = [
+        subject.universal[d.id] for d in subject.methodology.dimensions if d.needs_test in {None, *served}
+    ]
+    return _open_call(subject, [_undecided(subject.question(asked))])
+
+
+def _scenario_call(subject: Subject) -> Prompt:
+    slot = subject.conversation.scenario
+    asked = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
+    return _open_call(subject, [subject.question(asked) if asked else None])
+
+
+def _open_call(
+    subject: Subject, questions: Sequence[Question | None], metrics: Sequence[Metric] | None = None
+) -> Prompt:
+    asked = [question for question in questions if question is not None]
+    if not asked:
+        raise NotAskedError(
+            f"Of conversation {subject.conversation.conversation_id!r} no such question is put to a model: rules decide "
+            "it, or it is in no slot D1–D5 of a template. Name another with --conversation, or none for the example."
+        )
+    return subject.build(*asked, metrics=metrics)
+
+
+NAMED: dict[str, Callable[[Subject], Prompt]] = {
+    DEFAULT_PROMPT: _turn_call,
+    "conversation": _conversation_call,
+    "session": _session_call,
+    "scenario": _scenario_call,
+}
+"""Prompts that are no metric's own, by the name that --metric takes: the calls of a run, and whatever else is asked
+of a model."""
+
+
+def prompt_of(name: str, subject: Subject) -> Prompt:
+    """The prompt of that name: one of NAMED, or a metric in a call of its own.
+
+    Raises:
+        UnknownMetricError: If there is none.
+        NotAskedError: If the metric does not arise where it is to be shown.
+    """
+    if name in NAMED:
+        return NAMED[name](subject)
+    metrics = {m.name: m for m in subject.metrics if not m.is_measured}
+    metrics |= {**subject.universal, **subject.criteria}
+    if name not in metrics:
+        raise UnknownMetricError(name, [*NAMED, *metrics])
+    metric = metrics[name]
+    ask = subject.turn_question if metric.grain == "turn" else subject.question
+    return subject.build(ask([metric]))
+
+
+def prompts(out: Console, *, name: str, subject: Subject, as_json: bool) -> None:
+    """Print one prompt: its messages byte for byte, the schema of the reply, the hashes."""
+    prompt = prompt_of(name, subject)
+    if as_json:
+        print_json([_row(name, prompt)])
+        return
+    for message in prompt.messages:
+        out.rule(message["role"], align="left")
+        out.out(message["content"], highlight=False)
+    out.rule(f"reply: JSON schema {prompt.name!r}, strict", align="left")
+    out.out(json.dumps(prompt.schema, ensure_ascii=False, indent=1), highlight=False)
+    out.rule(align="left")
+    out.out(f"prompt hash {prompt.prompt_hash}", highlight=False)
+    out.out(f"judge profile {PROFILE_VERSION}, hash {profile_hash()}", highlight=False)
+
+
+def _row(name: str, prompt: Prompt) -> Mapping[str, object]:
+    return {
+        "prompt": name,
+        "metrics": [metric.name for metric in prompt.metrics],
+        "messages": [dict(message) for message in prompt.messages],
+        "schema_name": prompt.name,
+        "schema": prompt.schema,
+        "prompt_hash": prompt.prompt_hash,
+        "profile_version": PROFILE_VERSION,
+        "profile_hash": profile_hash(),
+    }
+
+
+def example_subject(
+    methodology: Methodology, metrics: Sequence[Metric] = DEFAULT.metrics, turn_index: int | None = None
+) -> Subject:
+    """The shipped example."""
+    return Subject(
+        session=(example.CONVERSATION, example.BROKEN_INPUT),
+        conversation=example.CONVERSATION,
+        methodology=methodology,
+        template=methodology.template_for(example.AGENT.category),
+        turn_index=_checked_turn(example.CONVERSATION, turn_index),
+        metrics=tuple(metrics),
+        names=Names.of(example.AGENT),
+        findings=example.FINDINGS,
+    )
+
+
+def agent_subject(
+    project: Project,
+    methodology: Methodology,
+    agent_id: str,
+    conversation_id: str | None,
+    turn_index: int | None,
+) -> Subject:
+    """A conversation of an agent as its session folders hold it now; by default the first.
+
+    Raises:
+        UnknownAgentError: If the agent is not known.
+        NoSuchConversationError: If it has no such conversation or turn.
+    """
+    [agent_id] = project.some_agents([agent_id])
+    tables = project.take_in([agent_id])
+    rows = tables["conversations"].sort("conversation_id")
+    ids = rows["conversation_id"].to_list()
+    chosen = conversation_id or next(iter(ids), None)
+    if chosen not in ids:
+        near = ", ".join(difflib.get_close_matches(str(chosen), ids, n=3, cutoff=0)) or "none"
+        raise NoSuchConversationError(
+            f"Agent {agent_id} has no conversation {chosen!r}. It has {len(ids)}, among them: {near}."
+        )
+    [session_id] = rows.filter(pl.col("conversation_id") == chosen)["session_id"]
+    of_session = rows.filter(pl.col("session_id") == session_id)
+    session = tuple(c for _, c in conversations_from(of_session, tables["turns"]))
+    [conversation] = [c for c in session if c.conversation_id == chosen]
+    agent = project.declared[0].get(agent_id) or Agent(agent_id=agent_id)
+    return Subject(
+        session=session,
+        conversation=conversation,
+        methodology=methodology,
+        template=methodology.template_for(agent.category),
+        turn_index=_checked_turn(conversation, turn_index),
+        metrics=project.metrics.metrics,
+        names=Names.of(agent),
+        findings=_findings(project, methodology.version, agent_id, session),
+        secret=project.prompt_secret,
+    )
+
+
+def _findings(
+    project: Project, version: str, agent_id: str, session: Sequence[Conversation]
+) -> tuple[Finding, ...]:
+    """What the stored judgments of a session say, as rubric ratings are shown it."""
+    pair = pl.DataFrame({"methodology_version": [version], "agent_id": [agent_id]})
+    read = {name: project.store.read(table(name), pair) for name in _JUDGED}
+    tests = {
+        name: frozenset(of) for name, of in read["transcripts"].select("conversation_id", "tests").iter_rows()
+    }
+    judged = pl.concat([read["turn_judgments"], read["conversation_judgments"]], how="diagonal")
+    counted = judged.filter("is_effective", pl.col("status") == "scored").sort(
+        "conversation_id", "turn_index", "metric", nulls_last=True
+    )
+    found: list[Finding] = []
+    for conversation in session:
+        name, turns = conversation.conversation_id, conversation.turns()
+        replied = [turn.turn_index for turn in turns if turn.has_reply]
+        found += facts_of(conversation, turns, tests.get(name, frozenset()))
+        rows = counted.filter(pl.col("conversation_id") == name).iter_rows(named=True)
+        found += findings_of(rows, tests, {name: replied[-1]} if replied else {})
+    return tuple(found)
+
+
+def _checked_turn(conversation: Conversation, turn_index: int | None) -> int | None:
+    n_turns = len(conversation.turns())
+    if turn_index is not None and not 0 <= turn_index < n_turns:
+        raise NoSuchConversationError(
+            f"Conversation {conversation.conversation_id!r} has no turn {turn_index}; its turns are 0 to {n_turns - 1}."
+        )
+    return turn_index

@@ -1,0 +1,102 @@
+"""What a run may cost and has cost: calls, tokens, US dollars. An unknown price is unknown, never 0."""
+
+from dataclasses import dataclass
+
+from agent_eval.errors import AgentEvalError
+
+
+class UnknownPriceError(AgentEvalError):
+    """A cap in dollars was set for a model whose price nobody knows."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"The price of judge model {model!r} is not known, so a cap in dollars cannot be kept. Set judge_price_in "
+            "and judge_price_out (US dollars per million tokens) in agent_eval.toml, or cap calls with --max-calls."
+        )
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens. `cached`: of prompt tokens from the provider's cache; None: as `sent`."""
+
+    sent: float
+    received: float
+    cached: float | None = None
+
+    def of(self, n_in: int, n_out: int, n_cached: int = 0) -> float:
+        """What a call costs; `n_cached` of its `n_in` prompt tokens came from the provider's cache."""
+        fresh = n_in - n_cached
+        cached = self.sent if self.cached is None else self.cached
+        return (fresh * self.sent + n_cached * cached + n_out * self.received) / 1e6
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens and price of one or more calls; what is unknown of one is unknown of all."""
+
+    n_in: int | None = 0
+    n_out: int | None = 0
+    n_cached: int | None = 0
+    cost_usd: float | None = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            _sum(self.n_in, other.n_in),
+            _sum(self.n_out, other.n_out),
+            _sum(self.n_cached, other.n_cached),
+            None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd,
+        )
+
+    def shares(self, n: int) -> list["Usage"]:
+        """Split over n answers so that the parts add up: the first ones take the tokens that do not divide."""
+        columns = zip(*(_split(count, n) for count in (self.n_in, self.n_out, self.n_cached)), strict=True)
+        cost = None if self.cost_usd is None else self.cost_usd / n
+        return [Usage(n_in, n_out, n_cached, cost) for n_in, n_out, n_cached in columns]
+
+
+@dataclass
+class Budget:
+    """The caps of one run and what it has used, shared by everything in it that calls a model."""
+
+    max_calls: int | None = None
+    max_cost_usd: float | None = None
+    n_calls: int = 0
+    cost_usd: float = 0.0
+    n_of_unknown_price: int = 0
+    n_scored: int = 0  # answers
+    n_unscored: int = 0
+
+    @property
+    def known_cost_usd(self) -> float | None:
+        """What was spent; None when the price of any call is unknown."""
+        return None if self.n_of_unknown_price else self.cost_usd
+
+    def why_exhausted(self) -> str | None:
+        """The cap that is reached, in words; None while there is room."""
+        if self.max_calls is not None and self.n_calls >= self.max_calls:
+            return f"the cap of {self.max_calls:,} calls is reached; run again to go on"
+        if self.max_cost_usd is not None and self.cost_usd >= self.max_cost_usd:
+            return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to go on"
+        return None
+
+    def begin_call(self) -> None:
+        """Count a call when it is sent, so that no call is sent beyond the cap."""
+        self.n_calls += 1
+
+    def pay(self, cost_usd: float | None) -> None:
+        """Add what an answer cost. Calls that are under way when the cap is reached are still paid."""
+        if cost_usd is None:
+            self.n_of_unknown_price += 1
+        else:
+            self.cost_usd += cost_usd
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _split(count: int | None, n: int) -> list[int | None]:
+    if count is None:
+        return [None] * n
+    whole, rest = divmod(count, n)
+    return [whole + (i < rest) for i in range(n)]

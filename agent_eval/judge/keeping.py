@@ -1,0 +1,58 @@
+"""Keeping: answers are written as they arrive, in small batches, by a thread of its own.
+
+Whatever arrives while one batch is being written makes up the next, so the event loop never waits for the disk and a
+slow disk only makes the batches larger.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+Row = Mapping[str, object]
+
+
+class Keeper:
+    """Writes rows through `write`, one batch at a time. Each instance belongs to one event loop."""
+
+    def __init__(self, write: Callable[[Sequence[Row]], None]) -> None:
+        self._write = write
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge-keeper")
+        self._pending: list[tuple[Sequence[Row], asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def keep(self, rows: Sequence[Row]) -> None:
+        """Return when the rows are written.
+
+        Raises:
+            OSError: If they cannot be, as on a full disk.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        self._pending.append((rows, done))
+        if self._writing is None:
+            self._writing = loop.create_task(self._write_all())
+        await done
+
+    async def close(self) -> None:
+        """Finish what was begun."""
+        if self._writing is not None:
+            await self._writing
+        self._thread.shutdown()
+
+    async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            batch, self._pending = self._pending, []
+            try:
+                await loop.run_in_executor(
+                    self._thread, self._write, [row for rows, _ in batch for row in rows]
+                )
+            except OSError as error:
+                for _, done in batch:
+                    if not done.done():
+                        done.set_exception(error)
+            else:
+                for _, done in batch:
+                    if not done.done():
+                        done.set_result(None)
+        self._writing = None

@@ -1,0 +1,58 @@
+"""When a pass ends early: a judge that is out is not asked two thousand times."""
+
+from typing import Literal
+
+from agent_eval.judge.protocol import UnscoredReason
+
+Trouble = Literal["connection", "timeout", "authentication", "given_up", "refused", "unreadable"]
+
+MOST_IN_A_ROW: dict[Trouble, int] = {
+    "connection": 5,
+    "timeout": 5,
+    "authentication": 5,
+    "given_up": 5,  # calls that were tried again and again, against 429 and 5xx
+    "refused": 20,  # calls that the provider calls wrong: one conversation may be, twenty in a row are not
+    "unreadable": 20,
+}
+_SAID: dict[Trouble, str] = {
+    "connection": "it could not be reached",
+    "timeout": "it did not answer in time",
+    "authentication": "it refused the key",
+    "given_up": "it kept refusing or failing",
+    "refused": "it refused the request",
+    "unreadable": "its replies could not be read",
+}
+FIRST_PAUSE_S = 0.5
+
+
+class Outage:
+    """Counts troubles in a row; any answer that can be read ends the row.
+
+    A burst of lost connections counts once: of those that fail together only the first does, and the pass waits
+    0.5, 1, 2 and 4 seconds between the five that end it.
+    """
+
+    def __init__(self, judge: str) -> None:
+        self.judge = judge
+        self.why_ended: str | None = None
+        self.reason: UnscoredReason = "judge_error"
+        self._in_a_row: dict[Trouble, int] = {}
+        self._last_counted = float("-inf")
+
+    def answered(self) -> None:
+        """An answer came and could be read."""
+        self._in_a_row.clear()
+
+    def count(self, trouble: Trouble, *, started: float, now: float, detail: str) -> float:
+        """Count one trouble of a call that began at `started`; seconds for which nobody should start."""
+        if trouble == "connection" and started < self._last_counted:
+            return 0.0
+        n = self._in_a_row[trouble] = self._in_a_row.get(trouble, 0) + 1
+        if n >= MOST_IN_A_ROW[trouble] and self.why_ended is None:
+            self.why_ended = f"{self.judge}: {_SAID[trouble]} {n} times in a row, so the pass ended: {detail}"
+            self.reason = "parse_failure" if trouble == "unreadable" else "judge_error"
+        if trouble != "connection":
+            return 0.0
+        pause = FIRST_PAUSE_S * 2.0 ** (n - 1)
+        self._last_counted = now + pause
+        return pause if self.why_ended is None else 0.0

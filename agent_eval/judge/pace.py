@@ -1,0 +1,79 @@
+"""The pace of a pass: how many calls run at once, who goes first, and when everybody waits.
+
+The limit adapts: a round of calls of which more than a tenth were refused for their rate halves it, any other round
+raises it by one. Single refusals leave it alone. Whoever waits before trying again holds no place.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+TOLERATED = 0.1  # share of a round that may be refused for its rate before the limit is halved
+
+
+class Pace:
+    """Places for calls of one event loop. The first call goes alone: it warms the provider's cache of the system prompt."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.limit = 1.0
+        self.n_running = 0
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = itertools.count()
+        self._is_warm = False
+        self._held_until = 0.0
+        self._n_done = self._n_refused = 0
+
+    @asynccontextmanager
+    async def place(self, thread: int) -> AsyncIterator[None]:
+        """One of the places; threads of lower number go first, so that conversations are finished while cached."""
+        await self._take(thread)
+        try:
+            yield
+        finally:
+            self.n_running -= 1
+            if not self._is_warm:
+                self._is_warm, self.limit = True, float(self.most)
+            self._fill()
+
+    def hold(self, seconds: float) -> None:
+        """Nobody starts for so long."""
+        loop = asyncio.get_running_loop()
+        self._held_until = max(self._held_until, loop.time() + seconds)
+        loop.call_later(seconds, self._fill)
+
+    def finished(self, *, is_refused: bool) -> None:
+        """Count one call; `is_refused`: for its rate (429)."""
+        self._n_done += 1
+        self._n_refused += is_refused
+        if self._n_done >= self.limit:
+            is_too_fast = self._n_refused > TOLERATED * self._n_done
+            self.limit = max(1.0, self.limit / 2) if is_too_fast else min(self.most, self.limit + 1)
+            self._n_done = self._n_refused = 0
+
+    async def _take(self, thread: int) -> None:
+        if not self._waiting and self._has_room():
+            self.n_running += 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (thread, next(self._count), mine))
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():
+                self.n_running -= 1
+                self._fill()
+            raise
+
+    def _has_room(self) -> bool:
+        is_held = asyncio.get_running_loop().time() < self._held_until
+        return self.n_running < int(self.limit) and not is_held
+
+    def _fill(self) -> None:
+        while self._waiting and self._has_room():
+            *_, future = heapq.heappop(self._waiting)
+            if not future.done():
+                self.n_running += 1
+                future.set_result(None)

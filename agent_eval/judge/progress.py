@@ -1,0 +1,67 @@
+"""How far a pass is: calls, rate, cost so far, time left. Told to whoever watches, not more often than is useful."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Watch = Callable[["Progress"], None]
+
+
+@dataclass
+class Progress:
+    """One pass over planned calls. A call counts once, however often it was tried."""
+
+    judge: str
+    n_calls: int
+    n_done: int = 0
+    n_unscored: int = 0  # answers
+    cost_usd: float | None = 0.0  # None: the price is not known
+    seconds: float = 0.0
+
+    @property
+    def calls_per_s(self) -> float:
+        """Mean rate so far."""
+        return self.n_done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the mean rate so far; None before the first call is done."""
+        return (self.n_calls - self.n_done) / self.calls_per_s if self.n_done and self.seconds else None
+
+    def line(self) -> str:
+        """As a line of a log: 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
+        parts = [
+            f"{self.judge}: {self.n_done:,} of {self.n_calls:,} calls",
+            f"{self.calls_per_s:.1f} a second",
+        ]
+        parts.append("cost unknown" if self.cost_usd is None else f"${self.cost_usd:.4f} so far")
+        if self.n_unscored:
+            parts.append(f"{self.n_unscored:,} answers unscored")
+        if self.n_done < self.n_calls and self.seconds_left is not None:
+            parts.append(f"{self.seconds_left:.0f} s left")
+        return ", ".join(parts)
+
+
+class Reporter:
+    """Tells watchers of progress at the beginning, every few seconds and at the end."""
+
+    def __init__(self, progress: Progress, watch: Watch | None, every_s: float) -> None:
+        self.progress = progress
+        self._watch, self._every_s = watch, every_s
+        self._began = self._told = time.monotonic()
+        self._tell()
+
+    def call_done(self, n_unscored: int, cost_usd: float | None) -> None:
+        """Count one call; `cost_usd`: of the whole pass so far."""
+        progress, now = self.progress, time.monotonic()
+        progress.n_done += 1
+        progress.n_unscored += n_unscored
+        progress.cost_usd = cost_usd
+        progress.seconds = now - self._began
+        if now - self._told >= self._every_s or progress.n_done == progress.n_calls:
+            self._told = now
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._watch is not None:
+            self._watch(self.progress)

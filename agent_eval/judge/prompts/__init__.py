@@ -1,0 +1,33 @@
+"""Prompts: what is put to a judge model, word for word, and how its reply is read.
+
+`build_prompt` makes one call out of the questions that belong together, `read_reply` turns the reply into verdicts,
+`repair_messages` asks once more. Nothing here calls a model. The rubrics' words belong in `metrics` and in the
+methodology; the evidence rules and caps of rubric ratings belong in the judge profile (`metrics/profile.py`).
+"""
+
+from agent_eval.judge.prompts.blind import NO_NAMES, Names
+from agent_eval.judge.prompts.build import (
+    Messages,
+    Prompt,
+    build_prompt,
+    can_share_call,
+    shared_rubrics,
+    system_prompt,
+)
+from agent_eval.judge.prompts.profile import profile_hash
+from agent_eval.judge.prompts.replies import ReplyError, read_reply, repair_messages
+
+__all__ = [
+    "NO_NAMES",
+    "Messages",
+    "Names",
+    "Prompt",
+    "ReplyError",
+    "build_prompt",
+    "can_share_call",
+    "profile_hash",
+    "read_reply",
+    "repair_messages",
+    "shared_rubrics",
+    "system_prompt",
+]

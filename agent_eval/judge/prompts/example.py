@@ -1,0 +1,66 @@
+"""An invented conversation on which prompts can be looked at without a project's own transcripts."""
+
+from agent_eval.metrics.findings import Finding
+from agent_eval.transcripts.models import Agent, Conversation, Expected, Message, MessageToolCall
+
+AGENT = Agent(agent_id="otter-desk", name="Otter Desk", provider="Otterline", category="customer_service")
+
+_TOOL = {
+    "name": "find_booking",
+    "description": "Look up one booking by its number",
+    "parameters": {
+        "type": "object",
+        "properties": {"booking_id": {"type": "string"}},
+        "required": ["booking_id"],
+    },
+}
+CONVERSATION = Conversation(
+    conversation_id="example",
+    scenario="D1",
+    goal="Learn whether the 9:40 ferry runs on Sunday and whether booking B-77 can be moved to it",
+    profile="Travels with a bicycle, writes short messages",
+    knowledge=(
+        "The 9:40 ferry does not run on Sundays.",
+        "A booking can be moved until two hours before departure.",
+    ),
+    tools=(_TOOL,),
+    messages=(
+        Message(role="user", content="Does the 9:40 run on Sunday?"),
+        Message(
+            role="assistant",
+            content="This is Otter Desk. No, the 9:40 does not run on Sundays; the 11:10 does.",
+        ),
+        Message(role="user", content="Then move B-77 to the 11:10 please. Is the bike on it?"),
+        Message(
+            role="assistant",
+            tool_calls=(MessageToolCall(id="1", name="find_booking", arguments={"booking_id": "B-77"}),),
+        ),
+        Message(
+            role="tool",
+            name="find_booking",
+            tool_call_id="1",
+            content='{"booking_id": "B-77", "departure": "Sat 9:40", "passengers": 1, "bicycles": 1, "note": "<none>"}',
+            is_error=False,
+        ),
+        Message(
+            role="assistant",
+            content="B-77 holds one passenger and one bicycle. Shall I move it to Sunday, 11:10?",
+        ),
+    ),
+    expected=(Expected(turn_index=0, answer="No; the 11:10 does."),),
+)
+BROKEN_INPUT = Conversation(
+    conversation_id="example-error",
+    scenario="error_injection",
+    goal="Move a booking to a date that does not exist",
+    tools=(_TOOL,),
+    messages=(
+        Message(role="user", content="Move B-77 to 31 February, 9:40."),
+        Message(role="assistant", content="There is no 31 February. Did you mean 28 February or 1 March?"),
+    ),
+    injected_error="The date does not exist.",
+)
+FINDINGS = (
+    Finding("helpfulness", "4", "example", 0, reason="Answers the question."),
+    Finding("goal_completion", "0", "example", reason="The booking was not moved yet."),
+)

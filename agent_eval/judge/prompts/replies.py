@@ -1,0 +1,243 @@
+"""Replies: from the judge's text to verdicts, or to the sentence for the one re-ask.
+
+A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without leading
+thoughts or a fence of code; mended by a library; then checked field by field. What is ambiguous is not read: several
+objects, a metric answered twice, a reply that stops in the middle, one that stands in the transcript word for word.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from agent_eval.judge.evidence import quotable
+from agent_eval.judge.prompts import words
+from agent_eval.judge.prompts.build import Messages, Prompt
+from agent_eval.judge.prompts.fence import line
+from agent_eval.judge.prompts.forms import is_integer
+from agent_eval.judge.protocol import Scored, Verdict
+from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.findings import checks_of
+from agent_eval.transcripts.jsontext import clean
+
+LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
+
+
+class ReplyError(Exception):
+    """A reply that cannot be read. `problem` is a sentence in our own words, safe to send back.
+
+    `read` holds the verdicts of those metrics whose part could be read.
+    """
+
+    def __init__(self, problem: str, text: str, read: Mapping[str, Verdict] | None = None) -> None:
+        super().__init__(f"{problem} The reply began {clean(text[:80])!r}.")
+        self.problem = problem
+        self.read: Mapping[str, Verdict] = read or {}
+
+
+def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
+    """The verdict of every metric of the prompt.
+
+    Quotes are given as they stand in the transcript: with the names that were withheld, and without escapes.
+    Checks bound a score (see metrics/profile.py); the rationale then says so.
+
+    Raises:
+        ReplyError: If the reply is no JSON object, or a metric's part is missing or off its form.
+    """
+    reply = _object_of(prompt, text)
+    read: dict[str, Verdict] = {}
+    problems = []
+    for metric in prompt.metrics:
+        try:
+            read[metric.name] = _verdict(prompt, metric, reply.get(metric.name))
+        except _UnreadableError as error:
+            problems.append(f"{metric.name}: {error}")
+    if problems:
+        raise ReplyError("; ".join(problems) + ".", text, read)
+    return read
+
+
+def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
+    """The one re-ask: the same messages with the problem added at the end.
+
+    The bad reply is not sent back: it may quote the transcript, and would do so outside the fence.
+    """
+    *before, last = prompt.messages
+    again = words.REPAIR.format(problem=error.problem)
+    return (*before, {**last, "content": f"{last['content']}\n{again}"})
+
+
+class _UnreadableError(Exception):
+    """What is wrong with one metric's part."""
+
+
+class _AnsweredTwiceError(Exception):
+    """A key stands twice in one object."""
+
+
+def _object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
+    bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
+    bare = _without_code_fence(bare)
+    if not bare.startswith("{"):
+        raise ReplyError("It was not one JSON object.", text)
+    if not bare.endswith("}"):
+        raise ReplyError("It did not end with the JSON object: it stopped early or went on after it.", text)
+    if _is_copied(prompt, bare):
+        raise ReplyError("It was copied from the record, which holds data and no answer.", text)
+    try:
+        reply = json.loads(bare, object_pairs_hook=_pairs)
+    except _AnsweredTwiceError as error:
+        raise ReplyError("It gave one key twice.", text) from error
+    except (ValueError, RecursionError):
+        reply = _mended(prompt, bare, text)
+    if not isinstance(reply, dict):
+        raise ReplyError("It was not one JSON object.", text)
+    return reply
+
+
+def _without_code_fence(text: str) -> str:
+    """What stands between the first and the last ```; the text itself where there is more than prose around them."""
+    start, end = text.find("```"), text.rfind("```")
+    if start == end or set("{}") & {*text[:start], *text[end:]}:
+        return text
+    inside = text[start + 3 : end]
+    language, _, rest = inside.partition("\n")
+    return (rest if language.strip().isalpha() or not language.strip() else inside).strip()
+
+
+def _is_copied(prompt: Prompt, bare: str) -> bool:
+    """Whether the reply stands in the record word for word: then the transcript dictated it."""
+    return _letters(line(bare)) in _letters(prompt.messages[-1]["content"])
+
+
+def _letters(text: str) -> bytes:
+    """The text without spaces, quotes and escapes: JSON within JSON has other ones, and the same words."""
+    data = text.encode("utf-8", "surrogatepass")
+    for escape in (b"\\n", b"\\r", b"\\t"):
+        data = data.replace(escape, b"")
+    return data.translate(None, b"\\\"' \n\r\t")
+
+
+def _mended(prompt: Prompt, bare: str, text: str) -> object:
+    """JSON with small faults, by a library; only where no metric is named twice."""
+    import json_repair  # only when a reply is broken
+
+    for metric in prompt.metrics:
+        if len(re.findall(rf"[\"']{re.escape(metric.name)}[\"']\s*:", bare)) > 1:
+            raise ReplyError(f"It was no valid JSON, and named {metric.name} twice.", text)
+    try:
+        mended: object = json_repair.loads(bare, skip_json_loads=True, strict=True)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError("It was no valid JSON.", text) from error
+    return mended
+
+
+def _pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _AnsweredTwiceError
+    return found
+
+
+def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored:
+    if not isinstance(part, dict):
+        raise _UnreadableError("missing" if part is None else "not an object")
+    answer = cast("Mapping[str, object]", part)
+    reason = answer.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        raise _UnreadableError("reason is missing")
+    rationale, evidence = _kept(reason), _evidence(prompt, answer.get("evidence"))
+    if metric.kind == "label":
+        label, further = _labels(metric, answer)
+        return Scored(rationale, evidence, label=label, further_labels=further)
+    score = _score(metric, answer.get("score"))
+    if metric.answer != "rating_1to5":
+        return Scored(rationale, evidence, value=score)
+    rating, note = _checked(metric, round(score), answer)
+    return Scored(f"{rationale}{note}", evidence, rating_1to5=rating)
+
+
+def _score(metric: Metric, given: object) -> float:
+    low, high = metric.scale or (0, 1)
+    allowed = f"score must be {'an integer' if is_integer(metric) else 'a number'} from {low:g} to {high:g}"
+    if isinstance(given, str) and re.fullmatch(r"\s*-?\d+(\.\d+)?\s*", given):
+        given = float(given)
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise _UnreadableError(allowed)
+    # compared before float(): an integer may be too large for a double
+    if not low <= given <= high or math.isnan(given) or (is_integer(metric) and given != int(given)):
+        raise _UnreadableError(allowed)
+    return float(given)
+
+
+def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    label = _label(metric, answer.get("label"))
+    given = answer.get("further_labels")
+    if not metric.is_failure or given is None:
+        return label, ()
+    if not isinstance(given, list):
+        raise _UnreadableError("further_labels must be a list of labels")
+    named = dict.fromkeys(_label(metric, each) for each in given)
+    further = tuple(each for each in named if each not in (label, NO_FAILURE))
+    if label == NO_FAILURE and further:
+        raise _UnreadableError(f"label is {NO_FAILURE!r}, but further_labels names a failure")
+    return label, further
+
+
+def _label(metric: Metric, given: object) -> str:
+    """A label, however its case, hyphens and underscores are written."""
+    plain = {_plain(label): label for label in metric.labels}
+    if not isinstance(given, str) or _plain(given) not in plain:
+        raise _UnreadableError(f"label must be one of: {', '.join(metric.labels)}")
+    return plain[_plain(given)]
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[\s_-]+", " ", label).strip().casefold()
+
+
+def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple[int, str]:
+    """The rating within what the yes/no questions allow, and what to add to the rationale."""
+    said, bounds = [], [rating]
+    for check in checks_of(metric.name):
+        yes = answer.get(check.name)
+        if not isinstance(yes, bool):
+            raise _UnreadableError(f"{check.name} must be true or false")
+        said.append(f"{check.name}: {'yes' if yes else 'no'}")
+        if not yes:
+            bounds.append(check.at_most)
+    note = f" [{', '.join(said)}]" if said else ""
+    if min(bounds) < rating:
+        note += f" [rated {rating}, bounded at {min(bounds)} by these answers]"
+    return min(bounds), note
+
+
+def _evidence(prompt: Prompt, given: object) -> str | None:
+    """The quote as it stands in the transcript, where it can be found there; else as the judge gave it."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise _UnreadableError("evidence must be a text or null")
+    quote = _kept(given)
+    for candidate in dict.fromkeys([quote, clean(_ESCAPE.sub(_unescaped, quote))]):
+        if line(candidate)[1:-1] in prompt.messages[-1]["content"]:
+            quote = candidate
+            break
+    return prompt.names.restore(quote, _texts(prompt)) or None
+
+
+def _texts(prompt: Prompt) -> Iterator[str]:
+    for turn in reversed(prompt.turns):
+        yield from quotable(turn.messages)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else _ESCAPED[match[2]]
+
+
+def _kept(text: str) -> str:
+    return clean(text).strip()[:LONGEST_TEXT]

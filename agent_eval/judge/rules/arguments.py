@@ -1,0 +1,203 @@
+"""Wrong arguments: a call that its tool's JSON schema refuses, or a search for nothing.
+
+Schemas come with transcripts and are hostile: nothing is fetched, patterns are not run (a pattern may take for
+ever), references are followed within the schema only, and the work has a limit. What cannot be applied so decides
+nothing.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from agent_eval.judge.evidence import call_text
+from agent_eval.judge.protocol import Question
+from agent_eval.judge.rules.finding import Finding, calls_of, cut, may_have_failed, word_set, words_of_name
+from agent_eval.metrics.tool_call_behavior_failure import WRONG_ARGUMENTS
+from agent_eval.transcripts.models import Conversation, ToolCall
+
+MAX_SCHEMA = 100_000  # characters
+MAX_STEPS = 10_000  # keywords and their parts applied in one check: well under a second
+_NOT_RUN = (
+    "pattern",
+    "format",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "uniqueItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "parameters_json_schema")
+_QUERY = word_set("query q search keyword keywords question term search_query search_term query_text")
+_SEARCHING = word_set("search query find lookup look retrieve google grep")
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
+
+class _TooMuchError(Exception):
+    """The schema asks for more work than a check may take."""
+
+
+_steps: ContextVar[int] = ContextVar("steps", default=0)
+
+
+def wrong_arguments(question: Question) -> Finding | None:
+    """Decides that a call of the agent does not fit its tool's schema, or asks a search for nothing."""
+    for made in calls_of(question):
+        tool = _tool(question.conversations[0], made.call.name)
+        reason = _misfit(tool, made.call) or _empty_query(tool, made.call)
+        if reason:
+            return Finding(
+                WRONG_ARGUMENTS,
+                f"{made.call.name}: {reason}.",
+                call_text(made.call.name, made.call.arguments),
+            )
+    return None
+
+
+def _tool(conversation: Conversation, name: str) -> Mapping[str, JsonValue] | None:
+    """The schema of the one tool of that name; None where there is none, or several differ."""
+    found = {json.dumps(s, sort_keys=True): s for t in conversation.tools or () if (s := _schema(t, name))}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue] | None:
+    """A tool's schema of arguments, in the forms of OpenAI, Anthropic and MCP; None for another tool."""
+    inner = tool.get("function")
+    described = inner if isinstance(inner, dict) else tool
+    if described.get("name") != name:
+        return None
+    found = (described.get(key) for key in _SCHEMA_KEYS)
+    return next((schema for schema in found if isinstance(schema, dict)), None)
+
+
+# Schema
+
+
+def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
+    """Why the arguments do not fit; None where they do, or where that cannot be said for sure."""
+    if schema is None:
+        return None
+    if isinstance(call.arguments, str):
+        is_object = schema.get("type") == "object"
+        return "the arguments are no JSON object" if is_object and call.arguments.strip() else None
+    validator = _validator(json.dumps(schema, sort_keys=True))
+    if validator is None:
+        return None
+    token = _steps.set(0)
+    try:
+        errors = list(validator.iter_errors(call.arguments))
+    except Exception:  # whatever a hostile schema provokes: it decides nothing
+        return None
+    finally:
+        _steps.reset(token)
+    is_refused = may_have_failed(call)
+    sure = [error for error in errors if _is_sure(error, is_refused)]
+    return _told(sure[0]) if sure else None
+
+
+def _step(check: Any) -> Any:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> "Iterator[ValidationError]":
+        _steps.set(_steps.get() + 1 + (len(value) if isinstance(value, list | dict) else 0))
+        if _steps.get() > MAX_STEPS:
+            raise _TooMuchError
+        return check(validator, value, instance, schema) or iter(())
+
+    return counted
+
+
+@cache
+def _bounded() -> Any:
+    """JSON Schema as it stands, but for what may run without end. The library is loaded when a tool has a schema."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    checks = {k: _step(check) for k, check in Draft202012Validator.VALIDATORS.items() if k not in _NOT_RUN}
+    return extend(Draft202012Validator, checks | dict.fromkeys(_NOT_RUN))
+
+
+@lru_cache(maxsize=1024)
+def _validator(text: str) -> Any:
+    """A validator that fetches nothing; None for a schema that is broken, too large, or uses patterns for keys."""
+    from jsonschema import FormatChecker
+    from referencing import Registry
+
+    if len(text) > MAX_SCHEMA or '"patternProperties"' in text:
+        return None
+    schema = json.loads(text)
+    try:
+        _bounded().check_schema(schema, format_checker=FormatChecker(formats=()))
+    except Exception:  # broken, or nested too deeply to be checked
+        return None
+    return _bounded()(schema, registry=Registry())
+
+
+def _is_sure(error: "ValidationError", is_refused: bool) -> bool:
+    """Whether a mismatch is the agent's fault beyond doubt.
+
+    A scalar written as another type, or null for what may be left out, is taken by many tools without a word:
+    such a mismatch counts only where the call failed. A value that fits two of `oneOf` is the schema's fault.
+    """
+    if error.validator in ("anyOf", "oneOf"):
+        branches: dict[object, list[ValidationError]] = {}
+        for part in error.context or ():
+            branches.setdefault(part.schema_path[0], []).append(part)
+        return bool(branches) and all(any(_is_sure(e, is_refused) for e in es) for es in branches.values())
+    if error.validator in ("type", "enum", "const") and not is_refused:
+        return not (error.instance is None or _is_near(error.instance, _types(error)))
+    return error.validator in _SURE
+
+
+_SURE = word_set(
+    "type enum const required additionalProperties minimum maximum exclusiveMinimum exclusiveMaximum "
+    "minLength maxLength minItems maxItems dependentRequired"
+)
+
+
+def _types(error: "ValidationError") -> Sequence[str]:
+    if error.validator == "type":
+        wanted = error.validator_value
+        return [wanted] if isinstance(wanted, str) else list(wanted)
+    return ["string"]
+
+
+def _is_near(instance: object, types: Iterable[str]) -> bool:
+    """Whether a value says the same in another type: '3' and 3, 'true' and true, a JSON text and its value."""
+    if isinstance(instance, str):
+        try:
+            read = json.loads(instance)
+        except (ValueError, RecursionError):
+            return False
+        return any(_bounded().TYPE_CHECKER.is_type(read, t) for t in types if t != "string")
+    return isinstance(instance, bool | int | float) and "string" in types
+
+
+def _told(error: "ValidationError") -> str:
+    at = ".".join(str(part) for part in error.absolute_path)
+    return cut(" ".join(f"{at + ': ' if at else ''}{error.message}".split()))
+
+
+# Empty query
+
+
+def _empty_query(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
+    """A search whose only words are blank. Where the schema lets the query be left out, blank may mean 'all'."""
+    if not isinstance(call.arguments, dict) or not _SEARCHING & set(words_of_name(call.name)):
+        return None
+    blank = [name for name, value in call.arguments.items() if isinstance(value, str) and not value.strip()]
+    others = [
+        v for name, v in call.arguments.items() if name not in blank and isinstance(v, str | list | dict)
+    ]
+    query = next((name for name in blank if name.lower() in _QUERY), None)
+    if query is None or any(others):
+        return None
+    if schema is not None:
+        required = schema.get("required")
+        if not isinstance(required, list) or query not in required:
+            return None
+    return f"{query} is empty"

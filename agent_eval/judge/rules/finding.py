@@ -1,0 +1,106 @@
+"""What a check found, and the few things that several checks look at."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agent_eval.judge.protocol import Question
+from agent_eval.transcripts.models import Message, ToolCall
+
+RULE = "rule"
+_QUOTE_LENGTH = 160
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Words written in one text."""
+    return frozenset(words.split())
+
+
+_READING = word_set(
+    "get find search list read lookup look check fetch query view describe show count calculate compute think "
+    "retrieve inspect browse grep cat ls select explain summarize summarise"
+)
+_ERROR = re.compile(
+    r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
+    re.IGNORECASE,
+)
+_HEAD = 80  # an error is told at the beginning of a result
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One failure, with the rule's reason and a verbatim quote."""
+
+    label: str
+    rationale: str
+    quote: str
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call of the agent or the user in the judged turn, and where it stands among the turn's messages."""
+
+    position: int
+    call: ToolCall
+
+
+def calls_of(question: Question) -> Iterator[Made]:
+    """The agent's calls in the judged turn, in order."""
+    calls = iter(question.turn.tool_calls)
+    for position, message in enumerate(question.turn.messages):
+        for _ in message.tool_calls:
+            if (call := next(calls)).requestor == "assistant":
+                yield Made(position, call)
+
+
+def texts_of(messages: Iterable[Message], role: str) -> list[str]:
+    """The texts of one role, in order."""
+    return [m.content for m in messages if m.role == role and m.content]
+
+
+def may_have_failed(call: ToolCall) -> bool:
+    """Whether a result is an error: as declared, or told at its beginning, since failures often are plain texts."""
+    return call.is_error is True or bool(_ERROR.search((call.result or "")[:_HEAD]))
+
+
+@lru_cache(maxsize=4096)
+def words_of_name(name: str) -> tuple[str, ...]:
+    """`deleteFile`, `delete_file` and `fs.delete-file` as lower-case words."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return tuple(word.lower() for word in re.split(r"[^A-Za-z0-9]+", spaced) if word)
+
+
+def only_reads(name: str) -> bool:
+    """Whether a tool's name says that it changes nothing."""
+    words = words_of_name(name)
+    return bool(words) and words[0] in _READING
+
+
+@lru_cache(maxsize=4096)
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text without case and signs."""
+    return tuple(re.findall(r"\w+", text.casefold()))
+
+
+def leaves(value: object) -> Iterator[str]:
+    """The texts and whole numbers in a call's arguments, as texts."""
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from leaves(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from leaves(part)
+    elif isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+def quote_of(text: str) -> str:
+    """The longest line of a text, cut at a word."""
+    return cut(max(text.splitlines(), key=len).strip())
+
+
+def cut(line: str) -> str:
+    """At most 160 characters, cut at a word."""
+    return line if len(line) <= _QUOTE_LENGTH else line[:_QUOTE_LENGTH].rsplit(" ", 1)[0]

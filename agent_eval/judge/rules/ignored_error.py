@@ -1,0 +1,87 @@
+"""Ignored tool result: the agent tells the user that it is done although the call for it failed."""
+
+import json
+import re
+
+from agent_eval.judge.evidence import call_text
+from agent_eval.judge.protocol import Question
+from agent_eval.judge.rules.finding import Finding, calls_of, only_reads, words_of_name
+from agent_eval.metrics.tool_call_behavior_failure import IGNORED_TOOL_RESULT
+from agent_eval.transcripts.models import ToolCall
+
+_ERROR_TEXT = re.compile(
+    r"\s*(error\b|\[error\]|traceback \(most recent|\w*(error|exception): )", re.IGNORECASE
+)
+_CLAIM = re.compile(r"\bsuccessfully\b|\A\W*(all |it's |it is )?done\b", re.IGNORECASE)
+_IRREGULAR = {
+    "send": "sent", "make": "made", "pay": "paid", "set": "set", "put": "put", "buy": "bought", "give": "given",
+    "write": "written", "cancel": "cancell?ed", "submit": "submitted", "modify": "modified", "apply": "applied",
+}  # fmt: skip
+_TROUBLE = re.compile(
+    r"n't\b|n’t\b|\b(not|no|none|never|cannot|unable|error\w*|fail\w*|issue\w*|problem\w*|unfortunately|sorry|apolog\w*"
+    r"|however|but|although|though|unsuccessful\w*|try|retry|tried|attempt\w*|invalid|trouble|difficult\w*|instead"
+    r"|transfer\w*|escalat\w*|without|still|seems?|reject\w*|denied|declined|insufficient|exceed\w*|mistake\w*|missing)\b",
+    re.IGNORECASE,
+)
+
+
+def ignored_error(question: Question) -> Finding | None:
+    """Decides that the agent claims success after a call that surely failed and was the turn's last of its effect.
+
+    The call would change something, its result is an error as declared or as a whole, no later call of the turn
+    changes anything, and the words after it claim in English that it is done, without a word of any trouble.
+    """
+    turn = question.turn
+    acting = [made for made in calls_of(question) if not only_reads(made.call.name)]
+    if not acting or not surely_failed(acting[-1].call):
+        return None
+    succeeded = [made for made in acting if not surely_failed(made.call)]
+    if succeeded:
+        return None  # the claim may be about what did succeed
+    last = acting[-1]
+    said = [m.content for m in turn.messages[last.position + 1 :] if m.role == "assistant" and m.content]
+    claim = _claim("\n".join(said), last.call.name)
+    if claim is None:
+        return None
+    return Finding(
+        IGNORED_TOOL_RESULT,
+        f"{last.call.name} failed ({' '.join((last.call.result or 'declared an error').split())[:100]}), and the reply "
+        f"claims success: {claim!r}.",
+        call_text(last.call.name, last.call.arguments),
+    )
+
+
+def _claim(text: str, tool: str) -> str | None:
+    """The words that claim the deed a tool is named for, or success at large; None beside any word of trouble."""
+    if _TROUBLE.search(text):
+        return None
+    verb = next(iter(words_of_name(tool)), "")
+    done = _IRREGULAR.get(verb) or re.escape(verb.removesuffix("e")) + "ed"
+    deed = re.search(
+        rf"\b(has|have|is|are|was|were|I|we|you)(['’]ve)? (now |all |been |successfully )*{done}\b",
+        text,
+        re.IGNORECASE,
+    )
+    claim = deed or (None if "?" in text else _CLAIM.search(text))
+    return claim.group() if claim else None
+
+
+def surely_failed(call: ToolCall) -> bool:
+    """Whether a result is an error beyond doubt: declared, a text that begins as one, or an object that is one."""
+    if call.is_error is not None:
+        return call.is_error
+    text = call.result or ""
+    return bool(_ERROR_TEXT.match(text[:200])) or _is_error_object(text)
+
+
+def _is_error_object(text: str) -> bool:
+    if not text.lstrip().startswith("{") or len(text) > 10_000:
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    status = str(value.get("status", "")).lower()
+    return (
+        bool(value.get("error")) or status in ("error", "failed", "failure") or value.get("success") is False
+    )

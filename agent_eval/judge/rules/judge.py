@@ -1,0 +1,93 @@
+"""The judge that asks the checks, and a custom metric's own measure, and puts together what they found."""
+
+from collections.abc import Callable, Mapping
+
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.rules.arguments import wrong_arguments
+from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
+from agent_eval.judge.rules.finding import RULE, Finding
+from agent_eval.judge.rules.ignored_error import ignored_error
+from agent_eval.judge.rules.injection import followed_injection
+from agent_eval.judge.rules.repeated_call import repeated_call
+from agent_eval.judge.rules.repetition import repetition
+from agent_eval.judge.rules.unsafe import unsafe_call
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.answers import why_unfit
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.tool_result_utilisation import TOOL_RESULT_UTILISATION
+
+NEEDS_MODEL = "needs a judge model"
+
+Check = Callable[[Question], Finding | None]
+
+CHECKS: Mapping[str, tuple[Check, ...]] = {  # the gravest first: its label is the main one
+    AGENT_BEHAVIOR_FAILURE.name: (followed_injection, unsafe_call, repetition),
+    TOOL_CALL_BEHAVIOR_FAILURE.name: (wrong_arguments, ignored_error, repeated_call),
+}
+
+
+class RulesJudge:
+    """Decides what the checks find, what the data declare, the counted U5 and metrics that measure themselves."""
+
+    name = RULE
+
+    async def judge(self, question: Question) -> Mapping[str, Verdict]:
+        """A verdict for each metric of the question; an abstention where no rule decides."""
+        return {metric.name: _decide(metric, question) for metric in question.metrics}
+
+
+def _decide(metric: Metric, question: Question) -> Verdict:
+    if (checks := CHECKS.get(metric.name)) is not None:
+        return _found(checks, question) or _abstain()
+    if metric.name == TOOL_RESULT_UTILISATION.name:
+        return declared_use(question) or _abstain()
+    if metric.name == GOAL_COMPLETION.name:
+        return declared_outcome(question.conversations[0]) or _abstain()
+    if metric.name == AUTONOMY:
+        return autonomy(question.conversations)
+    return _own_measure(metric, question) if type(metric) is not Metric else _abstain()
+
+
+def _abstain() -> Verdict:
+    return NotApplicable(NEEDS_MODEL, is_abstention=True)
+
+
+def _found(checks: tuple[Check, ...], question: Question) -> Verdict | None:
+    found = [finding for check in checks if (finding := check(question)) is not None]
+    if not found:
+        return None
+    return Scored(
+        rationale=" ".join(finding.rationale for finding in found),
+        evidence=found[0].quote,
+        label=found[0].label,
+        further_labels=tuple(finding.label for finding in found[1:]),
+        answered_by=RULE,
+    )
+
+
+def _own_measure(metric: Metric, question: Question) -> Verdict:
+    """What a custom metric's code says; a failure of that code is the judge's, not the agent's."""
+    conversation, turns = question.conversations[0], question.turns[0]
+    at = question.turn_index
+    expected = next((e for e in conversation.expected if e.turn_index == at), None)
+    try:
+        if at is not None:
+            metric.applies(turns[at], conversation, expected)
+        measured = metric.measure(turns, conversation, expected)
+    except Exception as error:
+        return Unscored("judge_error", f"the metric's own code failed: {type(error).__name__}: {error}"[:300])
+    if measured is None:
+        return NotApplicable("its measure decides nothing here") if metric.is_measured else _abstain()
+    if reason := why_unfit(metric, measured):
+        return Unscored("judge_error", f"the metric's own measure gave {reason}")
+    return Scored(
+        rationale=measured.rationale,
+        evidence=measured.evidence,
+        rating_1to5=measured.rating_1to5,
+        value=measured.value,
+        label=measured.label,
+        further_labels=measured.further_labels,
+        answered_by=RULE,
+    )

@@ -1,0 +1,45 @@
+"""Which judge is asked: models, parameters and mode, as they stand in every key and are remembered with the rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Mode = Literal["one_call", "per_metric"]
+Combine = Literal["median", "mean"]
+
+ENSEMBLE = "ensemble"
+
+
+@dataclass(frozen=True)
+class JudgeSpec:
+    """One model, or several whose answers are combined.
+
+    `mode` per_metric asks each metric in a call of its own; its answers are kept apart from those of one call.
+    """
+
+    models: tuple[str, ...]
+    temperature: float = 0.0
+    mode: Mode = "one_call"
+    combine: Combine = "median"  # how an ensemble's ratings become one; labels go by majority
+
+    @property
+    def name(self) -> str:
+        """What column `judge` says: the model, or 'ensemble'."""
+        return self.models[0] if len(self.models) == 1 else ENSEMBLE
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """What beside the model an answer depends on: part of the cache key."""
+        mode = {} if self.mode == "one_call" else {"mode": self.mode}
+        return {"temperature": self.temperature, **mode}
+
+    def to_json(self) -> str:
+        """The spec as one line of JSON; equal specs have equal texts."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "JudgeSpec":
+        """The spec that `to_json` wrote."""
+        facts = json.loads(text)
+        return cls(**{**facts, "models": tuple(facts["models"])})

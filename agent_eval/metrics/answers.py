@@ -1,0 +1,49 @@
+"""Whether an answer fits its metric: one of rating, value and label, on the metric's scale."""
+
+import math
+from typing import Protocol
+
+from agent_eval.metrics.base import NO_FAILURE, Metric
+
+
+class AnswerLike(Protocol):
+    """A verdict's values, whoever gave it."""
+
+    @property
+    def rating_1to5(self) -> int | None: ...
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def label(self) -> str | None: ...
+    @property
+    def further_labels(self) -> tuple[str, ...]: ...
+
+
+def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
+    """What is wrong with an answer, with what is allowed; None for one that fits."""
+    answers = {"rating_1to5": given.rating_1to5, "value": given.value, "label": given.label}
+    named = [name for name, answer in answers.items() if answer is not None]
+    if named != [metric.answer]:
+        return f"{' and '.join(named) or 'nothing'}; {metric.name} has a {metric.answer}"
+    if metric.kind == "label":
+        return _unfit_labels(metric, [given.label or "", *given.further_labels])
+    number = answers[metric.answer]
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        return f"{number!r:.40}; allowed: a number"
+    low, high = metric.scale or (0.0, 1.0)
+    if not low <= number <= high:
+        return f"{number:g}; allowed: {low:g} to {high:g}"
+    if (metric.answer == "rating_1to5" or metric.is_binary) and number != int(number):
+        return f"{number:g}; allowed: whole numbers from {low:g} to {high:g}"
+    return "further labels; only labels have them" if given.further_labels else None
+
+
+def _unfit_labels(metric: Metric, labels: list[str]) -> str | None:
+    for label in labels:
+        if label not in metric.labels:
+            return f"the label {label!r:.80}; allowed: {', '.join(metric.labels)}"
+    if len(set(labels)) < len(labels):
+        return "a label twice"
+    if NO_FAILURE in labels and len(labels) > 1:
+        return f"{NO_FAILURE!r} beside a failure"
+    return None

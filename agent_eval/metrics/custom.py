@@ -1,0 +1,118 @@
+"""Custom metrics: from YAML files in data/metrics, and from Python modules that the settings name.
+
+Modules are named in the settings rather than found by entry points: a metric costs money on every turn, so what
+is asked stands in the project's own file, and installing a package changes nothing. A definition that cannot be
+read stops the work before anything is paid: going on would ask for less than was meant.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.strict_yaml import Document, StrictYamlError, read_strict
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
+from agent_eval.metrics.registry import DEFAULT, MetricSet
+from agent_eval.transcripts.yamltext import YamlError, read_text
+
+NAME_IN_MODULE = "METRICS"
+SHOWN_ERRORS = 5
+
+
+class MetricFileError(AgentEvalError):
+    """A file in data/metrics is no metric."""
+
+    def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
+        at = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{at}: {reason}. Mend the file, or move it out of {path.parent.name}/.")
+
+
+class MetricModuleError(AgentEvalError):
+    """A module of the setting metric_modules brings no usable metrics."""
+
+    def __init__(self, module: str, reason: str) -> None:
+        super().__init__(f"metric_modules names {module!r}: {reason}.")
+
+
+def load_metrics(
+    folder: Path | None = None, modules: Iterable[str] = (), off: Iterable[str] = ()
+) -> MetricSet:
+    """The metrics of a project: all built-in ones and the custom ones, without those switched off.
+
+    Args:
+        folder: data/metrics; it need not exist.
+        modules: Setting metric_modules.
+        off: Setting metrics_off.
+
+    Raises:
+        MetricFileError: If a file is no metric; names file, line and key.
+        MetricModuleError: If a module cannot be imported or brings no usable metrics.
+        MetricNameTakenError: If two metrics have one name.
+        UnknownMetricError: If a name in `off` is none of the metrics; names the nearest.
+    """
+    own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
+    return DEFAULT.with_custom(own).without(off)
+
+
+def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
+    """The metrics of a folder's *.yaml files, by name; empty without the folder. Hidden files are left alone."""
+    if not folder.is_dir():
+        return ()
+    files = (p for p in folder.iterdir() if p.suffix in {".yaml", ".yml"} and not p.name.startswith("."))
+    return tuple(read_metric(path) for path in sorted(files))
+
+
+def read_metric(path: Path) -> Metric:
+    """The metric of one file, which bears its name.
+
+    Raises:
+        MetricFileError: If it is no metric.
+    """
+    try:
+        document = read_strict(read_text(path).removeprefix("\ufeff"))
+    except (YamlError, StrictYamlError) as error:
+        raise MetricFileError(path, error.reason, error.line) from error
+    if not isinstance(document.value, dict):
+        raise MetricFileError(path, "holds no mapping; docs/metrics.md shows a metric's keys")
+    try:
+        declared = Declared.model_validate(document.value)
+    except ValidationError as error:
+        raise MetricFileError(path, _joined(found := reasons(error)), _line(document, found[0])) from error
+    if path.name != f"{declared.name}.yaml":
+        reason = f"holds the metric {declared.name}; rename the file to {declared.name}.yaml"
+        raise MetricFileError(path, reason, document.line_of(("name",)))
+    return declared.metric()
+
+
+def metrics_in_modules(modules: Iterable[str]) -> tuple[Metric, ...]:
+    """The metrics that each module lists in its METRICS."""
+    return tuple(metric for name in dict.fromkeys(modules) for metric in _metrics_of(name))
+
+
+def _metrics_of(module: str) -> Iterator[Metric]:
+    try:
+        loaded = importlib.import_module(module)
+    except Exception as error:  # the module's own code runs here and may fail in any way
+        reason = f"it cannot be imported ({type(error).__name__}: {error}); install it or put its folder on PYTHONPATH"
+        raise MetricModuleError(module, reason) from error
+    listed = getattr(loaded, NAME_IN_MODULE, None)
+    if not isinstance(listed, tuple | list) or not listed:
+        raise MetricModuleError(module, f"it has no {NAME_IN_MODULE} = (…,) that lists its metrics")
+    for metric in listed:
+        if not isinstance(metric, Metric):
+            raise MetricModuleError(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is no Metric")
+        if found := problems_of(metric):
+            raise MetricModuleError(module, f"metric {metric.name!r:.80}: {_joined(found)}")
+        yield metric
+
+
+def _joined(found: list[str]) -> str:
+    more = len(found) - SHOWN_ERRORS
+    return "; ".join([*found[:SHOWN_ERRORS], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _line(document: Document, reason: str) -> int | None:
+    return document.line_of(key_of(reason))

@@ -1,0 +1,199 @@
+"""Findings: what the judgments of a session say about it, as evidence for rubric ratings and as bounds on them.
+
+The judge profile (metrics/profile.py) says which finding bears on which rating; here it is applied. Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import JsonValue
+
+from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.profile import (
+    BEARS_ON,
+    CAPS,
+    CHECKS,
+    GUIDES,
+    INFORMED_BY,
+    INFORMED_WITHIN,
+    Cap,
+    Check,
+    Scope,
+)
+from agent_eval.transcripts.models import Conversation, Turn
+
+TRANSCRIPT = "transcript"  # stands for the metric where the finding is a plain fact
+NO_OUTPUT = "no output"
+CRASH = "crash"
+GOOD = frozenset({"4", "5"})  # ratings that need no reason beside them
+
+_WHERE: dict[Scope, str] = {
+    "anywhere": "",
+    "standardised_task": " in the standardised task",
+    "error_injection": " in a conversation with an injected error",
+    "last_reply": " in the last reply",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a judgment or the transcript says about a conversation or one of its turns."""
+
+    metric: str
+    finding: str  # a label, or a rating or value as text: '4', '0', '0.5'
+    conversation_id: str
+    turn_index: int | None = None  # None: the whole conversation
+    tests: frozenset[str] = frozenset()  # required tests that the conversation serves
+    is_last_reply: bool = False  # its turn is the last one with a reply
+    reason: str = ""
+
+    def shown(self, number: int | None) -> dict[str, JsonValue]:
+        """As data for a judge; `number` is the conversation's place in a session's record."""
+        where: dict[str, JsonValue] = {} if number is None else {"conversation": number}
+        if self.turn_index is not None:
+            where["turn"] = self.turn_index
+        why: dict[str, JsonValue] = (
+            {"reason": self.reason} if self.reason and self.finding not in GOOD else {}
+        )
+        return {**where, "metric": self.metric, "finding": self.finding, **why}
+
+
+def target_of(name: str) -> str:
+    """What a rubric metric bears on: 'U1', and for 'D2.correctness' 'accuracy'; else the name itself."""
+    criterion = name.rpartition(".")[2]
+    return BEARS_ON.get(criterion, name)
+
+
+def checks_of(name: str) -> tuple[Check, ...]:
+    """The yes/no questions that come before a rubric metric's rating."""
+    return CHECKS.get(target_of(name), ())
+
+
+def rules_of(name: str) -> list[str]:
+    """The profile's rules for a rubric metric in words, one line each; none for other metrics."""
+    target = target_of(name)
+    lines = [GUIDES[target]] if target in GUIDES else []
+    lines += [
+        f"Answer first, true or false: {c.name}: {c.question} If not: at most {c.at_most}."
+        for c in checks_of(name)
+    ]
+    if INFORMED_BY.get(target):
+        named = ", ".join(INFORMED_BY[target])
+        lines.append(
+            f"Findings of {named}{_WHERE[_within(target)]} are evidence; weigh them, do not copy them."
+        )
+    bounds = (f"at most {c.at_most} where {_in_words(c)}" for c in CAPS if c.target == target)
+    if said := "; ".join(bounds):
+        lines.append(f"Bounds: {said}.")
+    return lines
+
+
+def bearing_on(name: str, findings: Iterable[Finding]) -> list[Finding]:
+    """The findings that a judgment of this rubric metric is shown. 'No failure' is no finding."""
+    target = target_of(name)
+    wanted = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
+    found = [f for f in findings if f.metric in wanted and f.finding != NO_FAILURE]
+    return [f for f in found if _counts(f, _within(target), found)]
+
+
+def apply_caps(name: str, rating: int, findings: Sequence[Finding]) -> tuple[int, str]:
+    """The rating within the bounds of the judge profile, and a sentence that says so; '' where nothing bounds it.
+
+    Args:
+        name: Name of the rubric metric: 'U1', 'D2.accuracy'.
+        rating: As the judge gave it, 1–5.
+        findings: Of all that is rated: the session for U1–U6, the one conversation for a criterion.
+    """
+    met = [cap for cap in CAPS if cap.target == target_of(name) and _is_met(cap, findings)]
+    lowest = min((cap.at_most for cap in met), default=rating)
+    if lowest >= rating:
+        return rating, ""
+    why = "; ".join(_in_words(cap) for cap in met if cap.at_most < rating)
+    return lowest, f"Rated {rating}, bounded at {lowest}: {why}."
+
+
+def facts_of(conversation: Conversation, turns: Sequence[Turn], tests: frozenset[str]) -> Iterator[Finding]:
+    """What a transcript itself says: 'no output' when the agent never said anything, 'crash' when it broke off.
+
+    A crash is a message of the agent that is marked as an error, or no reply and no call in the whole conversation.
+    """
+    replies = [m for turn in turns for m in turn.messages if m.role == "assistant"]
+    of_conversation = Finding(TRANSCRIPT, NO_OUTPUT, conversation.conversation_id, tests=tests)
+    if not any(m.content for m in replies):
+        yield of_conversation
+    if not any(turn.has_reply for turn in turns) or any(m.is_error for m in replies):
+        yield replace(of_conversation, finding=CRASH)
+
+
+def findings_of(
+    rows: Iterable[Mapping[str, object]], tests: Mapping[str, frozenset[str]], last_replies: Mapping[str, int]
+) -> list[Finding]:
+    """The findings of judged turns and conversations.
+
+    Args:
+        rows: Effective, scored rows of turn_judgments and conversation_judgments of one agent and version.
+        tests: By conversation id, the required tests that it serves.
+        last_replies: By conversation id, the last turn that has a reply.
+    """
+    return [
+        _finding(row, answer, tests, last_replies.get(str(row["conversation_id"])))
+        for row in rows
+        for answer in _answers(row)
+    ]
+
+
+def _finding(
+    row: Mapping[str, object], answer: str, tests: Mapping[str, frozenset[str]], last_reply: int | None
+) -> Finding:
+    name, turn_index = str(row["conversation_id"]), row.get("turn_index")
+    return Finding(
+        metric=str(row["metric"]),
+        finding=answer,
+        conversation_id=name,
+        turn_index=turn_index if isinstance(turn_index, int) else None,
+        tests=tests.get(name, frozenset()),
+        is_last_reply=turn_index is not None and turn_index == last_reply,
+        reason=str(row.get("rationale") or ""),
+    )
+
+
+def _answers(row: Mapping[str, object]) -> Iterator[str]:
+    """The answers of one row as texts: a rating, a value, or each of its labels."""
+    further = row.get("further_labels")
+    given = [row.get("rating_1to5"), row.get("value"), row.get("label")]
+    for answer in [*given, *(further if isinstance(further, list) else [])]:
+        if isinstance(answer, int | float):
+            yield f"{answer:g}"
+        elif answer is not None:
+            yield str(answer)
+
+
+def _is_met(cap: Cap, findings: Sequence[Finding]) -> bool:
+    return any(
+        f.metric == cap.metric and f.finding == cap.finding and _counts(f, cap.within, findings)
+        for f in findings
+    )
+
+
+def _counts(finding: Finding, within: Scope, findings: Sequence[Finding]) -> bool:
+    """Whether a finding lies where it must to count."""
+    if within == "anywhere":
+        return True
+    if within == "error_injection":
+        return within in finding.tests
+    has_task = any("standardised_task" in f.tests for f in findings)
+    is_of_task = "standardised_task" in finding.tests or not has_task
+    return is_of_task and (within == "standardised_task" or finding.is_last_reply)
+
+
+def _within(target: str) -> Scope:
+    return INFORMED_WITHIN.get(target, "anywhere")
+
+
+def _in_words(cap: Cap) -> str:
+    what = (
+        f"the record shows {cap.finding!r}"
+        if cap.metric == TRANSCRIPT
+        else f"{cap.metric} is {cap.finding!r}"
+    )
+    return f"{what}{_WHERE[cap.within]}"

@@ -1,0 +1,74 @@
+"""The reference of all metrics as Markdown: the generated part of docs/metrics.md.
+
+After a change to a metric: `python -m agent_eval.metrics.reference docs/metrics.md` writes it anew.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_eval.metrics.base import Condition, Metric
+from agent_eval.metrics.registry import DEFAULT, MetricSet
+
+BEGIN = "<!-- generated from agent_eval/metrics by agent_eval.metrics.reference; do not edit by hand -->"
+END = "<!-- end of the generated part -->"
+
+_WHERE: dict[Condition, str] = {
+    "always": "every turn with a reply",
+    "has_tool_calls": "turns in which the agent called a tool",
+    "has_tools": "turns in which the agent called a tool, or could have",
+    "has_expected_answer": "turns with an expected answer",
+}
+
+
+def reference(metrics: MetricSet = DEFAULT) -> str:
+    """A table of the metrics, then each with its question, anchors, severities and notes."""
+    head = ["| metric | grain | asked on | answer |", "|---|---|---|---|"]
+    rows = [f"| [`{m.name}`](#{m.name}) | {m.grain} | {_where(m)} | {_answer(m)} |" for m in metrics.metrics]
+    return "\n".join([*head, *rows, "", *(line for m in metrics.metrics for line in _section(m))])
+
+
+def with_reference(text: str) -> str:
+    """A page with its generated part written anew.
+
+    Raises:
+        ValueError: If the page lacks the two marks between which that part stands.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page needs the lines {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{reference()}\n{END}{after}"
+
+
+def _where(metric: Metric) -> str:
+    return _WHERE[metric.applies_when] if metric.grain == "turn" else f"every {metric.grain}"
+
+
+def _answer(metric: Metric) -> str:
+    if metric.scale is None:
+        return "one label, and further ones" if metric.is_failure else "a label"
+    low, high = metric.scale
+    if metric.is_binary:
+        return "0 or 1"
+    return f"integer {low:g}–{high:g}" if metric.answer == "rating_1to5" else f"{low:g}–{high:g}"
+
+
+def _section(metric: Metric) -> Iterator[str]:
+    yield from (f"### {metric.name}", "", metric.question, "")
+    severities = [f" | {metric.severity_of(part)}" for part in metric.anchors] if metric.is_failure else []
+    yield "| | |" + (" severity |" if severities else "")
+    yield "|---|---|" + ("---|" if severities else "")
+    for i, (part, words) in enumerate(metric.anchors.items()):
+        severity = (" | –" if i == 0 else severities[i]) if severities else ""
+        yield f"| **{part}** | {words}{severity} |"
+    yield from ("", metric.notes, "") if metric.notes else ("",)
+
+
+def main(path: Path) -> None:
+    """Write the generated part of a page anew."""
+    path.write_text(with_reference(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,151 @@
+"""`agent-eval run` with a judge model: caps, outages, what is asked again, and what a process without a model leaves alone."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.judge.client import CallError
+from agent_eval.project import Project
+from agent_eval.tables import table
+from tests.conftest import copy_sample
+from tests.judge.fakes import USAGE, ScriptedClient
+
+AGENT, VERSION = "quill-help", "1.3.0"
+KEY = "sk-planted-0123456789abcdef"
+
+
+class Model:
+    """Stands for litellm: every client that a run makes answers from here."""
+
+    def __init__(self) -> None:
+        self.always: CallError | None = None
+        self.clients: list[ScriptedClient] = []
+
+    def client(self, model: str, *_: object) -> ScriptedClient:
+        self.clients.append(ScriptedClient(model=model, always=self.always))
+        return self.clients[-1]
+
+    def n_asked(self) -> int:
+        """Calls since the last time this was asked."""
+        n = sum(len(client.asked) for client in self.clients)
+        self.clients.clear()
+        return n
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Model:
+    model = Model()
+    monkeypatch.setattr("agent_eval.project.LiteLLMClient", model.client)
+    monkeypatch.setattr("agent_eval.project.price_of", lambda _: None)
+    monkeypatch.setattr("agent_eval.judge.model.FIRST_PAUSE_S", 0.0001)
+    return model
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The sample with one agent, before any run; a key in the environment."""
+    copy_sample(tmp_path)
+    for folder in (tmp_path / "data" / "sessions").iterdir():
+        if folder.name != AGENT:
+            shutil.rmtree(folder)
+    shutil.rmtree(tmp_path / "data" / "verdicts")
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield tmp_path
+    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert held == []
+
+
+def agent_eval(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def run(*options: str, judge: bool = True) -> tuple[int, str]:
+    named = ("--judge", "some/model") if judge else ()
+    code, _, said = agent_eval("run", "--methodology", VERSION, *named, *options)
+    return code, said
+
+
+def judged() -> pl.DataFrame:
+    store = Project.open().store
+    columns = ["judge", "status", "unscored_reason", "metric", "cost_usd", "question_key"]
+    parts = (
+        store.read(table(name), columns=columns) for name in ("turn_judgments", "conversation_judgments")
+    )
+    return pl.concat(parts)
+
+
+def of_model(status: str) -> int:
+    rubrics = Project.open().store.read(table("rubric_ratings"), columns=["judge", "status"])
+    rows = pl.concat([judged().select("judge", "status"), rubrics])
+    return rows.filter(judge="some/model", status=status).height
+
+
+def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
+    _, said, _ = agent_eval("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json")
+    n_calls = json.loads(said)[-1]["n_calls"]
+    assert not (root / "data" / "agent_eval.duckdb").exists()  # nothing was done
+
+    model.always = CallError("authentication", f"refused {KEY[:2]}")
+    code, _ = run()
+    assert code == 2
+    assert model.n_asked() <= 5 + 16 + 5  # five in a row end a pass; those under way finish
+    assert of_model("scored") == 0
+    assert of_model("unscored") > 0
+
+    model.always = None
+    code, said = run("--max-calls", "5")
+    assert (code, model.n_asked()) == (1, 5)
+    assert "5 judge calls" in said
+    assert set(judged().filter(status="unscored")["unscored_reason"]) == {"budget_exhausted"}
+    paid = of_model("scored")
+
+    code, _ = run()
+    assert (code, model.n_asked()) == (0, n_calls - 5)
+    assert of_model("unscored") == 0
+    assert of_model("scored") > paid
+
+
+def test_a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_is_asked_later(
+    root: Path, model: Model
+) -> None:
+    assert run()[0] == 0
+    n_calls = model.n_asked()
+    cache = Project.open().store.read(table("judge_cache"))
+    assert cache["cost_usd"].sum() == pytest.approx(
+        n_calls * (USAGE.cost_usd or 0)
+    )  # the store holds the bill
+    before = judged()
+    for judge in (True, False):
+        assert "Nothing was stale" in run(judge=judge)[1]
+
+    lines = (file := next(root.rglob("conversations.jsonl"))).read_text().splitlines()
+    first = json.loads(lines[0])
+    first["messages"] += [
+        {"role": "user", "content": "And now?"},
+        {"role": "assistant", "content": "All is done."},
+    ]
+    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    run(judge=False)
+    open_now = judged()
+    assert "needs a judge model" in set(open_now["unscored_reason"])
+    kept = before.filter(judge="some/model", metric="helpfulness")
+    assert kept.join(open_now, on=["question_key", "judge", "status"], how="semi").height == kept.height
+    assert run()[0] == 0
+    assert 1 <= model.n_asked() <= 3  # the turn with the whole, the session, the slot's criteria
+    assert "needs a judge model" not in set(judged().filter(metric="helpfulness")["unscored_reason"])
+
+
+def test_a_cap_in_dollars_needs_a_price(root: Path, model: Model) -> None:
+    with pytest.raises(Exception, match="price of judge model 'some/model' is not known"):
+        CliRunner().invoke(app, ["run", "--judge", "some/model", "--max-cost", "1"], catch_exceptions=False)
+    assert model.n_asked() == 0

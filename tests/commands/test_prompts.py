@@ -1,0 +1,90 @@
+"""`agent-eval prompts`: what is sent, for the example and for an agent's conversations."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from tests.conftest import copy_sample
+from tests.judge.attacks.grammar import read_back
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy_sample(tmp_path)
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
+    return tmp_path
+
+
+def prompt(*arguments: str) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["prompts", *arguments, "--json"])
+    assert result.exit_code == 0, (result.output, result.exception)
+    [row] = json.loads(result.output)
+    return dict(row)
+
+
+def refusal(*arguments: str) -> str:
+    return str(CliRunner().invoke(app, ["prompts", *arguments]).exception)
+
+
+def test_the_text_holds_the_messages_byte_for_byte_the_schema_and_the_hashes(root: Path) -> None:
+    row = prompt()
+    text = CliRunner().invoke(app, ["prompts"]).output
+    for message in row["messages"]:
+        assert message["content"] in text
+    assert json.dumps(row["schema"], ensure_ascii=False, indent=1) in text
+    assert f"prompt hash {row['prompt_hash']}" in text
+    assert f"judge profile {row['profile_version']}, hash {row['profile_hash']}" in text
+
+
+def test_a_metric_is_shown_in_a_call_of_its_own(root: Path) -> None:
+    assert prompt("--metric", "faithfulness")["metrics"] == ["faithfulness"]
+    assert prompt("--metric", "U4")["metrics"] == ["U4"]
+    assert prompt("--metric", "D3.accuracy")["metrics"] == ["D3.accuracy"]
+    assert prompt("--metric", "session")["metrics"] == ["U1", "U2", "U3", "U4", "U5", "U6"]
+    assert prompt("--metric", "scenario")["metrics"] == ["D1.accuracy", "D1.completeness", "D1.usefulness"]
+
+
+def test_a_conversation_of_an_agent_is_shown_up_to_the_turn_without_the_agents_name(root: Path) -> None:
+    where = ("--agent", "lumen-support", "--conversation", "lumen-2026-04-a-D2")
+    [_, user] = prompt(*where, "--turn", "1")["messages"]
+    data = read_back(user["content"]).data
+    assert [line.get("turn") for line in data] == [None, 0, 1]
+    assert "Lumen Support" not in user["content"]
+
+
+def test_the_last_turn_takes_the_conversations_question_along_unless_a_rule_decides_it(root: Path) -> None:
+    assert prompt()["metrics"][-1] == "goal_completion"
+    declared = prompt("--agent", "lumen-support", "--conversation", "lumen-2026-04-a-D1")  # with its outcome
+    assert "goal_completion" not in declared["metrics"]
+
+
+def test_u4_is_asked_only_of_a_session_with_an_injected_error(root: Path) -> None:
+    assert "U4" in prompt("--metric", "session", "--agent", "concierge-pa")["metrics"]
+    [file] = (root / "data" / "sessions" / "concierge-pa").glob("*/conversations.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if '"error_injection"' not in line))
+    without = prompt("--metric", "session", "--agent", "concierge-pa")["metrics"]
+    assert "U1" in without
+    assert "U4" not in without
+
+
+def test_the_code_of_an_agents_record_is_kept_secret_and_stays(root: Path) -> None:
+    where = ("--agent", "lumen-support")
+    first, again = prompt(*where), prompt(*where)
+    assert first["prompt_hash"] == again["prompt_hash"]
+    assert first["prompt_hash"] != prompt()["prompt_hash"]
+
+
+def test_what_is_not_there_is_named_with_what_is(root: Path) -> None:
+    assert "Did you mean 'helpfulness'?" in refusal("--metric", "helpfulnes")
+    assert "no conversation 'lumen-2026-04-a-D9'" in refusal(
+        "--agent", "lumen-support", "--conversation", "lumen-2026-04-a-D9"
+    )
+    assert "its turns are 0 to 1" in refusal("--turn", "7")
+    assert "no expected answer" in refusal("--metric", "answer_correctness", "--turn", "1")
+    assert "Agent 'nobody' is not known" in refusal("--agent", "nobody")
+    assert "--conversation needs --agent" in refusal("--conversation", "x")

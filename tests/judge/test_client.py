@@ -1,0 +1,167 @@
+"""The client over litellm, against a server of its own: what goes wrong is told apart, and no key gets out."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from agent_eval.judge.budget import Price
+from agent_eval.judge.calls import Thread
+from agent_eval.judge.client import CallError, LiteLLMClient, Reply, price_of
+from agent_eval.judge.loop import run
+from agent_eval.judge.panel import Asking, Panel
+from agent_eval.judge.prompts import build_prompt
+from agent_eval.judge.protocol import Unscored
+from agent_eval.judge.spec import JudgeSpec
+from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.tables import table
+from tests.judge.fakes import Kept
+from tests.judge.test_model import questions, talk
+
+KEY = "sk-planted-0123456789abcdef"
+PROMPT = build_prompt(questions(talk(), [HELPFULNESS]), secret=b"s")
+REPLY = {
+    "id": "1", "object": "chat.completion", "created": 1, "model": "mock",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "{}"}}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12,
+              "prompt_tokens_details": {"cached_tokens": 4}},
+}  # fmt: skip
+
+
+class Server(ThreadingHTTPServer):
+    """Answers every request the same way and remembers them."""
+
+    daemon_threads = True
+    status = 200
+    headers: dict[str, str] = {}  # noqa: RUF012
+    body: object = REPLY
+    delay_s = 0.0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, object]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append(json.loads(body))
+        said = self.server.body
+        if said == "echo the key":
+            said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
+        threading.Event().wait(self.server.delay_s)
+        text = json.dumps(said).encode()
+        self.send_response(self.server.status)
+        for name, value in {"Content-Type": "application/json", **self.server.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def complete(client: LiteLLMClient) -> Reply | CallError:
+    async def go() -> Reply | CallError:
+        try:
+            return await client.complete(PROMPT.messages, PROMPT, 300)
+        except CallError as error:
+            return error
+        finally:
+            await client.close()
+
+    return run(go())
+
+
+def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server: Server) -> None:
+    reply = complete(LiteLLMClient("openai/mock", price=Price(1.0, 2.0, cached=0.5)))
+    assert isinstance(reply, Reply)
+    assert (reply.text, reply.usage.n_in, reply.usage.n_out, reply.usage.n_cached) == ("{}", 10, 2, 4)
+    assert reply.usage.cost_usd == pytest.approx((6 * 1 + 4 * 0.5 + 2 * 2) / 1e6)
+    [asked] = server.asked
+    assert asked["messages"] == [dict(m) for m in PROMPT.messages]
+    assert (asked["temperature"], asked["max_tokens"]) == (0.0, 300)
+    form = asked["response_format"]
+    assert isinstance(form, dict)
+    assert form["json_schema"]["schema"] == json.loads(json.dumps(PROMPT.schema))
+    assert form["json_schema"]["strict"] is True
+
+
+@pytest.mark.parametrize(
+    ("status", "failure"),
+    [
+        (429, "rate"),
+        (500, "server"),
+        (503, "server"),
+        (401, "authentication"),
+        (404, "refused"),
+        (400, "refused"),
+    ],
+)
+def test_failures_are_told_apart(server: Server, status: int, failure: str) -> None:
+    server.status, server.headers, server.body = status, {"Retry-After": "7"}, {"error": {"message": "no"}}
+    error = complete(LiteLLMClient("openai/mock"))
+    assert isinstance(error, CallError)
+    assert error.failure == failure
+    assert error.retry_after_s == 7.0
+    assert len(server.asked) == 1  # trying again is not the client's business
+
+
+def test_a_server_that_does_not_answer_and_one_that_is_not_there(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.delay_s = 2.0
+    slow = complete(LiteLLMClient("openai/mock", timeout_s=0.2))
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    gone = complete(LiteLLMClient("openai/mock"))
+    assert isinstance(slow, CallError)
+    assert isinstance(gone, CallError)
+    assert (slow.failure, gone.failure) == ("timeout", "connection")
+
+
+def test_a_price_that_nobody_knows_is_none() -> None:
+    assert price_of("openai/mock") is None
+    known = price_of("openai/gpt-4o-mini")
+    assert known is not None
+    assert known.sent > 0
+
+
+@pytest.mark.parametrize("status", [401, 429, 500])
+def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
+    server: Server, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, status: int,
+) -> None:  # fmt: skip
+    real = asyncio.sleep
+    monkeypatch.setattr("agent_eval.judge.model.asyncio.sleep", lambda _: real(0))
+    server.status, server.body = status, "echo the key"
+    kept = Kept()
+    asking = Asking(lambda model: LiteLLMClient(model), kept.writing, b"s")
+    with caplog.at_level(logging.DEBUG):
+        given = Panel(JudgeSpec(("openai/mock",)), asking).answers(
+            [Thread(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
+        )
+    [[(_, verdict)]] = given.values()
+    assert isinstance(verdict, Unscored)
+    assert verdict.detail
+    assert server.asked  # the server was really called
+    seen = f"{verdict} {kept.rows} {caplog.text} {capfd.readouterr()}"
+    assert KEY not in seen
+    assert KEY[10:] not in seen

@@ -1,0 +1,247 @@
+"""The panel: asked once, kept as it comes, given again; pace, outage, budget, ensemble, secrets."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.judge.audit import disagreements
+from agent_eval.judge.budget import Budget, Price, Usage
+from agent_eval.judge.calls import Thread
+from agent_eval.judge.ensemble import combined
+from agent_eval.judge.keeping import Keeper
+from agent_eval.judge.loop import run
+from agent_eval.judge.outage import Outage
+from agent_eval.judge.pace import Pace
+from agent_eval.judge.panel import Panel
+from agent_eval.judge.progress import Progress
+from agent_eval.judge.protocol import Scored, Unscored, Verdict
+from agent_eval.judge.secrets import HIDDEN, kept_secret, redact
+from agent_eval.judge.spec import JudgeSpec
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
+from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
+from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.tables import table
+from tests.judge.fakes import Kept, ScriptedClient, panel_of
+from tests.judge.test_model import questions, talk
+
+NOTHING = table("judge_cache").empty()
+THREADS = [Thread(questions(talk(f"c{i}", 2))) for i in range(3)]
+
+
+def test_the_first_call_goes_alone_and_the_others_at_once() -> None:
+    client = ScriptedClient(latency_s=0.01)
+    threads = [Thread(questions(talk(f"c{i}"))) for i in range(9)]
+    panel_of(client, concurrency=4).answers(threads, NOTHING)
+    assert client.most_open == 4
+    assert client.is_closed
+
+
+def test_a_second_panel_gives_what_the_first_was_told_without_asking() -> None:
+    kept, client = Kept(), ScriptedClient()
+    first = panel_of(ScriptedClient(), kept=kept).answers(THREADS, NOTHING)
+    assert panel_of(client).answers(THREADS, kept.frame()) == first
+    assert client.asked == []
+    assert Panel(JudgeSpec(("scripted",))).answers(THREADS, kept.frame()) == first  # nobody to be asked
+
+
+def test_another_model_temperature_or_mode_is_asked_anew() -> None:
+    kept = Kept()
+    panel_of(ScriptedClient(), kept=kept).answers(THREADS, NOTHING)
+    for spec in (
+        JudgeSpec(("other",)),
+        JudgeSpec(("scripted",), temperature=1.0),
+        JudgeSpec(("scripted",), mode="per_metric"),
+    ):
+        client = ScriptedClient(model=spec.models[0])
+        panel_of(client, spec=spec).answers(THREADS, kept.frame())
+        assert len(client.asked) == (12 if spec.mode == "per_metric" else 6)
+        assert panel_of(client, spec=spec).others(kept.frame()).height == len(kept.rows)
+
+
+def test_an_ensemble_gives_one_answer_with_the_disagreement_and_each_judges_own() -> None:
+    kept = Kept()
+    clients = [
+        ScriptedClient(model=m, answers={"helpfulness": r}) for m, r in zip("abc", (5, 2, 4), strict=True)
+    ]
+    given = panel_of(*clients, kept=kept).answers(THREADS, NOTHING)
+    [(name, verdict), *own] = given["c0.0.helpfulness"]
+    assert isinstance(verdict, Scored)
+    assert (name, verdict.rating_1to5, verdict.disagreement) == ("ensemble", 4, 3.0)
+    assert "a: 5; b: 2; c: 4" in verdict.rationale
+    assert verdict.cost_usd is None  # the judges' own rows have it
+    assert [judge for judge, _ in own] == ["a", "b", "c"]
+    assert panel_of(*clients).answers(THREADS, kept.frame()) == given
+
+
+def rated(*ratings: int) -> dict[str, Verdict]:
+    return {f"m{i}": Scored("x", rating_1to5=rating) for i, rating in enumerate(ratings)}
+
+
+def test_ratings_become_their_lower_median_or_their_rounded_mean() -> None:
+    for ratings, median, mean in (((5, 4), 4, 4), ((1, 5, 5), 5, 4), ((3, 4, 4, 5), 4, 4), ((2,), 2, 2)):
+        by_median, by_mean = (
+            combined(HELPFULNESS, rated(*ratings)),
+            combined(HELPFULNESS, rated(*ratings), "mean"),
+        )
+        assert isinstance(by_median, Scored)
+        assert isinstance(by_mean, Scored)
+        assert (by_median.rating_1to5, by_mean.rating_1to5) == (median, mean)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=7), st.sampled_from(["median", "mean"]))
+def test_an_ensembles_rating_lies_between_its_judges(ratings: list[int], combine: str) -> None:
+    verdict = combined(HELPFULNESS, rated(*ratings), "mean" if combine == "mean" else "median")
+    assert isinstance(verdict, Scored)
+    assert verdict.rating_1to5 is not None
+    assert min(ratings) <= verdict.rating_1to5 <= max(ratings)
+    assert verdict.disagreement == max(ratings) - min(ratings)
+
+
+def test_labels_go_by_majority_and_a_tie_to_the_first_judge() -> None:
+    def labelled(*labels: str) -> Scored:
+        answers: dict[str, Verdict] = {f"m{i}": Scored("x", label=label) for i, label in enumerate(labels)}
+        verdict = combined(FAILURE, answers)
+        assert isinstance(verdict, Scored)
+        return verdict
+
+    verdict = labelled("no failure", "repetition", "repetition")
+    assert verdict.label == "repetition"
+    assert verdict.disagreement == pytest.approx(1 / 3)
+    assert labelled("repetition", "no failure").label == "repetition"
+    assert labelled("no failure", "repetition").label == "no failure"
+
+
+def test_a_judge_that_gave_nothing_has_no_voice_and_nobody_is_unscored() -> None:
+    lost = Unscored("judge_error", "down")
+    verdict = combined(GOAL, {"a": lost, "b": Scored("x", value=1.0)})
+    assert isinstance(verdict, Scored)
+    assert (verdict.value, verdict.disagreement) == (1.0, 0.0)
+    assert "1 gave none" in verdict.rationale
+    assert combined(GOAL, {"a": lost, "b": lost}) == lost
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12), st.none() | st.floats(0, 100))
+def test_shares_add_up(tokens: int, n: int, cost: float | None) -> None:
+    shares = Usage(tokens, tokens, None, cost).shares(n)
+    assert sum(s.n_in or 0 for s in shares) == tokens
+    assert {s.n_cached for s in shares} == {None}
+    assert cost is None or sum(s.cost_usd or 0 for s in shares) == pytest.approx(cost)
+
+
+def test_prices_are_per_million_and_cached_tokens_may_be_cheaper() -> None:
+    assert Price(2.0, 8.0).of(1_000_000, 500_000) == pytest.approx(6.0)
+    assert Price(2.0, 8.0, cached=0.5).of(1_000_000, 0, n_cached=400_000) == pytest.approx(1.2 + 0.2)
+
+
+def test_an_unknown_price_is_unknown_and_never_zero() -> None:
+    budget = Budget(max_cost_usd=1.0)
+    budget.pay(None)
+    budget.pay(0.2)
+    assert budget.known_cost_usd is None
+    assert (Usage(1, 1, 1, None) + Usage(1, 1, 1, 0.1)).cost_usd is None
+
+
+def test_a_round_of_refusals_halves_the_pace_single_ones_do_not() -> None:
+    pace = Pace(most=40)
+    pace.limit = 20.0
+    for i in range(20):
+        pace.finished(is_refused=i % 2 == 0)
+    assert pace.limit == 10.0
+    for i in range(10):
+        pace.finished(is_refused=i == 3)
+    assert pace.limit == 11.0
+
+
+def test_nobody_starts_while_the_pace_is_held() -> None:
+    async def go() -> float:
+        pace, loop = Pace(2), asyncio.get_running_loop()
+        pace.hold(0.05)
+        began = loop.time()
+        async with pace.place(0):
+            return loop.time() - began
+
+    assert run(go()) >= 0.045
+
+
+def test_a_burst_of_lost_connections_counts_once_and_five_bursts_end_the_pass() -> None:
+    outage, now, waited = Outage("m"), 0.0, 0.0
+    for _ in range(4):
+        pause = outage.count("connection", started=now, now=now + 0.1, detail="x")
+        assert outage.count("connection", started=now, now=now + 0.1, detail="x") == 0.0  # the same burst
+        assert outage.why_ended is None
+        waited += pause
+        now += 0.1 + pause
+    outage.count("connection", started=now, now=now, detail="x")
+    assert outage.why_ended is not None
+    assert waited == 0.5 + 1 + 2 + 4
+
+
+def test_an_answer_ends_the_row_of_troubles() -> None:
+    outage = Outage("m")
+    for _ in range(3):
+        for _ in range(4):
+            outage.count("authentication", started=0, now=0, detail="x")
+        outage.answered()
+    assert outage.why_ended is None
+
+
+def test_what_arrives_while_a_batch_is_written_makes_up_the_next() -> None:
+    kept = Kept()
+
+    async def go() -> None:
+        keeper = Keeper(kept.write)
+        await asyncio.gather(*(keeper.keep([{"i": i}]) for i in range(10)))
+        await keeper.close()
+
+    run(go())
+    assert [row["i"] for row in kept.rows] == list(range(10))
+    assert len(kept.batches) < 10
+
+
+def test_progress_tells_rate_cost_and_time_left() -> None:
+    progress = Progress("m", n_calls=200, n_done=50, cost_usd=0.5, seconds=10.0)
+    assert progress.line() == "m: 50 of 200 calls, 5.0 a second, $0.5000 so far, 30 s left"
+    progress.cost_usd = None
+    assert "cost unknown" in progress.line()
+
+
+def test_keys_are_taken_out_of_what_providers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "planted-0123456789")
+    said = redact(
+        "401\n bad key planted-0123456789, sk-abcdef123456, https://user:pw123456@host/ Bearer abc.def"
+    )
+    assert said == f"401 bad key {HIDDEN}, {HIDDEN}, https://{HIDDEN}host/ {HIDDEN}"
+
+
+def test_the_secret_of_a_project_is_made_once_and_only_for_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "key"
+    assert kept_secret(file) == kept_secret(file)
+    assert len(kept_secret(file)) == 32
+    assert file.stat().st_mode & 0o077 == 0
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
+    kept = Kept()
+    panel_of(ScriptedClient(answers={FAILURE.name: ["repetition", "false information"]}), kept=kept).answers(
+        THREADS[:1], NOTHING
+    )
+    rows = kept.frame().filter(pl.col("metric") == FAILURE.name)
+    assert '"further_labels":["false information"]' in rows["verdict"][0]
+    assert table("judge_cache").conform(kept.frame()).height == 4
+
+
+def test_an_audit_tells_where_the_modes_disagree() -> None:
+    kept, spec = Kept(), JudgeSpec(("scripted",))
+    panel_of(ScriptedClient(answers={"helpfulness": 4}), kept=kept, spec=spec).answers(THREADS, NOTHING)
+    alone = replace(spec, mode="per_metric")
+    panel_of(ScriptedClient(answers={"helpfulness": 3}), kept=kept, spec=alone).answers(THREADS, NOTHING)
+    assert disagreements(kept.frame(), spec).rows() == [
+        ("scripted", FAILURE.name, 6, 6, None),
+        ("scripted", "helpfulness", 6, 0, -1.0),
+    ]

@@ -1,0 +1,245 @@
+"""Replies: what is read, what is mended, what is asked for once more. Nothing is made up."""
+
+import contextlib
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_eval.judge.prompts import Names, Prompt, ReplyError, build_prompt, read_reply, repair_messages
+from agent_eval.judge.protocol import Question, Scored
+from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.metrics.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.transcripts.models import Agent, Conversation, Message
+
+HELD = Conversation(
+    conversation_id="c",
+    messages=(
+        Message(role="user", content="Who are you?"),
+        Message(role="assistant", content='I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'),
+    ),
+)
+NAMES = Names.of(Agent(agent_id="otter-desk", name="Otter Desk"))
+GOOD = {"evidence": "Who are you?", "reason": "It answers.", "score": 4}
+LABELLED = {"evidence": None, "reason": "Why.", "label": "repetition", "further_labels": ["unsafe action"]}
+
+
+def asking(*metrics: Metric) -> Prompt:
+    return build_prompt([Question((HELD,), (HELD.turns(),), 0, "", metrics)], secret=b"", names=NAMES)
+
+
+def read(metric: Metric, **part: Any) -> Scored:
+    verdict = read_reply(asking(metric), json.dumps({metric.name: part}))[metric.name]
+    assert isinstance(verdict, Scored)
+    return verdict
+
+
+def problem(text: str, *metrics: Metric) -> str:
+    with pytest.raises(ReplyError) as caught:
+        read_reply(asking(*(metrics or (HELPFULNESS,))), text)
+    return caught.value.problem
+
+
+def test_a_reply_in_the_form_that_was_asked_for_is_read() -> None:
+    reply = json.dumps({"helpfulness": GOOD, "agent_behavior_failure": LABELLED})
+    assert read_reply(asking(HELPFULNESS, AGENT_BEHAVIOR_FAILURE), reply) == {
+        "helpfulness": Scored("It answers.", "Who are you?", rating_1to5=4),
+        "agent_behavior_failure": Scored("Why.", None, label="repetition", further_labels=("unsafe action",)),
+    }
+
+
+WHOLE = json.dumps({"helpfulness": GOOD})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"  \n{WHOLE}\n",
+        f"```json\n{WHOLE}\n```",
+        f"```\n{WHOLE}\n```",
+        f"Sure! Here is my verdict:\n```json\n{WHOLE}\n```\nLet me know!",
+        f"<think>The user says {{}} and </b></think>\n{WHOLE}",
+        "Sure! Here is my verdict:\n```json\n" + WHOLE.replace('"', "'") + "\n```\nLet me know!",
+        WHOLE.replace("}}", ",}}"),
+        WHOLE.replace('"score": 4', "score: 4"),
+        WHOLE.replace('"score": 4', '"score": "4"'),
+        WHOLE.replace('"score": 4', '"score": 4.0'),
+        WHOLE.replace('{"helpfulness"', '{"overall": 1, "helpfulness"'),
+        "\ufeff" + WHOLE,
+    ],
+)
+def test_small_faults_of_form_are_mended(text: str) -> None:
+    assert read_reply(asking(HELPFULNESS), text)["helpfulness"] == Scored(
+        "It answers.", "Who are you?", rating_1to5=4
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not one JSON object"),
+        ("I would rather talk about the weather.", "not one JSON object"),
+        (f"[{WHOLE}]", "not one JSON object"),
+        (f"My verdict: {WHOLE}", "not one JSON object"),
+        (WHOLE[:40], "stopped early"),
+        (f"{WHOLE} But on second thought it is a 2.", "stopped early or went on"),
+        (f"{WHOLE}\n{WHOLE}", "named helpfulness twice"),
+        (f'{{"other": 1}}\n{WHOLE}', "no valid JSON"),
+        (WHOLE.replace('"score": 4', '"score": 4, "score": 5'), "one key twice"),
+        ("{" * 100_000 + "}", "It was no valid JSON"),
+        ('{"helpfulness": {"score": ' + "9" * 5_000 + "}}", "helpfulness"),
+        ("{}", "helpfulness: missing"),
+        ('{"helpfulness": 4}', "helpfulness: not an object"),
+    ],
+)
+def test_what_is_no_answer_or_more_than_one_is_asked_for_again(text: str, said: str) -> None:
+    assert said in problem(text)
+
+
+@pytest.mark.parametrize(
+    "score", [0, 6, 4.5, True, None, "high", "", [4], "4 of 5", float("nan"), 1e400, 10**400, -1]
+)
+def test_a_score_off_the_scale_is_no_score(score: object) -> None:
+    text = json.dumps({"helpfulness": {**GOOD, "score": score}})
+    assert problem(text) == "helpfulness: score must be an integer from 1 to 5."
+
+
+def test_each_kind_of_answer_has_its_own_scale() -> None:
+    assert read(ANSWER_CORRECTNESS, **{**GOOD, "score": 0.75}).value == 0.75
+    assert read(TOOL_RESULT_UTILISATION, **{**GOOD, "score": 1}).value == 1.0
+    assert "an integer from 0 to 1" in problem(
+        json.dumps({"tool_result_utilisation": {**GOOD, "score": 0.5}}), TOOL_RESULT_UTILISATION
+    )
+    own = Metric("own", "turn", "rating", "?", {"0": "x", "2.5": "y"}, minimum=0.0, maximum=2.5)
+    assert read(own, **{**GOOD, "score": 2.5}).value == 2.5
+    tone = Metric("tone", "turn", "label", "?", {"warm": "x", "cold": "y"})
+    assert read(tone, reason="It is.", label="Cold").label == "cold"
+
+
+def test_labels_are_known_however_case_and_spaces_are_written_and_stand_once() -> None:
+    verdict = read(
+        AGENT_BEHAVIOR_FAILURE,
+        reason="Why.",
+        label="Unsafe_Action",
+        further_labels=["repetition", "REPETITION", "unsafe action", "no failure"],
+    )
+    assert (verdict.label, verdict.further_labels) == ("unsafe action", ("repetition",))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"label": "rude"},
+        {"label": None},
+        {"label": "no failure", "further_labels": ["repetition"]},
+        {"label": "repetition", "further_labels": ["rude"]},
+        {"label": "repetition", "further_labels": "unsafe action"},
+        {"label": "repetition", "reason": " "},
+        {"label": "repetition", "evidence": 4},
+    ],
+)
+def test_an_unknown_or_contradictory_label_is_none(part: dict[str, object]) -> None:
+    text = json.dumps(
+        {"agent_behavior_failure": {"evidence": None, "reason": "Why.", "further_labels": [], **part}}
+    )
+    assert problem(text, AGENT_BEHAVIOR_FAILURE).startswith("agent_behavior_failure: ")
+
+
+def test_what_could_be_read_of_a_broken_reply_is_kept() -> None:
+    text = json.dumps({"helpfulness": GOOD, "agent_behavior_failure": {**LABELLED, "label": "rude"}})
+    with pytest.raises(ReplyError) as caught:
+        read_reply(asking(HELPFULNESS, AGENT_BEHAVIOR_FAILURE), text)
+    assert list(caught.value.read) == ["helpfulness"]
+    assert 'The reply began \'{"helpfulness"' in str(caught.value)
+
+
+def test_the_one_more_question_names_the_problem_and_what_is_allowed() -> None:
+    prompt = asking(HELPFULNESS)
+    with pytest.raises(ReplyError) as caught:
+        read_reply(prompt, json.dumps({"helpfulness": {**GOOD, "score": 9}}))
+    system, user = repair_messages(prompt, caught.value)
+    assert system == prompt.messages[0]
+    assert "helpfulness: score must be an integer from 1 to 5." in user["content"].splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("I am [agent].", "I am Otter Desk."),
+        ('A "desk" <b>for</b>', 'A "desk" <b>for</b>'),
+        ('A \\"desk\\" \\u003cb>for', 'A "desk" <b>for'),
+        ("Desk.\\nA", "Desk.\\nA"),  # with the name that is withheld it stands in no text
+        ("[agent].\\nA", "Otter Desk.\nA"),
+        ("ferries, C:\\new.", "ferries, C:\\new."),
+        ("never said\\n", "never said\\n"),
+        ("", None),
+        ("  ", None),
+        ("half \ud800", "half \ufffd"),
+    ],
+)
+def test_a_quote_is_given_as_the_transcript_has_it(given: str, kept: str | None) -> None:
+    assert read(HELPFULNESS, **{**GOOD, "evidence": given}).evidence == kept
+
+
+def test_yes_or_no_questions_bound_the_rating_and_the_rationale_says_so() -> None:
+    u4 = dataclasses.replace(HELPFULNESS, name="U4", grain="session")
+    question = Question((HELD,), (HELD.turns(),), None, "", (u4,))
+    prompt = build_prompt([question], secret=b"")
+
+    def rated(score: int, **checks: bool) -> Scored:
+        verdict = read_reply(prompt, json.dumps({"U4": {**checks, **GOOD, "score": score}}))["U4"]
+        assert isinstance(verdict, Scored)
+        return verdict
+
+    assert rated(5, detected=True, explained=True, alternative=True).rating_1to5 == 5
+    assert rated(5, detected=True, explained=True, alternative=False).rating_1to5 == 4
+    assert rated(1, detected=False, explained=False, alternative=False).rating_1to5 == 1
+    bounded = rated(5, detected=False, explained=True, alternative=False)
+    assert bounded.rating_1to5 == 2
+    assert bounded.rationale == (
+        "It answers. [detected: no, explained: yes, alternative: no] [rated 5, bounded at 2 by these answers]"
+    )
+    with pytest.raises(ReplyError, match="explained must be true or false"):
+        rated(5, detected=True, alternative=True)
+
+
+def test_long_texts_of_a_judge_are_cut() -> None:
+    verdict = read(HELPFULNESS, evidence="e" * 10_000, reason="r" * 10_000, score=3)
+    assert (len(verdict.rationale), len(verdict.evidence or "")) == (4_000, 4_000)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(list(GOOD)),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["helpfulness", *GOOD]) | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(
+        JSON.map(json.dumps), JSON.map(repr), st.text(max_size=40), st.text("{}[]'\":,`helpfulnsco 45\\")
+    )
+)
+def test_any_reply_is_either_read_whole_or_refused(text: str) -> None:
+    verdict: object = None
+    with contextlib.suppress(ReplyError):
+        verdict = read_reply(asking(HELPFULNESS), text)["helpfulness"]
+    assert verdict is None or isinstance(verdict, Scored)
+    if isinstance(verdict, Scored):
+        assert verdict.rating_1to5 in {1, 2, 3, 4, 5}
+        assert verdict.rationale
