@@ -89,7 +89,10 @@ def clustered(
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Tables failures, error_clusters and error_rates of these judgments; `earlier`: error_rates as stored."""
     grown = cluster_failures(project, found_in(turn_judgments, tool_calls), run_id=run_id)
-    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
+    present = earlier.join(
+        transcripts, on=["agent_id", "methodology_version"], how="semi"
+    )  # not of agents that are gone
+    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, present)
     trend = compared(rated, earlier_runs(rated), grown.registry)
     return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
 
