@@ -21,7 +21,7 @@ from agent_eval.sources import Sources, read_sources, with_open_judgments
 from agent_eval.tables import table
 from agent_eval.transcripts.hashing import digest
 
-EVERY_S = 15
+EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"
 QUIET_TICKS = 3
 UNFINISHED = [

@@ -16,7 +16,7 @@ from tests.defs.live import Ui, eventually, run_in_process, served
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 AGENTS = ("harbor-desk", "quill-help", "lumen-support")
 BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "import_errors"}
-BOARDS = {"leaderboard", "reliability_leaderboard", "error_trends"}
+BOARDS = {"leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends"}
 OWN_VERSION = "1.4.0"
 
 pytestmark = pytest.mark.live
@@ -103,11 +103,10 @@ def test_a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui)
     assert "Nothing was stale" in run_in_process(root)
 
 
-def test_a_session_a_rating_and_a_version_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
+def test_a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
     before = ui.events()
     session = next((root / "data" / "sessions" / "harbor-desk").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
-    rated = board(root, OWN_VERSION)
     ratings = root / "data" / "ratings" / "late.csv"
     head = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at"
     name = next((root / "data" / "sessions" / "quill-help").iterdir()).name
@@ -119,25 +118,21 @@ def test_a_session_a_rating_and_a_version_move_exactly_their_partitions(root: Pa
     )
     assert edited != text
     own.write_text(edited)
-    eventually(lambda: board(root, OWN_VERSION) != rated and is_settled(root), "all is redone", log=ui.log)
-    found = moved(before, ui.events())
-    everyone = {*AGENTS, "new-desk"}
-    reweighted = pairs(*everyone, versions=(OWN_VERSION,))
-    assert {asset: found[asset] for asset in BY_AGENT} == {key: {"harbor-desk"} for key in BY_AGENT}
-    assert found["transcripts"] == pairs("harbor-desk")
-    assert found["turn_judgments"] == pairs("harbor-desk", "quill-help")
-    assert found["composite_scores"] == pairs("harbor-desk", "quill-help") | reweighted
-    assert "Nothing was stale" in run_in_process(root)
-
-
-def test_a_removed_agent_leaves_the_board(root: Path, ui: Ui) -> None:
     shutil.rmtree(root / "data" / "sessions" / "new-desk")
     entries = [e for e in agents_file(root) if e["agent_id"] != "new-desk"]
     (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
-    eventually(
-        lambda: all("new-desk" not in board(root, v) for v in VERSIONS), "it is off the boards", log=ui.log
-    )
-    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
+    eventually(lambda: not is_settled(root), "run_state is behind", log=ui.log)
+    eventually(lambda: is_settled(root), "all is redone", log=ui.log)
+    found = moved(before, ui.events())
+    taken_in = {"harbor-desk", "new-desk"}
+    reweighted = pairs(*AGENTS, "new-desk", versions=(OWN_VERSION,))
+    assert {asset: found[asset] for asset in BY_AGENT} == dict.fromkeys(BY_AGENT, taken_in)
+    assert found["transcripts"] == pairs(*taken_in)
+    assert found["turn_judgments"] == pairs(*taken_in, "quill-help")
+    assert found["composite_scores"] == pairs(*taken_in, "quill-help") | reweighted
+    for version in VERSIONS:
+        assert set(board(root, version)) == set(AGENTS)
+    assert "Nothing was stale" in run_in_process(root)
     query = '{ assetNodeOrError(assetKey: {path: ["agents"]}) { ... on AssetNode { partitionKeys } } }'
     eventually(
         lambda: "new-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"], "its partition is gone"
