@@ -115,7 +115,8 @@ def served(root: Path, **more: str) -> Iterator[Ui]:
             command, cwd=root, env=environment(root, **more), stdout=log, stderr=log, process_group=0
         )
     try:
-        eventually(lambda: _answers(ui), "the UI answers", log=ui.log)
+        eventually(lambda: process.poll() is not None or _answers(ui), "the UI answers", log=ui.log)
+        assert process.poll() is None, ui.log.read_text()[-3000:]
         yield ui
     finally:
         process.send_signal(signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
@@ -67,7 +66,7 @@ def stored_together(
     ins: Mapping[str, dg.AssetIn] | None = None,
     deps: Sequence[dg.AssetDep | str] = (),
     pool: str | None = None,
-    quality: Mapping[dg.AssetCheckSpec, Quality] = MappingProxyType({}),
+    quality: Sequence[tuple[dg.AssetCheckSpec, Quality]] = (),
 ) -> Wired:
     """Decorator of the op that fills several tables at once; its body returns their frames by name.
 
@@ -83,9 +82,12 @@ def stored_together(
             partitions_def=partitions,
             backfill_policy=ONE_RUN,
             pool=pool,
-            check_specs=[*(spec for name in names for spec in check_specs(name)), *quality],
+            check_specs=[
+                *(spec for name in names for spec in check_specs(name)),
+                *(spec for spec, _ in quality),
+            ],
         )
-        return assets(_guarded(names, body, tuple(quality.values())))
+        return assets(_guarded(names, body, [check for _, check in quality]))
 
     return wire
 

@@ -59,11 +59,12 @@ def judge_coverage(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
-    quality={
-        dg.AssetCheckSpec(
-            "judge_coverage", asset="turn_judgments", description=judge_coverage.__doc__
-        ): judge_coverage
-    },
+    quality=[
+        (
+            dg.AssetCheckSpec("judge_coverage", asset="turn_judgments", description=judge_coverage.__doc__),
+            judge_coverage,
+        )
+    ],
     pool="llm",
 )
 def judgments(
