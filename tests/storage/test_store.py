@@ -33,7 +33,7 @@ def test_a_table_that_was_never_written_reads_as_empty(store: Store) -> None:
 def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, name: str) -> None:
     contract = TABLES[name]
     values = {
-        pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
+        pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"], pl.List(pl.Float32): [0.5, -0.25],
     }  # fmt: skip
     full = {n: values[dtype] for n, dtype in contract.schema.items()}
     frame = contract.frame([full])
