@@ -49,7 +49,10 @@ def test_a_backfill_of_twenty_agents_equals_a_run(tmp_path: Path) -> None:
         eventually(lambda: ui.backfill_status(backfill)[0] != "REQUESTED", "the backfill ends", log=ui.log)
         status, runs = ui.backfill_status(backfill)
         assert status == "COMPLETED_SUCCESS"
-        assert runs == ["SUCCESS"] * 3  # agents, then agent × version, then versions
+        assert set(runs) == {"SUCCESS"}
+        # One for all agents; one per version for agent × version, since Dagster holds the dimension with fewer keys;
+        # then the boards, of each version as soon as it is ready, in at most two runs.
+        assert 1 + 4 + 1 <= len(runs) <= 1 + 4 + 2 * 4
         eventually(lambda: is_settled(by_ui), "run_state knows", log=ui.log)
     expected = tables(by_hand)
     for name, made in tables(by_ui).items():
