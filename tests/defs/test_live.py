@@ -1,7 +1,6 @@
 """A live daemon on the sample: what changes in the files reaches the boards, and nothing else moves."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -22,10 +21,11 @@ OWN_VERSION = "1.4.0"
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three agents of the sample, and a methodology version of the user's own."""
-    root = tmp_path_factory.mktemp("live")
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three agents of the sample and a methodology version of the user's own, after a run."""
+    root = tmp_path / "live"
+    root.mkdir()
     copy_sample(root)
     for folder in (root / "data" / "sessions").iterdir():
         if folder.name not in AGENTS:
@@ -40,15 +40,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (own / f"{OWN_VERSION}.yaml").write_text(
         packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
     )
-    return root
-
-
-@pytest.fixture(scope="module")
-def ui(root: Path) -> Iterator[Ui]:
-    """The project after `agent-eval run`, served; the nightly schedule would tick every minute."""
     run_in_process(root)
-    with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
-        yield ui
+    return root
 
 
 def agents_file(root: Path) -> list[dict[str, object]]:
@@ -87,7 +80,23 @@ def pairs(*agents: str, versions: tuple[str, ...] = VERSIONS) -> set[str]:
     return {f"{agent}|{version}" for agent in agents for version in versions}
 
 
-def test_a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui) -> None:
+def test_changes_of_files_reach_the_boards_and_move_nothing_else(root: Path) -> None:
+    with served(root) as ui:
+        a_session_dropped_for_a_new_agent_reaches_the_board(root, ui)
+        a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root, ui)
+
+
+def test_the_nightly_schedule_repairs_what_was_missed(root: Path) -> None:
+    with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
+        ui.stop_sensor("source_changes")
+        shutil.rmtree(root / "data" / "sessions" / "quill-help")
+        assert "quill-help" in board(root)
+        ui.start_schedule("nightly")
+        eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
+        eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
+
+
+def a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui) -> None:
     before = ui.events()
     shutil.copytree(root / "data" / "sessions" / "harbor-desk", root / "data" / "sessions" / "new-desk")
     entry = next(e for e in agents_file(root) if e["agent_id"] == "harbor-desk")
@@ -103,7 +112,7 @@ def test_a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui)
     assert "Nothing was stale" in run_in_process(root)
 
 
-def test_a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
+def a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
     before = ui.events()
     session = next((root / "data" / "sessions" / "harbor-desk").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
@@ -137,12 +146,3 @@ def test_a_session_a_rating_a_version_and_a_removal_move_exactly_their_partition
     eventually(
         lambda: "new-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"], "its partition is gone"
     )
-
-
-def test_the_nightly_schedule_repairs_what_was_missed(root: Path, ui: Ui) -> None:
-    ui.stop_sensor("source_changes")
-    shutil.rmtree(root / "data" / "sessions" / "quill-help")
-    assert "quill-help" in board(root)
-    ui.start_schedule("nightly")
-    eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
-    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
