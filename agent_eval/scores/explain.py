@@ -17,6 +17,7 @@ from agent_eval.scores.exact import from_text, in_words, mean, rounded
 from agent_eval.scores.ratings import Pair, Part, Rated, effective, rated
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
+LOWEST = 5  # conversations without a slot that are shown
 Row = Mapping[str, object]
 
 
@@ -65,7 +66,7 @@ def explain(
 
     Composite → U and D → dimension, or scenario and criterion → each rating with its rationale, evidence,
     rater, question and the anchor of that rating → the conversations it was given on → their turns with the
-    judge's words. A part without a rating is there with its reason. Frames may hold more than the one pair.
+    judge's words. Below a composite stand also the conversations that fill no slot, the lowest rated. A part without a rating is there with its reason. Frames may hold more than the one pair.
 
     Raises:
         UnknownScoreError: If `score` is none of these.
@@ -125,7 +126,7 @@ def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
     ]
     score = _exact(row["composite_exact"])
     title = f"{page.pair.agent_id} under {page.pair.methodology_version}: composite {_shown(score)}, {row['status']}"
-    return Node(title, tuple(lines), (_universal(page, universal), _domain(page, domain)))
+    return Node(title, tuple(lines), (_universal(page, universal), _domain(page, domain), *page.unslotted()))
 
 
 def _weighted_sum(methodology: Methodology, universal: Row, domain: Row) -> str:
@@ -221,6 +222,20 @@ class _Page:
             (scenario.description, _equation(formula, scenario_0to100(values))),
             tuple(children),
         )
+
+    def unslotted(self) -> Iterator[Node]:
+        """Conversations that no score rests on, since they fill no slot: the LOWEST ones by mean rating of their turns."""
+        rows = self.transcripts.filter(pl.col("slot").is_null(), pl.col("tests").list.len() == 0)
+        if rows.is_empty():
+            return
+        counted = self.turn_judgments.filter("is_effective", pl.col("status") == "scored")
+        means = counted.group_by("conversation_id").agg(mean=pl.col("rating_1to5").mean())
+        order = rows.join(means, on="conversation_id", how="left").sort(
+            "mean", "conversation_id", nulls_last=True
+        )
+        shown = tuple(self._conversation(row) for row in order.head(LOWEST).to_dicts())
+        which = "" if rows.height <= LOWEST else f"; the {LOWEST} whose turns are rated lowest"
+        yield Node(f"{rows.height} without a slot, no part of the composite{which}", children=shown)
 
     def _part(self, name: str, part: Part, anchors: Anchors | None, dimension: Dimension | None) -> Node:
         rows = self.ratings.filter(

@@ -24,6 +24,7 @@ class Ui:
 
     port: int
     log: Path
+    process: subprocess.Popen[bytes]
 
     def ask(self, query: str, **variables: object) -> dict[str, Any]:
         """The data of a GraphQL answer; fails on errors."""
@@ -108,12 +109,12 @@ def served(root: Path, **more: str) -> Iterator[Ui]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    ui = Ui(port, root / "ui.log")
     command = [sys.executable, "-m", "agent_eval", "ui", "--port", str(port)]
-    with ui.log.open("w") as log:
+    with (root / "ui.log").open("w") as log:
         process = subprocess.Popen(
             command, cwd=root, env=environment(root, **more), stdout=log, stderr=log, process_group=0
         )
+    ui = Ui(port, root / "ui.log", process)
     try:
         eventually(lambda: process.poll() is not None or _answers(ui), "the UI answers", log=ui.log)
         assert process.poll() is None, ui.log.read_text()[-3000:]

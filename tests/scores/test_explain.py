@@ -234,3 +234,12 @@ def test_rows_follow_the_tree_top_down() -> None:
         {"depth": 1, "path": "a > d", "title": "d", "detail": ""},
     ]
     assert len(to_rows(explained())) == len(list(walk(explained())))
+
+
+def test_conversations_without_a_slot_are_shown_with_their_turns_though_no_score_rests_on_them() -> None:
+    root = explained(
+        rated=unrated(), held=transcripts([None]), declared=[session(methodology_versions=["any"])], judged=[]
+    )
+    shown = only(root, "1 without a slot")
+    assert [n.title for n in walk(shown)][2] == "turn 0"
+    assert not [n for n in walk(explained()) if "without a slot" in n.title]
