@@ -15,6 +15,11 @@ hypothesis.settings.load_profile("shared machine")
 REPOSITORY = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Live tests first: while one worker waits for a daemon, the other does the rest."""
+    items.sort(key=lambda item: item.get_closest_marker("live") is None)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real transcripts that are not part of the project; tests that need them are skipped without them."""

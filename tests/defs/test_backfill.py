@@ -15,7 +15,7 @@ from tests.defs.test_live import is_settled
 
 N_AGENTS = 20
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.by_hand]
 
 
 def generated(root: Path) -> Path:
