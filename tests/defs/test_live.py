@@ -10,7 +10,7 @@ import yaml
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.conftest import REPOSITORY, at_home, copy_sample
-from tests.defs.live import Ui, eventually, run_in_process, served
+from tests.defs.live import eventually, run_in_process, served
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 AGENTS = ("harbor-desk", "quill-help", "lumen-support")
@@ -40,6 +40,7 @@ def root(tmp_path: Path) -> Path:
     (own / f"{OWN_VERSION}.yaml").write_text(
         packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
     )
+    add_agent(root, "old-desk", "harbor-desk")
     run_in_process(root)
     return root
 
@@ -81,9 +82,34 @@ def pairs(*agents: str, versions: tuple[str, ...] = VERSIONS) -> set[str]:
 
 
 def test_changes_of_files_reach_the_boards_and_move_nothing_else(root: Path) -> None:
+    """All at once, since a daemon takes minutes: what each change moves can be told apart by agent and version."""
     with served(root) as ui:
-        a_session_dropped_for_a_new_agent_reaches_the_board(root, ui)
-        a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root, ui)
+        before = ui.events()
+        assert "Nothing was stale" in run_in_process(root)
+        drop_a_session_for_a_new_agent(root)
+        remove_an_agent(root)
+        edit_a_session(root)
+        rate(root)
+        edit_the_weights_of_a_version(root)
+        eventually(lambda: "new-desk" in board(root), "the new agent is on the board", log=ui.log)
+        eventually(lambda: is_settled(root), "all is redone", log=ui.log)
+        found = moved(before, ui.events())
+        taken_in = {"harbor-desk", "new-desk", "old-desk"}
+        reweighted = pairs(*AGENTS, *taken_in, versions=(OWN_VERSION,))
+        assert {asset: found[asset] for asset in BY_AGENT} == dict.fromkeys(BY_AGENT, taken_in)
+        assert found["transcripts"] == pairs(*taken_in)
+        assert found["turn_judgments"] == pairs(*taken_in, "quill-help")
+        assert found["composite_scores"] == pairs(*taken_in, "quill-help") | reweighted
+        assert {asset: found[asset] for asset in BOARDS} == {asset: set(VERSIONS) for asset in BOARDS}
+        for version in VERSIONS:
+            assert set(board(root, version)) == {*AGENTS, "new-desk"}
+        assert board(root)["new-desk"] == board(root)["harbor-desk"]
+        assert "Nothing was stale" in run_in_process(root)
+        query = '{ assetNodeOrError(assetKey: {path: ["agents"]}) { ... on AssetNode { partitionKeys } } }'
+        eventually(
+            lambda: "old-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"],
+            "its partition is gone",
+        )
 
 
 def test_the_nightly_schedule_repairs_what_was_missed(root: Path) -> None:
@@ -96,30 +122,37 @@ def test_the_nightly_schedule_repairs_what_was_missed(root: Path) -> None:
         eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
 
 
-def a_session_dropped_for_a_new_agent_reaches_the_board(root: Path, ui: Ui) -> None:
-    before = ui.events()
-    shutil.copytree(root / "data" / "sessions" / "harbor-desk", root / "data" / "sessions" / "new-desk")
-    entry = next(e for e in agents_file(root) if e["agent_id"] == "harbor-desk")
-    new = entry | {"agent_id": "new-desk", "name": "New Desk"}
-    (root / "data" / "agents.yaml").write_text(yaml.safe_dump([*agents_file(root), new]))
-    eventually(lambda: "new-desk" in board(root), "the new agent is on the board", log=ui.log)
-    eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
-    assert board(root)["new-desk"] == board(root)["harbor-desk"]
-    found = moved(before, ui.events())
-    assert {asset: found[asset] for asset in BY_AGENT} == {key: {"new-desk"} for key in BY_AGENT}
-    assert {asset: found[asset] for asset in BOARDS} == {key: set(VERSIONS) for key in BOARDS}
-    assert all(found[asset] == pairs("new-desk") for asset in found.keys() - BY_AGENT - BOARDS)
-    assert "Nothing was stale" in run_in_process(root)
+def add_agent(root: Path, agent: str, like: str) -> None:
+    shutil.copytree(root / "data" / "sessions" / like, root / "data" / "sessions" / agent)
+    entry = next(e for e in agents_file(root) if e["agent_id"] == like)
+    entries = [*agents_file(root), entry | {"agent_id": agent, "name": agent}]
+    (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
 
 
-def a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(root: Path, ui: Ui) -> None:
-    before = ui.events()
+def drop_a_session_for_a_new_agent(root: Path) -> None:
+    add_agent(root, "new-desk", "harbor-desk")
+
+
+def remove_an_agent(root: Path) -> None:
+    shutil.rmtree(root / "data" / "sessions" / "old-desk")
+    entries = [e for e in agents_file(root) if e["agent_id"] != "old-desk"]
+    (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
+
+
+def edit_a_session(root: Path) -> None:
     session = next((root / "data" / "sessions" / "harbor-desk").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
-    ratings = root / "data" / "ratings" / "late.csv"
+
+
+def rate(root: Path) -> None:
     head = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at"
     name = next((root / "data" / "sessions" / "quill-help").iterdir()).name
-    ratings.write_text(f"{head}\nquill-help,{name},,,1.3.0,U1,,1,did not do it,,kim,2026-11-01T10:00:00Z\n")
+    (root / "data" / "ratings" / "late.csv").write_text(
+        f"{head}\nquill-help,{name},,,1.3.0,U1,,1,did not do it,,kim,2026-11-01T10:00:00Z\n"
+    )
+
+
+def edit_the_weights_of_a_version(root: Path) -> None:
     own = root / "data" / "methodologies" / f"{OWN_VERSION}.yaml"
     text = own.read_text()
     edited = text.replace('universal: "0.40"', 'universal: "0.50"').replace(
@@ -127,22 +160,3 @@ def a_session_a_rating_a_version_and_a_removal_move_exactly_their_partitions(roo
     )
     assert edited != text
     own.write_text(edited)
-    shutil.rmtree(root / "data" / "sessions" / "new-desk")
-    entries = [e for e in agents_file(root) if e["agent_id"] != "new-desk"]
-    (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
-    eventually(lambda: not is_settled(root), "run_state is behind", log=ui.log)
-    eventually(lambda: is_settled(root), "all is redone", log=ui.log)
-    found = moved(before, ui.events())
-    taken_in = {"harbor-desk", "new-desk"}
-    reweighted = pairs(*AGENTS, "new-desk", versions=(OWN_VERSION,))
-    assert {asset: found[asset] for asset in BY_AGENT} == dict.fromkeys(BY_AGENT, taken_in)
-    assert found["transcripts"] == pairs(*taken_in)
-    assert found["turn_judgments"] == pairs(*taken_in, "quill-help")
-    assert found["composite_scores"] == pairs(*taken_in, "quill-help") | reweighted
-    for version in VERSIONS:
-        assert set(board(root, version)) == set(AGENTS)
-    assert "Nothing was stale" in run_in_process(root)
-    query = '{ assetNodeOrError(assetKey: {path: ["agents"]}) { ... on AssetNode { partitionKeys } } }'
-    eventually(
-        lambda: "new-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"], "its partition is gone"
-    )
