@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -149,8 +150,10 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     server: Server, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, status: int,
 ) -> None:  # fmt: skip
-    real = asyncio.sleep
-    monkeypatch.setattr("agent_eval.judge.model.asyncio.sleep", lambda _: real(0))
+    hasty = SimpleNamespace(**vars(asyncio) | {"sleep": lambda _: asyncio.sleep(0)})
+    monkeypatch.setattr(
+        "agent_eval.judge.model.asyncio", hasty
+    )  # there only: the client has sleeps of its own
     server.status, server.body = status, "echo the key"
     kept = Kept()
     asking = Asking(lambda model: LiteLLMClient(model), kept.writing, b"s")
@@ -161,7 +164,7 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     [[(_, verdict)]] = given.values()
     assert isinstance(verdict, Unscored)
     assert verdict.detail
-    assert server.asked  # the server was really called
+    assert server.asked, verdict  # the server was really called
     seen = f"{verdict} {kept.rows} {caplog.text} {capfd.readouterr()}"
     assert KEY not in seen
     assert KEY[10:] not in seen
