@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import dagster as dg
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-from agent_eval.defs.instance import close_lost_runs
+from agent_eval.defs.instance import UNFINISHED, close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
@@ -24,13 +24,6 @@ from agent_eval.transcripts.hashing import digest
 EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"
 QUIET_TICKS = 3
-UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 ONGOING = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
 RUN_STATE = table("run_state")
 

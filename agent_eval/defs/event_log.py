@@ -39,12 +39,14 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def config_type(cls) -> dict[str, object]:
+        """No settings: the folder is that of the instance."""
         return {}
 
     @classmethod
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, object]
     ) -> Self:
+        """As configured in dagster.yaml."""
         return cls(inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:

@@ -15,6 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from agent_eval.errors import AgentEvalError
 from agent_eval.storage import Store
 
+UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
+UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
 PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
 
 
@@ -49,10 +51,9 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     Only for who holds the store's place for runs: a run of `agent-eval run` is then dead, since the command held the
     place before it started one, and so is the run that signed in there and did not leave.
     """
-    statuses = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
-    under_way = [dg.RunsFilter(statuses=statuses, tags={PROJECT_TAG: str(root)})]
+    under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
     if last := store.signed_in("run"):
-        under_way.append(dg.RunsFilter(statuses=statuses, run_ids=[last]))
+        under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=[last]))
     lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
     for run in lost.values():
         instance.report_run_failed(

@@ -18,13 +18,14 @@ class TableIO(dg.ConfigurableIOManager):
     """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions.
 
     From its first step to its last a run has the store to itself, as `agent-eval run` has: runs follow one another, and
-    what is newer was made from what was newest. The lock goes with the process, however it ends.
+    what is newer was made from what was newest. Its place goes with the process, however it ends.
     """
 
     root: str | None = None
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Wait for the store's place for runs, and sign in there."""
         store = Project.open(self.root).store
         self._turn.enter_context(store.only_one("run"))
         if context.run:
@@ -32,6 +33,7 @@ class TableIO(dg.ConfigurableIOManager):
             self._turn.callback(store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Sign off and leave the place to the next run."""
         self._turn.close()
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from agent_eval.definitions import defs
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
-from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition, rectangles, stretches
+from agent_eval.defs.partitions import VERSIONS, EvalPartition, Shape, rectangles, shape_of, stretches
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
@@ -79,13 +79,13 @@ def dagster_home(root: Path) -> Path:
 class Launch:
     """Materialises stale pairs in ranges: agents first, then agent × version, then the boards.
 
-    Only for who holds the run lock of the store.
+    Only for who holds the store's place for runs.
     """
 
     project: Project
     instance: dg.DagsterInstance
     last_run_id: str = ""
-    _stages: dict[str, list[dg.AssetKey]] = field(default_factory=dict[str, list[dg.AssetKey]])
+    _stages: dict[Shape, list[dg.AssetKey]] = field(default_factory=dict[Shape, list[dg.AssetKey]])
 
     @classmethod
     def at(cls, project: Project) -> "Launch":
@@ -145,7 +145,7 @@ class Launch:
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
-    def _run(self, stage: str, first: str, last: str) -> str:
+    def _run(self, stage: Shape, first: str, last: str) -> str:
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             in_hand(self.project),
@@ -176,12 +176,10 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
     return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
 
 
-def by_shape() -> dict[str, list[dg.AssetKey]]:
-    """Stage → the assets that it makes: agent, agent x version, version."""
+def by_shape() -> dict[Shape, list[dg.AssetKey]]:
+    """Shape of the partitions → the assets of that shape; `Launch` makes each shape in a stage of its own."""
     graph = defs.resolve_asset_graph()
-    shapes: dict[str, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": []}
+    shapes: dict[Shape, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": []}
     for key in graph.materializable_asset_keys:
-        shape = graph.get(key).partitions_def
-        name = "agent x version" if shape == PAIRS else "version" if shape == VERSIONS else "agent"
-        shapes[name].append(key)
+        shapes[shape_of(graph.get(key).partitions_def)].append(key)
     return shapes

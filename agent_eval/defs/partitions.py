@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import dagster as dg
 import polars as pl
@@ -35,7 +35,14 @@ TO_AGENT = dg.MultiToSingleDimensionPartitionMapping("agent")
 TO_VERSION = dg.MultiToSingleDimensionPartitionMapping("version")
 EVERY_AGENT = dg.AllPartitionMapping()
 
+Shape = Literal["agent", "agent x version", "version"]
+
 _COLUMN = {"agent": "agent_id", "version": "methodology_version"}
+
+
+def shape_of(partitions: dg.PartitionsDefinition | None) -> Shape:
+    """What the partitions of an asset are."""
+    return "agent x version" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"
 
 
 class EvalPartition(NamedTuple):

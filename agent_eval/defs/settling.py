@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from agent_eval.defs.partitions import PAIRS, VERSIONS, EvalPartition
+from agent_eval.defs.partitions import EvalPartition, Shape, shape_of
 
 Events = Mapping[str, int]
 """Partition → storage id of its latest event."""
@@ -21,7 +21,7 @@ class _Node:
     """An asset that is made, the shape of its partitions and what it is made from."""
 
     name: str
-    shape: str
+    shape: Shape
     parents: tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ def settled_pairs(
     """The pairs of these agents and versions for which nothing is missing and nothing is older than its input."""
     graph = defs.resolve_asset_graph()
     keys = graph.get_all_asset_keys()
-    shapes = {key.path[-1]: _shape(graph.get(key).partitions_def) for key in keys}
+    shapes = {key.path[-1]: shape_of(graph.get(key).partitions_def) for key in keys}
     nodes = [
         _Node(key.path[-1], shapes[key.path[-1]], tuple(p.path[-1] for p in graph.get(key).parent_keys))
         for key in graph.materializable_asset_keys
@@ -49,16 +49,12 @@ def settled_pairs(
 
 
 def _in_order(
-    node: _Node, pair: EvalPartition, shapes: Mapping[str, str], events: Mapping[str, Events]
+    node: _Node, pair: EvalPartition, shapes: Mapping[str, Shape], events: Mapping[str, Events]
 ) -> bool:
     made_at = events[node.name].get(_partition(node.shape, pair))
     inputs = (events[parent].get(_partition(shapes[parent], pair)) for parent in node.parents)
     return made_at is not None and all(at is not None and at < made_at for at in inputs)
 
 
-def _partition(shape: str, pair: EvalPartition) -> str:
-    return {"pair": pair.key, "agent": pair.agent_id, "version": pair.methodology_version}[shape]
-
-
-def _shape(partitions: dg.PartitionsDefinition | None) -> str:
-    return "pair" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"
+def _partition(shape: Shape, pair: EvalPartition) -> str:
+    return {"agent x version": pair.key, "agent": pair.agent_id, "version": pair.methodology_version}[shape]
