@@ -121,9 +121,9 @@ class WordLlama:
 class MiniLM:
     """all-MiniLM-L6-v2 with int8 weights on onnxruntime: tells paraphrases better, and is slower."""
 
-    name: str = "minilm-l6-int8.1"
-    radius: float = 0.73
-    background: float = 0.35
+    name: str = "minilm-l6-int8.2"
+    radius: float = 0.63
+    background: float = 1.0
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """One vector per text."""
