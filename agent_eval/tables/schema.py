@@ -308,7 +308,7 @@ _DECLARED = (
             Column("quote", S, "The evidence, or the rationale without one"),
             Column("reason", S, "The judge's rationale; null without one"),
             Column("tool", S, "The tool concerned, for tool failures"),
-            Column("fault_author", S, "agent, user_simulator or environment", nullable=False),
+            Column("fault_author", S, "agent or environment; null: it cannot be told"),
             Column("cluster_id", S, "The error cluster it belongs to", nullable=False),
             Column("text_hash", S, "What was compared, see error_members; null without words"),
             Column(

@@ -56,8 +56,8 @@ class ScriptedClient:
             raise given
         if given is not None:
             return given
-        answer = name_of if form.name == "names" else part
-        parts = {metric.name: answer(metric, self.answers.get(metric.name)) for metric in form.metrics}
+        answer, every = (name_of, "every name") if form.name == "names" else (part, "")
+        parts = {m.name: answer(m, self.answers.get(m.name, self.answers.get(every))) for m in form.metrics}
         return Reply(json.dumps(parts), USAGE)
 
     async def close(self) -> None:
