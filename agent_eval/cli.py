@@ -331,7 +331,8 @@ def prompts(
         str,
         typer.Option(
             "--metric",
-            help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario.",
+            help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario, "
+            "error_deduplication (names of error clusters).",
         ),
     ] = "turn",
     agent: Annotated[str | None, typer.Option(help="An agent's id. Default: a shipped example.")] = None,

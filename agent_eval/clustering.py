@@ -21,6 +21,9 @@ from agent_eval.clusters.rates import error_rates, runs
 from agent_eval.clusters.registry import Grown, Space, register
 from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.judge.files import files_in
+from agent_eval.judge.naming import names_of
+from agent_eval.judge.panel import Panel
+from agent_eval.judge.progress import Watch
 from agent_eval.project import Project
 from agent_eval.storage import Store
 from agent_eval.tables import table
@@ -86,15 +89,45 @@ def clustered(
     earlier: pl.DataFrame,
     *,
     run_id: str,
+    watch: Watch | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Tables failures, error_clusters and error_rates of these judgments; `earlier`: error_rates as stored."""
-    grown = cluster_failures(project, found_in(turn_judgments, tool_calls), run_id=run_id)
+    """Tables failures, error_clusters and error_rates of these judgments.
+
+    New and changed clusters are named by the judge model of the settings, where there is one.
+
+    Args:
+        project: Its registry is grown.
+        turn_judgments: Where the failures are.
+        tool_calls: Of the same agents, as are the tables that follow.
+        transcripts: Which conversations count.
+        sessions: Which run they belong to.
+        earlier: Table `error_rates` as it is stored.
+        run_id: Stands with every row that is written.
+        watch: Told how far the judge model is.
+    """
+    found = found_in(turn_judgments, tool_calls)
+    grown = cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
     present = earlier.join(
         transcripts, on=["agent_id", "methodology_version"], how="semi"
     )  # not of agents that are gone
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, present)
     trend = compared(rated, earlier_runs(rated), grown.registry)
     return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
+
+
+def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None:
+    """The judge model of the settings as a namer; None without one. It sees no agent's name."""
+    judge = project.own_judge
+    if judge is None:
+        return None
+    ask = partial(
+        names_of,
+        panel=Panel(judge, project.asking),
+        lookup=project.cached_verdicts,
+        withheld=project.names_of(project.known_agents()).values(),
+        watch=watch,
+    )
+    return Namer(judge.models[0], ask)
 
 
 def unknown_overrides(project: Project) -> tuple[Refusal, ...]:

@@ -104,7 +104,10 @@ def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str
 
 
 def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs that stay stale: an answer was lost, or a model that judged before was not there to be asked."""
+    """The pairs that stay stale: an answer was lost, or a model that judged before was not there to be asked.
+
+    An answer is a judgment, a rating, or the name of an error cluster.
+    """
     is_lost = pl.col("status") == "unscored"
     is_left = pl.col("unscored_reason") == NEEDS_MODEL
     is_counted = pl.col("metric") != HALLUCINATION_PASSED
@@ -119,4 +122,10 @@ def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     of_rubrics = project.store.read(table("rubric_ratings"), pairs, columns=["status", *_PAIR]).filter(
         is_lost
     )
-    return pl.concat([of_metrics.select(_PAIR), of_rubrics.select(_PAIR)]).unique()
+    unnamed = project.store.read(table("error_registry"), columns=["cluster_id", "naming_problem"]).filter(
+        pl.col("naming_problem").is_not_null()
+    )
+    of_clusters = project.store.read(table("error_clusters"), pairs, columns=["cluster_id", *_PAIR]).join(
+        unnamed, on="cluster_id", how="semi"
+    )
+    return pl.concat(lost.select(_PAIR) for lost in (of_metrics, of_rubrics, of_clusters)).unique()

@@ -9,7 +9,7 @@ import contextlib
 import importlib.util
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -119,15 +119,23 @@ class WordLlama:
 
 @dataclass(frozen=True)
 class MiniLM:
-    """all-MiniLM-L6-v2 with int8 weights on onnxruntime: tells paraphrases better, and is slower."""
+    """all-MiniLM-L6-v2 with int8 weights on onnxruntime beside averaged words: tells paraphrases better, and is slower.
 
-    name: str = "minilm-l6-int8.1"
-    radius: float = 0.73
-    background: float = 0.35
+    The cosine of two texts is 0.4 of MiniLM's and 0.6 of WordLlama's: a sentence model alone tears apart tellings of
+    one cause that name its parts differently, words alone keep apart what only means the same.
+    """
+
+    name: str = "minilm-l6-int8.3"
+    radius: float = 0.74
+    background: float = 1.0
+    share: float = 0.4
+    words: WordLlama = field(default_factory=WordLlama)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """One vector per text."""
-        return _weighed(self._raw(texts) - self.background * self._common, texts)
+        own = _weighed(self._raw(texts) - self.background * self._common, texts)
+        both = (self.share**0.5 * own, (1 - self.share) ** 0.5 * self.words(texts))
+        return np.concatenate(both, axis=1, dtype=np.float32)
 
     @cached_property
     def _session(self) -> "onnxruntime.InferenceSession":

@@ -11,6 +11,8 @@ from agent_eval.transcripts.hashing import digest
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
+# What an environment that fails can force upon an agent; every other label tells what the agent did of itself.
+FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # the judge that speaks only where it finds a failure
 
 _CONVERSATION = ("agent_id", "conversation_id")
@@ -46,14 +48,20 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
     rationale; null when that leaves none or several. Nothing outside the conversation matters, so that
     a failure keeps its tool when others arrive.
 
+    `fault_author` is the agent, as judges are asked what the agent did; but for a label that a failing
+    environment can force (`FORCED`) it is the environment where every call of the turn failed, and null,
+    unknown, where some did.
+
     Returns:
         One row per version, agent, conversation, turn, metric and label: the columns of table
         `failures` up to `fault_author`, sorted. An unscored judgment is no failure.
     """
     found = labels(turn_judgments)
     rationale, evidence = (_said(name) for name in ("rationale", "evidence"))
-    told = found.with_columns(rationale, evidence).join(
-        _tools(tool_calls, found), on=[*_TURN, "metric"], how="left"
+    told = (
+        found.with_columns(rationale, evidence)
+        .join(_tools(tool_calls, found), on=[*_TURN, "metric"], how="left")
+        .join(_failed(tool_calls), on=_TURN, how="left")
     )
     identities = told.select(_IDENTITY).iter_rows()
     tools = told.select("of_turn", "of_conversation", "evidence", "rationale").iter_rows()
@@ -67,7 +75,7 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
         pl.coalesce("evidence", "rationale").alias("quote"),
         pl.col("rationale").alias("reason"),
         pl.Series("tool", [_tool(*row) for row in tools], dtype=pl.String),
-        pl.lit("agent").alias("fault_author"),
+        _fault_author(),
     ).sort("methodology_version", *_TURN, "label", "failure_id")
 
 
@@ -79,6 +87,23 @@ def _is_scored() -> pl.Expr:
 def _said(name: str) -> pl.Expr:
     """A text column, null where it is blank."""
     return pl.when(pl.col(name).str.strip_chars() != "").then(pl.col(name)).alias(name)
+
+
+def _failed(tool_calls: pl.DataFrame) -> pl.DataFrame:
+    """The share of the turn's calls, whoever made them, that ended in an error."""
+    is_error = pl.col("is_error").fill_null(value=False)
+    return tool_calls.group_by(_TURN).agg(is_error.mean().alias("share_failed"))
+
+
+def _fault_author() -> pl.Expr:
+    may_be_forced = pl.col("label").is_in(FORCED) & (pl.col("share_failed") > 0)
+    return (
+        pl.when(~may_be_forced.fill_null(value=False))
+        .then(pl.lit("agent"))
+        .when(pl.col("share_failed") == 1)
+        .then(pl.lit("environment"))
+        .alias("fault_author")
+    )
 
 
 def _tools(tool_calls: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:

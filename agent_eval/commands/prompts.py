@@ -12,6 +12,7 @@ from rich.console import Console
 from agent_eval.commands.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge.engine import answered_freely, open_part
+from agent_eval.judge.naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.prompts import (
     NO_NAMES,
     Names,
@@ -159,11 +160,17 @@ def _open_call(
     return subject.build(*asked, metrics=metrics)
 
 
+def _naming_call(subject: Subject) -> Prompt:
+    """What names error clusters; clusters belong to no conversation, so it is always shown for an example."""
+    return naming_prompt(example.CLUSTERS, subject.secret)
+
+
 NAMED: dict[str, Callable[[Subject], Prompt]] = {
     DEFAULT_PROMPT: _turn_call,
     "conversation": _conversation_call,
     "session": _session_call,
     "scenario": _scenario_call,
+    ERROR_DEDUPLICATION.name: _naming_call,
 }
 """Prompts that are no metric's own, by the name that --metric takes: the calls of a run, and whatever else is asked
 of a model."""

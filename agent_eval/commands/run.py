@@ -1,6 +1,6 @@
 """`agent-eval run`: take in what is new, materialise what is stale through Dagster, keep what it was made from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -161,6 +161,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
     found += [f"{name} is set, and means nothing here." for name in unknown_variables()]
     return (
         *found,
+        *_unnamed(project),
         *orphan_ratings(ratings, rated),
         *unasked_ratings(
             ratings,
@@ -169,3 +170,14 @@ def _warnings(project: Project) -> tuple[str, ...]:
         ),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
     )
+
+
+def _unnamed(project: Project) -> Iterator[str]:
+    """That a judge model gave some error clusters no name, and why."""
+    registry = project.store.read(table("error_registry"), columns=["naming_problem"])
+    problems = sorted(registry["naming_problem"].drop_nulls())
+    if problems:
+        yield (
+            f"{len(problems)} error clusters keep the rule's name, as the judge model gave none: {problems[0]} "
+            "The next run with the model asks again."
+        )

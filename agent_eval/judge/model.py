@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from agent_eval.judge.budget import Budget, Usage
 from agent_eval.judge.calls import Call
@@ -40,11 +41,26 @@ _AT_ONCE: Mapping[Failure, Trouble] = {
 
 @dataclass(frozen=True)
 class Form:
-    """What all prompts of a pass share."""
+    """What all prompts of a pass share: how they are built and their replies read."""
 
     secret: bytes
     shown: tuple[Metric, ...] | None = None  # rubrics in the system message; None: those of the call only
     max_tokens: int = 4096
+    asks_again: ClassVar[bool] = True  # once, for a reply that cannot be read
+
+    def prompt(self, call: Call) -> Prompt:
+        """The prompt of one call."""
+        return build_prompt(
+            call.questions, secret=self.secret, metrics=self.shown, names=call.names, findings=call.findings
+        )
+
+    def read(self, call: Call, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
+        """The verdict of every metric of the call.
+
+        Raises:
+            ReplyError: If the reply cannot be read, or not all of it.
+        """
+        return read_reply(prompt, text)
 
 
 @dataclass
@@ -100,11 +116,8 @@ class ModelJudge:
                 await asyncio.sleep(pause)
 
     def _begin(self, call: Call) -> _Effort:
-        form = self._form
-        prompt = build_prompt(
-            call.questions, secret=form.secret, metrics=form.shown, names=call.names, findings=call.findings
-        )
-        return _Effort(call, prompt, prompt.messages, form.max_tokens)
+        prompt = self._form.prompt(call)
+        return _Effort(call, prompt, prompt.messages, self._form.max_tokens)
 
     def _why_not_asked(self) -> Unscored | None:
         if self.outage.why_ended is not None:
@@ -155,10 +168,10 @@ class ModelJudge:
             effort.max_tokens *= 2
             return 0.0
         try:
-            effort.read |= read_reply(effort.prompt, reply.text)
+            effort.read |= self._form.read(effort.call, effort.prompt, reply.text)
         except ReplyError as error:
             effort.read |= error.read
-            if effort.is_repaired:
+            if effort.is_repaired or not self._form.asks_again:
                 if not effort.read:
                     self._count("unreadable", error.problem, started)
                 return self._end(effort, "parse_failure", redact(str(error)))

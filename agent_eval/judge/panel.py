@@ -61,6 +61,7 @@ class Panel:
         cache: pl.DataFrame,
         shown: Sequence[Metric] | None = None,
         *,
+        form: type[Form] = Form,
         watch: Watch | None = None,
         every_s: float = 10.0,
     ) -> Given:
@@ -70,6 +71,7 @@ class Panel:
             threads: The questions with the metrics that are still open.
             cache: Rows of judge_cache that may answer them.
             shown: Metrics whose rubrics stand in every system message, those asked among them; None: those asked.
+            form: How prompts are built and replies read.
             watch: Told of progress.
             every_s: Seconds between two words of progress.
 
@@ -84,7 +86,7 @@ class Panel:
                     self.spec,
                     self.asking,
                     planned,
-                    Form(self.asking.secret, self.shown(shown), self.asking.max_tokens),
+                    form(self.asking.secret, self.shown(shown), self.asking.max_tokens),
                     watch,
                     every_s,
                 )

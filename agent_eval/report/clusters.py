@@ -19,19 +19,8 @@ def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 
 def clusters_page(error_clusters: pl.DataFrame) -> str:
     """The clusters of one agent as a markdown table, the gravest fifty."""
-    ordered = gravest_first(error_clusters, "n_turns")
-    table = ordered.head(MOST).select(
-        "severity",
-        pl.col("title").alias("cluster"),
-        pl.col("cluster_id").alias("id"),
-        pl.col("n_failures").alias("failures"),
-        pl.col("n_turns").alias("turns"),
-        pl.col("rate_per_100_turns").round(1).alias("per 100 turns"),
-        pl.col("trend"),
-        pl.col("examples"),
-        pl.col("root_cause").alias("root cause"),
-    )
-    return _counted(table, ordered.height)
+    rate = pl.col("rate_per_100_turns").round(1).alias("per 100 turns")
+    return _page(error_clusters, rate, "trend", "examples", pl.col("root_cause").alias("root cause"))
 
 
 def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str:
@@ -50,18 +39,7 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
         )
         .join(changes, on="cluster_id", how="left")
     )
-    ordered = gravest_first(counted, "n_turns")
-    table = ordered.head(MOST).select(
-        "severity",
-        pl.col("title").alias("cluster"),
-        pl.col("cluster_id").alias("id"),
-        pl.col("n_failures").alias("failures"),
-        pl.col("n_turns").alias("turns"),
-        "agents",
-        "trend",
-        "examples",
-    )
-    return _counted(table, ordered.height)
+    return _page(counted, "agents", "trend", "examples")
 
 
 def change() -> pl.Expr:
@@ -76,6 +54,10 @@ def change() -> pl.Expr:
     return pl.coalesce(told, pl.format("{} {} → {}", "trend", *rates))
 
 
-def _counted(table: pl.DataFrame, n: int) -> str:
-    shown = markdown_table(table, limit=LONGEST)
-    return shown if n <= MOST else f"{shown}\n\n{MOST} of {n} clusters"
+def _page(clusters: pl.DataFrame, *columns: str | pl.Expr) -> str:
+    """What every page says of a cluster, then these columns; the gravest fifty."""
+    described = {"title": "cluster", "cluster_id": "id", "n_failures": "failures", "n_turns": "turns"}
+    named = (pl.col(name).alias(shown) for name, shown in described.items())
+    ordered = gravest_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)
+    shown = markdown_table(ordered, limit=LONGEST)
+    return shown if clusters.height <= MOST else f"{shown}\n\n{MOST} of {clusters.height} clusters"

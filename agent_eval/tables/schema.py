@@ -308,7 +308,7 @@ _DECLARED = (
             Column("quote", S, "The evidence, or the rationale without one"),
             Column("reason", S, "The judge's rationale; null without one"),
             Column("tool", S, "The tool concerned, for tool failures"),
-            Column("fault_author", S, "agent, user_simulator or environment", nullable=False),
+            Column("fault_author", S, "agent or environment; null: it cannot be told"),
             Column("cluster_id", S, "The error cluster it belongs to", nullable=False),
             Column("text_hash", S, "What was compared, see error_members; null without words"),
             Column(
@@ -382,6 +382,9 @@ _DECLARED = (
             Column("model_severity", S, "The model's rating"),
             Column("named_by", S, "The model that named it; null until named"),
             Column("n_texts_named", I, "Distinct texts when it was last named; twice as many are a change"),
+            Column(
+                "naming_problem", S, "Why the judge model gave no name when it was last asked; null: it did"
+            ),
         ),
     ),
     Table(
@@ -723,7 +726,7 @@ _DECLARED = (
             Column("question_key", S, "Hash of content, turn, metric, rubric and profile", nullable=False),
             Column("content_hash", S, "Hash of the content judged", nullable=False),
             Column("turn_index", I, "0-based; null above turn level"),
-            Column("metric", S, "Metric name, or 'U3', 'D2.accuracy'", nullable=False),
+            Column("metric", S, "Metric name, 'U3', 'D2.accuracy', or a cluster's id", nullable=False),
             Column("rubric_hash", S, "Hash of rubric and answer schema", nullable=False),
             Column("profile_version", S, "Judge profile", nullable=False),
             Column("model", S, "The model or person that answered", nullable=False),

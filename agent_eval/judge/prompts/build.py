@@ -97,10 +97,10 @@ def build_prompt(
     )
     schema, schema_hash = schema_of(asked)
     turns = tuple(turn for held in first.turns for turn in held)
-    return Prompt(messages, schema, SCHEMA_NAME, asked, _hash(messages, schema_hash), turns, names)
+    return Prompt(messages, schema, SCHEMA_NAME, asked, prompt_hash(messages, schema_hash), turns, names)
 
 
-def _hash(messages: Messages, schema_hash: str) -> str:
+def prompt_hash(messages: Messages, schema_hash: str) -> str:
     """32 hex digits over all that is sent."""
     state = hashlib.blake2b(schema_hash.encode(), digest_size=16)
     for message in messages:

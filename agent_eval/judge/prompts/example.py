@@ -1,5 +1,6 @@
 """An invented conversation on which prompts can be looked at without a project's own transcripts."""
 
+from agent_eval.clusters.naming import Case, Said
 from agent_eval.metrics.findings import Finding
 from agent_eval.transcripts.models import Agent, Conversation, Expected, Message, MessageToolCall
 
@@ -64,3 +65,24 @@ FINDINGS = (
     Finding("helpfulness", "4", "example", 0, reason="Answers the question."),
     Finding("goal_completion", "0", "example", reason="The booking was not moved yet."),
 )
+
+_DATES = "E-0000000001", "E-0000000002"
+CLUSTERS = (
+    Case(
+        cluster_id=_DATES[0],
+        label="false information",
+        tool=None,
+        members=(
+            Said(
+                _DATES[0],
+                "The refund arrives by Friday.",
+                "The agent names a refund date that no tool returned.",
+            ),
+            Said(_DATES[0], "You will have it in two days.", "The day of the refund is invented."),
+        ),
+        near_misses=(
+            Said(_DATES[1], "Refunds take thirty days.", "The policy says ten days, the agent says thirty."),
+        ),
+    ),
+)
+"""Clusters to be named."""

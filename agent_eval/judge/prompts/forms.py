@@ -38,7 +38,7 @@ def is_integer(metric: Metric) -> bool:
 @lru_cache(maxsize=256)
 def schema_of(metrics: tuple[Metric, ...]) -> tuple[Mapping[str, JsonValue], str]:
     """The schema of a reply about the metrics, and its hash. Not to be changed: it is made once."""
-    schema = _object({metric.name: _reply_form(metric) for metric in metrics})
+    schema = object_form({metric.name: _reply_form(metric) for metric in metrics})
     return schema, digest("schema", schema)
 
 
@@ -63,10 +63,11 @@ def _reply_form(metric: Metric) -> JsonValue:
             "minimum": int(low) if whole else low,
             "maximum": int(high) if whole else high,
         }
-    return _object(form)
+    return object_form(form)
 
 
-def _object(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The schema of an object that has these fields, all of them and no other."""
     return {
         "type": "object",
         "properties": properties,

@@ -48,7 +48,7 @@ def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
     Raises:
         ReplyError: If the reply is no JSON object, or a metric's part is missing or off its form.
     """
-    reply = _object_of(prompt, text)
+    reply = object_of(prompt, text)
     read: dict[str, Verdict] = {}
     problems = []
     for metric in prompt.metrics:
@@ -79,7 +79,12 @@ class _AnsweredTwiceError(Exception):
     """A key stands twice in one object."""
 
 
-def _object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
+def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
+    """The JSON object that a reply is, mended where that is safe.
+
+    Raises:
+        ReplyError: If it is none, or names something twice.
+    """
     bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
     bare = _without_code_fence(bare)
     if not bare.startswith("{"):
