@@ -130,13 +130,13 @@ class Store:
                 return pl.DataFrame(schema=wanted)
             match = ""
             if keys is not None:
-                con.register("wanted", keys.to_arrow())
+                con.register("wanted", _Streamed(keys))
                 match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})"
             select = _listed(name for name in wanted if name in present)
             order = _listed(name for name in table.key if name in present)
-            frame: pl.DataFrame = con.sql(
-                f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
-            ).pl()
+            frame = pl.DataFrame(
+                con.sql(f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}")
+            )
         lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
@@ -284,6 +284,17 @@ def _holder(message: str) -> str:
     return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
 
 
+@dataclass(frozen=True)
+class _Streamed:
+    """A frame as DuckDB reads it through Arrow's C interface; a bare frame would go through pyarrow: 37 MB to import."""
+
+    frame: pl.DataFrame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches, anew for each scan."""
+        return self.frame.__arrow_c_stream__(requested_schema)
+
+
 def quoted(name: str) -> str:
     """A name as SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -313,7 +324,7 @@ def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
     """Delete rows that match on every column of `keys`; a null matches a null."""
-    con.register("doomed", keys.unique().to_arrow())
+    con.register("doomed", _Streamed(keys.unique()))
     match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM doomed.{quoted(n)}" for n in keys.columns)
     con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")
     con.unregister("doomed")
@@ -322,6 +333,6 @@ def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) ->
 def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, run_id: str) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     stamped = rows.with_columns(run_id=pl.lit(run_id), created_at=pl.lit(now, dtype=pl.Datetime("us")))
-    con.register("fresh", stamped.to_arrow())
+    con.register("fresh", _Streamed(stamped))
     con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
     con.unregister("fresh")
