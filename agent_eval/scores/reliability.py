@@ -271,8 +271,9 @@ def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, obj
         says = f"prior Beta(1, 1) on each task; covers these tasks run again{few}"
         return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
-    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
-    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
+    step = sum(t.times / t.n for t in tasks) / n_tasks
+    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
+    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
     says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
     return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
 
@@ -283,14 +284,14 @@ _ESTIMATES = (
 )
 
 
-def _over_tasks(values: Sequence[tuple[float, int]]) -> tuple[float, float | None, float | None]:
-    """Mean over tasks and its interval, from values and how many tasks have each."""
+def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:
+    """Mean over tasks and its interval, from values and how many tasks have each; `step` as for `share_mean`."""
     n = sum(times for _, times in values)
     mean = sum(value * times for value, times in values) / n
     if n < 2:
         return mean, None, None
     variance = sum((value - mean) ** 2 * times for value, times in values) / (n - 1)
-    found = share_mean(mean, variance, n)
+    found = share_mean(mean, variance, n, step=step)
     return (mean, *found) if found else (mean, None, None)
 
 

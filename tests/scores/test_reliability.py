@@ -476,7 +476,7 @@ def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
     rows = [trial(f"c{t}{i}", f"t{t}", correct=i < t) for t in range(5) for i in range(4)]
     row = of(rows, ks=[1]).row(0, named=True)
     # shares 0, ¼, ½, ¾, 1: mean ½, variance 10/16/4
-    expected = share_mean(0.5, 10 / 16 / 4, 5)
+    expected = share_mean(0.5, 10 / 16 / 4, 5, step=1 / 4)
     assert (row["pass_hat_k_low"], row["pass_hat_k_high"]) == expected
     assert row["interval"] == "over tasks; covers tasks like these"
 
