@@ -26,7 +26,7 @@ from agent_eval.scores.attempts import (
     posterior_over_tasks,
 )
 from agent_eval.scores.intervals import share_mean
-from agent_eval.scores.trials import ANSWER_THRESHOLD, GROUP, SOURCES, TRIAL, trial_outcomes
+from agent_eval.scores.trials import ANSWER_THRESHOLD, GROUP, SOURCES, TRIAL, TrialTables, trial_outcomes
 from agent_eval.tables import table
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Posterior",
     "PriorError",
     "TrialCountError",
+    "TrialTables",
     "UnknownEstimatorError",
     "interaction_pass_at_k",
     "pass_at_k",
@@ -54,11 +55,7 @@ _TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
 
 
 def reliability(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame | None = None,
+    tables: TrialTables,
     *,
     ks: Sequence[int] | None = None,
     estimators: Sequence[StoredEstimator] = ("unbiased",),
@@ -74,11 +71,7 @@ def reliability(
     estimates.
 
     Args:
-        transcripts: Only admitted conversations count; without `task_set` they form the set 'default'.
-        conversations: Declared outcomes and expected answers.
-        tool_correctness: See `trial_outcomes`, as the four that follow.
-        conversation_judgments: Goal completion.
-        turn_judgments: Answer correctness; None: not judged.
+        tables: What is known of the conversations.
         ks: The k to report for every task set; default 1 to the largest number of known trials of any
             of its tasks, at most 8.
         estimators: Which rows to give.
@@ -98,10 +91,7 @@ def reliability(
     for estimator in estimators:
         if estimator not in ESTIMATORS:
             raise UnknownEstimatorError(estimator, ESTIMATORS)
-    outcomes = trial_outcomes(
-        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
-        answer_threshold=answer_threshold, tools_count=tools_count,
-    )  # fmt: skip
+    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
     if outcomes.is_empty():
         return table("reliability").empty()
     tasks = outcomes.group_by(*GROUP, "task").agg(
