@@ -13,6 +13,7 @@ from agent_eval.errors import AgentEvalError
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
 _LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
+_ROUNDING = 1e-9
 MOST_FLIPPED = 16  # up to here all 2^n signs are tried
 
 
@@ -23,6 +24,13 @@ class NotANumberError(AgentEvalError, ValueError):
         super().__init__(
             f"{value!r} stands among the values. Allowed are finite numbers; leave out what is not known."
         )
+
+
+class OutOfRangeError(AgentEvalError, ValueError):
+    """A number from which no interval and no test can be made."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"The {name} is {value!r}. Allowed: {allowed}.")
 
 
 class Interval(NamedTuple):
@@ -78,13 +86,18 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
         values: One per session.
         bounds: The ends of the scale.
         step: The most that one rating point moves one of the values.
+
+    Raises:
+        OutOfRangeError: If the mean is off the scale, or the step is not positive.
     """
     from scipy.special import stdtrit
 
     n, mean, deviation = values
     if n < 2:
         return None
+    _check("mean", mean, bounds)
     bottom, width = bounds[0], bounds[1] - bounds[0]
+    _check("step", step, (0, width), is_positive=True)
     error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
     margin = step / width / (2 * n)
     share = min(max((mean - bottom) / width, margin), 1 - margin)
@@ -106,11 +119,18 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
         variance: Of the shares; never taken for less than half of what `step` in one of them makes.
         n: How many shares.
         step: What one trial moves one of them, or about that: 1 / trials of a task.
+
+    Raises:
+        OutOfRangeError: If mean or variance is not in 0–1, or the step not above 0 and at most 1.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
     if n < 2:
         return None
+    _check("mean", mean, (0, 1))
+    _check("variance", variance, (0, 1))
+    _check("step", step, (0, 1), is_positive=True)
+    mean = min(max(mean, 0.0), 1.0)
     most = mean * (1 - mean) * n / (n - 1)
     taken = min(max(variance, step**2 / n / 2) / most, 1.0) if most > 0 else 1.0
     z = float(ndtri(_UPPER))
@@ -186,7 +206,14 @@ def paired(differences: Sequence[float]) -> Difference:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not."""
+    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not.
+
+    Raises:
+        OutOfRangeError: If one is not in 0–1.
+    """
+    for p_value in p_values:
+        if p_value is not None:
+            _check("p value", p_value, (0, 1))
     known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0
@@ -197,11 +224,25 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def binomial_p(k: int, n: int) -> float:
-    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws."""
+    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws.
+
+    Raises:
+        OutOfRangeError: If there are less than 0 heads or more than throws.
+    """
+    if not 0 <= k <= n:
+        raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of throws")
     if n == 0:
         return 1.0
     tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1))
     return float(min(1.0, 2 * tail / 2**n))
+
+
+def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive: bool = False) -> None:
+    """Refuse what is no number or lies outside; sums of floats may miss the bounds by a little."""
+    low, high = bounds
+    if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
+        above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"
+        raise OutOfRangeError(name, value, above)
 
 
 def _by_flipping(differences: Sequence[float]) -> float:

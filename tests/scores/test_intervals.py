@@ -1,6 +1,7 @@
 """Intervals and tests: hand-derived cases, laws, and a small simulation; the whole table is in benchmarks/coverage.py."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -205,3 +206,23 @@ def test_five_tasks_of_eight_trials_are_covered_about_95_times_in_100() -> None:
     found = [share_mean(float(row.mean()), float(row.var(ddof=1)), 5, step=1 / 8) for row in shares]
     held = [f is not None and f.low <= truth <= f.high for f, truth in zip(found, agents, strict=True)]
     assert 0.93 <= np.mean(held) <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("refused", "named"),
+    [
+        (lambda: share_mean(math.nan, 0.1, 5, step=0.1), "mean is nan"),
+        (lambda: share_mean(1.5, 0.1, 5, step=0.1), "mean is 1.5. Allowed: 0 to 1"),
+        (lambda: share_mean(0.5, -0.1, 5, step=0.1), "variance is -0.1"),
+        (lambda: share_mean(0.5, 0.1, 5, step=0), "step is 0. Allowed: above 0 and at most 1"),
+        (lambda: bounded_mean(Sample(2, 120.0, 1.0), bounds=SCALE, step=1.0), "mean is 120.0. Allowed: 20 to 100"),
+        (lambda: bounded_mean(Sample(2, 50.0, 1.0), bounds=SCALE, step=0.0), "step is 0.0"),
+        (lambda: holm([0.5, math.nan]), "p value is nan"),
+        (lambda: binomial_p(3, 2), "number of heads is 3. Allowed: 0 to 2"),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_interval_and_no_test_are_refused_by_name(
+    refused: Callable[[], object], named: str
+) -> None:
+    with pytest.raises(AgentEvalError, match=named):
+        refused()
