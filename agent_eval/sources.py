@@ -63,7 +63,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
         judge_spec=judge_versions(project, versions),
-        scoring_spec={v: m.scoring_hash for v, m in project.methodologies(versions).items()},
+        scoring_spec=scoring_versions(project, versions),
         cluster_spec=cluster_versions(project, versions),
     )
 
@@ -94,6 +94,12 @@ def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
             methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *asked
         )
     return hashes
+
+
+def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
+    """Version → hash of its weights, slots, tests and penalties, and of the threshold that answers are held against."""
+    threshold = str(project.settings.answer_threshold)
+    return {v: digest(m.scoring_hash, threshold) for v, m in project.methodologies(versions).items()}
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from agent_eval.scores.reliability import ESTIMATORS, reliability
+from agent_eval.scores.reliability import ESTIMATORS, TrialTables, reliability
 from agent_eval.tables import table
 from benchmarks.measuring import cost
 
@@ -43,10 +43,8 @@ def frames() -> dict[str, pl.DataFrame]:
 
 def estimated(made: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """The rows that the asset stores."""
-    rows = reliability(
-        made["transcripts"], made["conversations"], table("tool_correctness").empty(),
-        table("conversation_judgments").empty(), table("turn_judgments").empty(), estimators=ESTIMATORS,
-    )  # fmt: skip
+    known = TrialTables(**{name: made.get(name, table(name).empty()) for name in TrialTables._fields})
+    rows = reliability(known, estimators=ESTIMATORS)
     assert rows.height == 3 * TRIALS
     assert rows["pass_hat_k_low"].null_count() == 0
     return rows

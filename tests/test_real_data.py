@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -19,6 +20,7 @@ FILES = {
     "qwen": ("tau2", "tau2/airline__qwen2.5-7b.json.gz"),
     "toolorchestra": ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz"),
     "gpt-4o-tau1": ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz"),
+    "gpt-4.1-solo": ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz"),
 }
 
 
@@ -33,7 +35,7 @@ def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     root = tmp_path_factory.mktemp("real")
     (root / "data").mkdir()
     with at_home(root):
-        assert [import_one(agent, shared_data) for agent in FILES] == [0, 0, 0, 0]
+        assert [import_one(agent, shared_data) for agent in FILES] == [0] * len(FILES)
         result = CliRunner().invoke(app, ["run"])
         assert result.exit_code == 0, (result.output, result.exception)
         yield Project.open()
@@ -76,7 +78,7 @@ def test_the_tables_hold_what_the_file_holds(project: Project, shared_data: Path
 
 def test_known_totals(project: Project) -> None:
     rows = project.store.read(table("conversations"))
-    assert rows.height == 350
+    assert rows.height == 370
     successes = rows.group_by("agent_id").agg(pl.col("outcome_correct").sum())
     assert dict(successes.iter_rows())["gpt-4o-tau1"] == 84
     assert dict(successes.iter_rows())["toolorchestra"] == 28
@@ -101,18 +103,67 @@ def test_an_undeclared_agent_is_incomplete_with_everything_named_and_never_zero(
     }  # fmt: skip
 
 
-def test_tau_bench_gives_its_published_pass_hat_k(project: Project) -> None:
-    result = CliRunner().invoke(app, ["reliability", "--agent", "gpt-4o-tau1", "--json"])
-    rows = json.loads(result.stdout)
+def expected_of(shared_data: Path, agent: str) -> dict[str, Any]:
+    """The entry of expected.json on the agent's file."""
+    (entry,) = (e for e in read_expected(shared_data) if e["file"] == FILES[agent][1])
+    return entry
+
+
+def read_expected(shared_data: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((shared_data / "expected.json").read_text())["entries"]
+    return entries
+
+
+def reliability_of(agent: str, *arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(app, ["reliability", "--agent", agent, "--json", *arguments])
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
+
+
+def test_tau_bench_gives_its_published_pass_hat_k(shared_data: Path) -> None:
+    rows = reliability_of("gpt-4o-tau1")
     assert [round(row["pass_hat_k"], 3) for row in rows] == [0.420, 0.273, 0.220, 0.200]
     assert [round(row["pass_at_k"], 3) for row in rows] == [0.420, 0.567, 0.660, 0.720]
+    assert list(expected_of(shared_data, "gpt-4o-tau1")["published"].values()) == [
+        round(row["pass_hat_k"], 3) for row in rows
+    ]
 
 
-def test_tau2_gives_its_published_pass_1(project: Project) -> None:
-    result = CliRunner().invoke(app, ["reliability", "--agent", "toolorchestra", "--json"])
-    (row,) = json.loads(result.stdout)
-    assert (row["k"], row["n_tasks"], round(100 * row["pass_hat_k"], 1)) == (1, 50, 56.0)
+def test_tau_bench_has_its_known_posterior(shared_data: Path) -> None:
+    extra = expected_of(shared_data, "gpt-4o-tau1")["extra"]
+    drawn = extra["beta11_MC95_pass^k(seed0,200k)"]
+    for row in reliability_of("gpt-4o-tau1", "--estimator", "bayesian"):
+        k = str(row["k"])
+        assert row["pass_hat_k"] == pytest.approx(extra["beta11_posterior_mean_pass^k"][k], abs=1e-9)
+        assert (row["pass_hat_k_low"], row["pass_hat_k_high"]) == pytest.approx(drawn[k], abs=1e-3)
+
+
+@pytest.mark.parametrize("agent", ["gpt-4o-tau1", "gpt-4.1-solo"])
+def test_every_pass_at_and_hat_k_is_the_expected_one(shared_data: Path, agent: str) -> None:
+    found: dict[str, float] = {}
+    for row in reliability_of(agent):
+        found |= {f"pass^{row['k']}": row["pass_hat_k"], f"pass@{row['k']}": row["pass_at_k"]}
+    computed = expected_of(shared_data, agent)["computed"]
+    assert found == pytest.approx({name: v for name, v in computed.items() if name.startswith("pass")})
+
+
+def test_tau2_gives_its_published_pass_1(shared_data: Path) -> None:
+    (row,) = reliability_of("toolorchestra")
+    published = expected_of(shared_data, "toolorchestra")["published"]
+    assert (row["k"], row["n_tasks"], round(100 * row["pass_hat_k"], 1)) == (1, 50, published["pass_1"])
     assert row["pass_hat_k_low"] < 0.56 < row["pass_hat_k_high"]
+
+
+def test_every_task_has_as_many_successes_as_expected(project: Project, shared_data: Path) -> None:
+    rows = project.store.read(table("conversations"))
+    counts = rows.group_by("agent_id", "task_id").agg(
+        c=pl.col("outcome_correct").sum(), n=pl.col("outcome_correct").count()
+    )
+    solo = counts.filter(agent_id="gpt-4.1-solo").select("c", "n").sort("c").rows()
+    assert solo == sorted(map(tuple, expected_of(shared_data, "gpt-4.1-solo")["computed"]["counts"]))
+    histogram = dict(counts.filter(agent_id="gpt-4o-tau1").group_by("c").len().iter_rows())
+    wanted = expected_of(shared_data, "gpt-4o-tau1")["extra"]["success_count_histogram_over_tasks"]
+    assert {str(c): n for c, n in histogram.items()} == wanted
 
 
 def test_two_real_agents_are_compared_task_by_task(project: Project) -> None:
@@ -141,4 +192,4 @@ def test_no_price_is_invented(project: Project) -> None:
     )
     known = {row["agent_id"]: row["n"] for row in costs.iter_rows(named=True)}
     # the file of the local model records 0.0 everywhere, the orchestrator's nothing at all
-    assert known == {"gpt-4o": 50, "qwen": 0, "toolorchestra": 0, "gpt-4o-tau1": 0}
+    assert known == {"gpt-4o": 50, "qwen": 0, "toolorchestra": 0, "gpt-4o-tau1": 0, "gpt-4.1-solo": 20}

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.output import print_json
-from agent_eval.commands.reliability import pairs_of, trial_inputs
+from agent_eval.commands.reliability import pairs_of, trial_tables
 from agent_eval.plaintext import plain
 from agent_eval.project import Project
 from agent_eval.scores import compare as comparing
@@ -31,9 +31,10 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     def stored(name: str) -> pl.DataFrame:
         return project.store.read(table(name), pairs)
 
-    inputs = trial_inputs(project, pairs)
+    known = trial_tables(project, pairs)
+    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     tasks = comparing.task_values(
-        trial_outcomes(*inputs), inputs[1], stored("turn_judgments"), stored("conversation_judgments")
+        outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
     )
     sessions = comparing.session_values(
         stored("composite_scores"), stored("universal_scores"), stored("domain_scores")

@@ -89,7 +89,10 @@ def show_interactions(
         TrialCountError: If a wanted k is less than 1.
     """
     project.registry.get(version)
-    outcomes = trials.trial_outcomes(*trial_inputs(project, pairs_of(project, version, agents)))
+    outcomes = trials.trial_outcomes(
+        trial_tables(project, pairs_of(project, version, agents)),
+        answer_threshold=project.settings.answer_threshold,
+    )
     rows = trials.interaction_reliability(outcomes, ks or (1, 3))
     if as_json:
         print_json(rows)
@@ -120,18 +123,18 @@ def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFr
     return wanted.with_columns(pl.lit(version).alias("methodology_version"))
 
 
-def trial_inputs(project: Project, pairs: pl.DataFrame) -> tuple[pl.DataFrame, ...]:
-    """What `trial_outcomes` reads, of these agents and this version."""
-    stored = ("transcripts", "conversations", "tool_correctness", "conversation_judgments", "turn_judgments")
+def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
+    """What says whether the trials of these agents and this version were correct, as it is stored."""
     keys = {"conversations": pairs.select("agent_id")}
-    return tuple(project.store.read(table(name), keys.get(name, pairs)) for name in stored)
+    stored = (project.store.read(table(name), keys.get(name, pairs)) for name in trials.TrialTables._fields)
+    return trials.TrialTables(*stored)
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
     """Table `reliability` for these k: what is stored ends at a default."""
-    inputs = trial_inputs(project, pairs)
-    rows = trials.reliability(*inputs, ks=ks, estimators=trials.ESTIMATORS)
-    largest = trials.largest_n(trials.trial_outcomes(*inputs))
+    tables, threshold = trial_tables(project, pairs), project.settings.answer_threshold
+    rows = trials.reliability(tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    largest = trials.largest_n(trials.trial_outcomes(tables, answer_threshold=threshold))
     if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
         raise TooFewTrialsError(max(ks), largest)
     return rows

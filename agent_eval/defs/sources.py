@@ -57,8 +57,8 @@ scoring_spec = _source(
     "scoring_spec",
     "scores",
     VERSIONS,
-    lambda project, versions: {v: m.scoring_hash for v, m in project.methodologies(versions).items()},
-    "What scores are made of: weights, required tests, disclosures, penalties.",
+    sources.scoring_versions,
+    "What scores are made of: weights, required tests, disclosures, penalties; when an answer is correct.",
 )
 
 cluster_spec = _source(

@@ -153,11 +153,13 @@ def posterior_over_tasks(
         PriorError: As for `posterior`.
     """
     _check_prior(prior, level)
-    if sum(tasks.values()) < 1:
-        raise TrialCountError("There is no task")
-    for n, c in tasks:
+    for (n, c), times in tasks.items():
         check_counts(n, c, k, "plug_in")
-    beta = [(prior[0] + c, prior[1] + n - c, times) for (n, c), times in sorted(tasks.items())]
+        if check_integer(f"the number of tasks with n = {n} and c = {c}", times) < 0:
+            raise TrialCountError(f"the number of tasks with n = {n} and c = {c} is {times}")
+    if not sum(tasks.values()):
+        raise TrialCountError("There is no task")
+    beta = [(prior[0] + c, prior[1] + n - c, times) for (n, c), times in sorted(tasks.items()) if times]
     mirrored = _mean_of_powers([(b, a, times) for a, b, times in beta], k, level)
     return Posterior(
         # at least one right = not all wrong

@@ -179,12 +179,13 @@ def _session_facts(
         .sort(key)
     )
     gaps = _gaps(counting, methodologies)
-    facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
-    for version, agent, session, scope, tested, longest in held.iter_rows():
+    facts: dict[Pair, list[SessionFacts]] = {}
+    for version, agent, *columns in held.group_by(PAIR, maintain_order=True).agg(pl.all()).iter_rows():
         pair = Pair(version, agent)
-        facts[pair].append(
+        facts[pair] = [
             SessionFacts(session, scope, tested, longest, tuple(gaps.get((pair, session), ())))
-        )
+            for session, scope, tested, longest in zip(*columns, strict=True)
+        ]
     return facts
 
 

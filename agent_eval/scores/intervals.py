@@ -11,6 +11,9 @@ from typing import NamedTuple
 from agent_eval.errors import AgentEvalError
 
 LEVEL = 0.95
+_UPPER = 0.5 + LEVEL / 2
+_LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
+_ROUNDING = 1e-9
 MOST_FLIPPED = 16  # up to here all 2^n signs are tried
 
 
@@ -21,6 +24,13 @@ class NotANumberError(AgentEvalError, ValueError):
         super().__init__(
             f"{value!r} stands among the values. Allowed are finite numbers; leave out what is not known."
         )
+
+
+class OutOfRangeError(AgentEvalError, ValueError):
+    """A number from which no interval and no test can be made."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"The {name} is {value!r}. Allowed: {allowed}.")
 
 
 class Interval(NamedTuple):
@@ -68,51 +78,83 @@ class Difference(NamedTuple):
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
     """Interval of the mean of independent values on a scale; None for fewer than two.
 
-    t on the log-odds of the mean's share of the scale: it stays on the scale and leans away from its ends, where
-    a plain t interval of skewed values covers too little. The spread is never taken for less than `step` in one of
-    the values: that nothing varied in a few sessions does not mean that nothing varies.
+    t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from its
+    ends, where a plain t interval of skewed values covers too little. The spread is never taken for less than
+    `step` in one of the values: that nothing varied in a few sessions does not mean that nothing varies.
 
     Args:
         values: One per session.
         bounds: The ends of the scale.
         step: The most that one rating point moves one of the values.
+
+    Raises:
+        OutOfRangeError: If the mean is off the scale, or the step is not positive.
     """
-    from scipy.special import expit, logit, stdtrit
+    from scipy.special import stdtrit
 
     n, mean, deviation = values
     if n < 2:
         return None
+    _check("mean", mean, bounds)
     bottom, width = bounds[0], bounds[1] - bounds[0]
+    _check("step", step, (0, width), is_positive=True)
     error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
     margin = step / width / (2 * n)
     share = min(max((mean - bottom) / width, margin), 1 - margin)
-    reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error / width / (share * (1 - share))
-    low, high = (bottom + width * float(expit(logit(share) + side * reach)) for side in (-1, 1))
+    ends = _leaning(share, float(stdtrit(n - 1, _UPPER)) * error / width)
+    low, high = (bottom + width * end for end in ends)
     return Interval(min(low, mean), max(high, mean))
 
 
-def share_mean(mean: float, variance: float, n: int) -> Interval | None:
+def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval | None:
     """Interval of the mean of n independent shares (0–1) with that sample variance; None for fewer than two.
 
-    Beta quantiles with Jeffreys' prior at the effective number of 0/1 trials. Shares that are all 0 or 1 have all the
-    variance that their mean allows and are n trials: the interval is Jeffreys' own. Less variance is worth more
-    trials; as far as it was estimated and not implied by the mean, its uncertainty is that of t. After Korn and
-    Graubard (1998), who correct the whole of it.
+    Shares that are all 0 or 1 have all the variance that their mean allows and are n trials: the interval is that of
+    Beta quantiles with Jeffreys' prior. Less variance is worth more trials, but as far as it was estimated and is not
+    implied by the mean its uncertainty is that of t (after Korn and Graubard, 1998, who correct the whole of it),
+    and shares may be more skewed than trials: to that part the interval is the one of `_leaning`.
+
+    Args:
+        mean: Of the shares.
+        variance: Of the shares; never taken for less than half of what `step` in one of them makes.
+        n: How many shares.
+        step: What one trial moves one of them, or about that: 1 / trials of a task.
+
+    Raises:
+        OutOfRangeError: If mean or variance is not in 0–1, or the step not above 0 and at most 1.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
     if n < 2:
         return None
+    _check("mean", mean, (0, 1))
+    _check("variance", variance, (0, 1))
+    _check("step", step, (0, 1), is_positive=True)
+    mean = min(max(mean, 0.0), 1.0)
     most = mean * (1 - mean) * n / (n - 1)
-    effective = float(n)
-    if most > 0:
-        taken = min(max(variance / most, 1e-9), 1.0)
-        quantile = 0.5 + LEVEL / 2
-        shrunk = (float(ndtri(quantile)) / float(stdtrit(n - 1, quantile))) ** 2
-        effective = n / taken * (taken + (1 - taken) * shrunk)
+    taken = min(max(variance, step**2 / n / 2) / most, 1.0) if most > 0 else 1.0
+    z = float(ndtri(_UPPER))
+    shrunk = (z / float(stdtrit(n - 1, _UPPER))) ** 2
+    effective = n / taken * (taken + (1 - taken) * shrunk)
     a, b = mean * effective + 0.5, (1 - mean) * effective + 0.5
-    low, high = (float(betaincinv(a, b, q)) for q in (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
+    share = (mean * effective + 0.25) / (effective + 0.5)
+    leaning = _leaning(share, z * math.sqrt(share * (1 - share) / effective))
+    low, high = (
+        taken * float(betaincinv(a, b, q)) + (1 - taken) * end
+        for q, end in zip((1 - _UPPER, _UPPER), leaning, strict=True)
+    )
     return Interval(min(low, mean), max(high, mean))
+
+
+def _leaning(share: float, reach: float) -> tuple[float, float]:
+    """Ends of the interval share ± reach, taken on sinh(x / 4) of the log-odds x: inside 0–1, longer towards 1/2.
+
+    Log-odds alone lean too little for the skewness of few sessions or tasks near an end of the scale.
+    """
+    bent, slope = _LEAN * math.log(share / (1 - share)), _LEAN / (share * (1 - share))
+    ends = (math.asinh(math.sinh(bent) + side * reach * slope * math.cosh(bent)) / _LEAN for side in (-1, 1))
+    low, high = (0.5 + 0.5 * math.tanh(end / 2) for end in ends)
+    return low, high
 
 
 def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
@@ -134,7 +176,7 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
     if error == 0:
         return nothing
     freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (a, b), strict=True))
-    reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+    reach = float(stdtrit(freedom, _UPPER)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better)
@@ -157,14 +199,21 @@ def paired(differences: Sequence[float]) -> Difference:
     error = deviation / math.sqrt(n)
     if error == 0:
         return Difference(mean, None, None, p_value, None)
-    reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error
+    reach = float(stdtrit(n - 1, _UPPER)) * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
     return Difference(mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not."""
+    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not.
+
+    Raises:
+        OutOfRangeError: If one is not in 0–1.
+    """
+    for p_value in p_values:
+        if p_value is not None:
+            _check("p value", p_value, (0, 1))
     known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     largest = 0.0
@@ -175,11 +224,25 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def binomial_p(k: int, n: int) -> float:
-    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws."""
+    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws.
+
+    Raises:
+        OutOfRangeError: If there are less than 0 heads or more than throws.
+    """
+    if not 0 <= k <= n:
+        raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of throws")
     if n == 0:
         return 1.0
     tail = sum(math.comb(n, i) for i in range(min(k, n - k) + 1))
     return float(min(1.0, 2 * tail / 2**n))
+
+
+def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive: bool = False) -> None:
+    """Refuse what is no number or lies outside; sums of floats may miss the bounds by a little."""
+    low, high = bounds
+    if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
+        above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"
+        raise OutOfRangeError(name, value, above)
 
 
 def _by_flipping(differences: Sequence[float]) -> float:

@@ -45,8 +45,8 @@ def leaderboard(
     """
     names = dict(agents.select("agent_id", "name").iter_rows())
     passes = _pass_at_1(reliability)
-    standings = _standings(composite_scores)
-    overall = _ranks_overall(composite_scores)
+    fields = _fields(composite_scores)
+    standings, overall = _standings(fields), _ranks_overall(fields)
     shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
     rows = []
     for row in composite_scores.select(shared).iter_rows(named=True):
@@ -176,12 +176,12 @@ def difference_of(a: Entry, b: Entry) -> Difference:
     return welch(ours, theirs, step=max(a.step, b.step))._replace(difference=float(a.exact - b.exact))
 
 
-_Field = tuple[str, str | None]
+_Fields = Mapping[tuple[str, str | None], list[Entry]]  # by version and template
 
 
-def _fields(composite_scores: pl.DataFrame) -> dict[_Field, list[Entry]]:
+def _fields(composite_scores: pl.DataFrame) -> _Fields:
     """The published agents by version and template."""
-    fields: dict[_Field, list[Entry]] = defaultdict(list)
+    fields = defaultdict[tuple[str, str | None], list[Entry]](list)
     for row in composite_scores.filter(pl.col("status") == "published").iter_rows(named=True):
         fields[row["methodology_version"], row["template"]].append(_entry(row))
     return fields
@@ -204,10 +204,10 @@ def _entry(row: Mapping[str, Any]) -> Entry:
     )
 
 
-def _standings(composite_scores: pl.DataFrame) -> dict[Pair, dict[str, object]]:
+def _standings(fields: _Fields) -> dict[Pair, dict[str, object]]:
     """What the board says of each published agent within its version and template."""
     found: dict[Pair, dict[str, object]] = {}
-    for (version, _), field in _fields(composite_scores).items():
+    for (version, _), field in fields.items():
         ranks = competition_ranks([entry.exact for entry in field])
         if_tested = competition_ranks([entry.raw for entry in field])
         intervals = [entry.interval for entry in field]
@@ -268,13 +268,13 @@ def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
     )
 
 
-def _ranks_overall(composite_scores: pl.DataFrame) -> dict[Pair, int]:
-    fields: dict[str, list[Entry]] = defaultdict(list)
-    for (version, _), field in _fields(composite_scores).items():
-        fields[version] += field
+def _ranks_overall(fields: _Fields) -> dict[Pair, int]:
+    of_version = defaultdict[str, list[Entry]](list)
+    for (version, _), field in fields.items():
+        of_version[version] += field
     return {
         Pair(version, entry.agent_id): rank
-        for version, field in fields.items()
+        for version, field in of_version.items()
         for entry, rank in zip(field, competition_ranks([e.exact for e in field]), strict=True)
     }
 

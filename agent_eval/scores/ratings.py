@@ -225,11 +225,13 @@ def _by_session(sums: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | Non
         .group_by(*PAIR, "session_id")
         .agg(pl.when(is_complete).then(total).alias("total"))
         .sort(*PAIR, "session_id")
+        .group_by(PAIR, maintain_order=True)
+        .agg("session_id", "total")
     )
-    found = defaultdict[Pair, list[tuple[str, float | None]]](list)
-    for version, agent, session, value in per_session.iter_rows():
-        found[Pair(version, agent)].append((session, value))
-    return found
+    return {
+        Pair(version, agent): list(zip(names, totals, strict=True))
+        for version, agent, names, totals in per_session.iter_rows()
+    }
 
 
 def _missing(

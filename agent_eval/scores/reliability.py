@@ -26,7 +26,7 @@ from agent_eval.scores.attempts import (
     posterior_over_tasks,
 )
 from agent_eval.scores.intervals import share_mean
-from agent_eval.scores.trials import ANSWER_THRESHOLD, GROUP, SOURCES, TRIAL, trial_outcomes
+from agent_eval.scores.trials import ANSWER_THRESHOLD, GROUP, SOURCES, TRIAL, TrialTables, trial_outcomes
 from agent_eval.tables import table
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Posterior",
     "PriorError",
     "TrialCountError",
+    "TrialTables",
     "UnknownEstimatorError",
     "interaction_pass_at_k",
     "pass_at_k",
@@ -54,11 +55,7 @@ _TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
 
 
 def reliability(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame | None = None,
+    tables: TrialTables,
     *,
     ks: Sequence[int] | None = None,
     estimators: Sequence[StoredEstimator] = ("unbiased",),
@@ -74,11 +71,7 @@ def reliability(
     estimates.
 
     Args:
-        transcripts: Only admitted conversations count; without `task_set` they form the set 'default'.
-        conversations: Declared outcomes and expected answers.
-        tool_correctness: See `trial_outcomes`, as the four that follow.
-        conversation_judgments: Goal completion.
-        turn_judgments: Answer correctness; None: not judged.
+        tables: What is known of the conversations.
         ks: The k to report for every task set; default 1 to the largest number of known trials of any
             of its tasks, at most 8.
         estimators: Which rows to give.
@@ -98,10 +91,7 @@ def reliability(
     for estimator in estimators:
         if estimator not in ESTIMATORS:
             raise UnknownEstimatorError(estimator, ESTIMATORS)
-    outcomes = trial_outcomes(
-        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
-        answer_threshold=answer_threshold, tools_count=tools_count,
-    )  # fmt: skip
+    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
     if outcomes.is_empty():
         return table("reliability").empty()
     tasks = outcomes.group_by(*GROUP, "task").agg(
@@ -271,8 +261,9 @@ def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, obj
         says = f"prior Beta(1, 1) on each task; covers these tasks run again{few}"
         return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
-    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
-    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks])
+    step = sum(t.times / t.n for t in tasks) / n_tasks
+    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
+    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
     says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
     return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
 
@@ -283,14 +274,14 @@ _ESTIMATES = (
 )
 
 
-def _over_tasks(values: Sequence[tuple[float, int]]) -> tuple[float, float | None, float | None]:
-    """Mean over tasks and its interval, from values and how many tasks have each."""
+def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:
+    """Mean over tasks and its interval, from values and how many tasks have each; `step` as for `share_mean`."""
     n = sum(times for _, times in values)
     mean = sum(value * times for value, times in values) / n
     if n < 2:
         return mean, None, None
     variance = sum((value - mean) ** 2 * times for value, times in values) / (n - 1)
-    found = share_mean(mean, variance, n)
+    found = share_mean(mean, variance, n, step=step)
     return (mean, *found) if found else (mean, None, None)
 
 

@@ -142,6 +142,7 @@ def tool_correctness_table(
     Raises:
         ToolWeightsError: As for `tool_correctness`.
     """
+    _shares(weights), _limit(threshold)  # refused also where there is nothing to score
     admitted = transcripts.filter("is_admitted").select(_ROW)
     truths = _truths(conversations.join(admitted, on=_CONVERSATION, how="semi"))
     calls = tool_calls.filter(pl.col("requestor") == "assistant")

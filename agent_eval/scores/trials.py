@@ -6,6 +6,7 @@ from several trials of a task in `scores.reliability`.
 """
 
 import math
+from typing import NamedTuple
 
 import polars as pl
 from pydantic import TypeAdapter
@@ -33,15 +34,18 @@ class AnswerThresholdError(AgentEvalError, ValueError):
         )
 
 
+class TrialTables(NamedTuple):
+    """What says whether trials were correct: rows of the tables of these names."""
+
+    transcripts: pl.DataFrame  # only admitted ones count; without `task_set` they form the set 'default'
+    conversations: pl.DataFrame  # declared outcomes and expected answers
+    tool_correctness: pl.DataFrame  # rows 'not_applicable' say nothing of an interaction
+    conversation_judgments: pl.DataFrame  # goal completion, answers of whole conversations
+    turn_judgments: pl.DataFrame  # answer correctness
+
+
 def trial_outcomes(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame | None = None,
-    *,
-    answer_threshold: float = ANSWER_THRESHOLD,
-    tools_count: bool = True,
+    tables: TrialTables, *, answer_threshold: float = ANSWER_THRESHOLD, tools_count: bool = True
 ) -> pl.DataFrame:
     """Whether each trial was correct, and by which source.
 
@@ -50,11 +54,7 @@ def trial_outcomes(
     recorded numbers are not reliable enough to drop a run for one.
 
     Args:
-        transcripts: Only admitted conversations count; without `task_set` they form the set 'default'.
-        conversations: Declared outcomes and expected answers.
-        tool_correctness: See `interaction_outcomes`.
-        conversation_judgments: Goal completion, and as for `interaction_outcomes`.
-        turn_judgments: See `interaction_outcomes`; None: no answer was judged.
+        tables: What is known of the conversations.
         answer_threshold: See `interaction_outcomes`.
         tools_count: See `interaction_outcomes`.
 
@@ -67,11 +67,8 @@ def trial_outcomes(
     Raises:
         AnswerThresholdError: If the threshold is no number from 0 to 1.
     """
-    interactions = interaction_outcomes(
-        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
-        answer_threshold=answer_threshold, tools_count=tools_count,
-    )  # fmt: skip
-    admitted = transcripts.filter("is_admitted").select(
+    interactions = interaction_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
+    admitted = tables.transcripts.filter("is_admitted").select(
         *TRIAL,
         "session_id",
         pl.col("task_set").fill_null("default"),
@@ -79,11 +76,11 @@ def trial_outcomes(
     )
     known = (
         admitted.join(
-            conversations.select(*_CONVERSATION, "outcome_correct"), on=list(_CONVERSATION), how="left"
+            tables.conversations.select(*_CONVERSATION, "outcome_correct"), on=list(_CONVERSATION), how="left"
         )
         .join(_together(interactions), on=list(TRIAL), how="left")
-        .join(_goals(conversation_judgments), on=list(TRIAL), how="left")
-        .join(_lost(tool_correctness, conversation_judgments, turn_judgments), on=list(TRIAL), how="left")
+        .join(_goals(tables.conversation_judgments), on=list(TRIAL), how="left")
+        .join(_lost(tables), on=list(TRIAL), how="left")
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
     is_correct = pl.coalesce(outcome, every, goal)
@@ -106,14 +103,7 @@ def trial_outcomes(
 
 
 def interaction_outcomes(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame | None = None,
-    *,
-    answer_threshold: float = ANSWER_THRESHOLD,
-    tools_count: bool = True,
+    tables: TrialTables, *, answer_threshold: float = ANSWER_THRESHOLD, tools_count: bool = True
 ) -> pl.DataFrame:
     """Whether each interaction with ground truth was correct: its answer, and its tools where tools are expected.
 
@@ -122,11 +112,7 @@ def interaction_outcomes(
     only ever count against the agent.
 
     Args:
-        transcripts: Only admitted conversations count.
-        conversations: Expected answers.
-        tool_correctness: Rows 'not_applicable' say nothing of the interaction.
-        conversation_judgments: Answer correctness of whole conversations.
-        turn_judgments: Answer correctness of turns; None: not judged.
+        tables: What is known of the conversations.
         answer_threshold: 0–1.
         tools_count: False: only answers decide, as in the reference tool.
 
@@ -140,15 +126,15 @@ def interaction_outcomes(
     """
     limit = _checked(answer_threshold) - _TOLERANCE
     key = [*TRIAL, "turn_index"]
-    admitted = transcripts.filter("is_admitted").select(TRIAL)
+    admitted = tables.transcripts.filter("is_admitted").select(TRIAL)
     answers = (
-        admitted.join(_expected_answers(conversations), on=list(_CONVERSATION))
-        .join(_answers(conversation_judgments, turn_judgments), on=key, how="left", nulls_equal=True)
+        admitted.join(_expected_answers(tables.conversations), on=list(_CONVERSATION))
+        .join(_answers(tables), on=key, how="left", nulls_equal=True)
         .with_columns(expects_answer=pl.lit(True), answer_correct=pl.col("answer") >= limit)
     )
     is_scored = pl.col("status") == "scored"
     tools = (
-        tool_correctness.filter(pl.col("status") != "not_applicable", pl.lit(tools_count))
+        tables.tool_correctness.filter(pl.col("status") != "not_applicable", pl.lit(tools_count))
         .join(admitted, on=list(TRIAL), how="semi")
         .select(*key, expects_tools=pl.lit(True), tools_correct=pl.when(is_scored).then("is_correct"))
     )
@@ -183,11 +169,11 @@ def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
-def _answers(conversation_judgments: pl.DataFrame, turn_judgments: pl.DataFrame | None) -> pl.DataFrame:
+def _answers(tables: TrialTables) -> pl.DataFrame:
     """`answer` per version, conversation and turn; a null turn is the whole conversation."""
     counts = (pl.col("metric") == ANSWER_METRIC) & (pl.col("status") == "scored") & pl.col("is_effective")
-    whole = conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
-    parts = [whole] if turn_judgments is None else [whole, turn_judgments]
+    whole = tables.conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
+    parts = (whole, tables.turn_judgments)
     return (
         pl.concat([p.filter(counts).select(*TRIAL, "turn_index", "value") for p in parts])
         .drop_nulls("value")
@@ -222,17 +208,11 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _lost(
-    tool_correctness: pl.DataFrame, conversation_judgments: pl.DataFrame, turn_judgments: pl.DataFrame | None
-) -> pl.DataFrame:
+def _lost(tables: TrialTables) -> pl.DataFrame:
     """Conversations with an unscored judgment among those that say whether a trial was correct."""
-    is_lost = pl.col("status") == "unscored"
+    says = pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])
+    judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
     parts = [
-        tool_correctness.filter(is_lost).select(TRIAL),
-        conversation_judgments.filter(is_lost, pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])).select(
-            TRIAL
-        ),
+        p.filter(pl.col("status") == "unscored").select(TRIAL) for p in (tables.tool_correctness, *judged)
     ]
-    if turn_judgments is not None:
-        parts.append(turn_judgments.filter(is_lost, pl.col("metric") == ANSWER_METRIC).select(TRIAL))
     return pl.concat(parts).unique().with_columns(is_lost=pl.lit(True))

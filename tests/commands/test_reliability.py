@@ -1,6 +1,8 @@
 """`agent-eval reliability` on stored trials: any k that they allow, and the real largest n in the error."""
 
+import inspect
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.reliability import TooFewTrialsError
+from agent_eval.commands.reliability import TooFewTrialsError, trial_tables
+from agent_eval.defs.assets.scores import reliability as reliability_asset
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
-from agent_eval.scores.reliability import reliability
+from agent_eval.scores.reliability import TrialTables, reliability
+from agent_eval.sources import read_sources
 from agent_eval.tables import table
 
 VERSION = "1.3.0"
@@ -54,8 +58,8 @@ def store(project: Project, trials: list[tuple[str, int, bool | None]]) -> None:
         for agent, i, is_correct in trials
     ]
     frames = {name: table(name).frame(rows) for name in ("transcripts", "conversations")}
-    nothing = (table("tool_correctness").empty(), table("conversation_judgments").empty())
-    frames["reliability"] = reliability(frames["transcripts"], frames["conversations"], *nothing)
+    known = {name: frames.get(name, table(name).empty()) for name in TrialTables._fields}
+    frames["reliability"] = reliability(TrialTables(**known))
     for name, frame in frames.items():
         project.store.upsert(table(name), frame, run_id="r")
 
@@ -110,3 +114,49 @@ def test_a_k_beyond_every_task_is_refused_with_the_largest_n(
 def test_a_k_below_one_is_refused_for_what_it_is(root: Path) -> None:
     with pytest.raises(AgentEvalError, match="k is 0"):
         rows_of("-k", "0")
+
+
+@pytest.fixture
+def answered(root: Path) -> Project:
+    """Agent 'many' has answered one question, 0.75 right."""
+    project = Project.open(root)
+    row: dict[str, Any] = {"agent_id": "many", "methodology_version": VERSION, "conversation_id": "asked"}
+    transcript = {"session_id": "s", "benchmark_id": "s", "tests": [], "task_id": "q", "is_admitted": True}
+    counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages"), 1) | {"n_tool_calls": 0}
+    expected = json.dumps([{"turn_index": 0, "answer": "42"}])
+    judged = {"turn_index": 0, "metric": "answer_correctness", "judge": "m", "value": 0.75}
+    frames = {
+        "transcripts": row | transcript | counts,
+        "conversations": row | transcript | counts | {"expected": expected, "content_hash": "h"},
+        "turn_judgments": row | judged | {"status": "scored", "is_effective": True, "further_labels": []},
+    }
+    for name, made in frames.items():
+        project.store.upsert(table(name), table(name).frame([made]), run_id="r")
+    return project
+
+
+def correct_trials_of_q(rows: pl.DataFrame) -> int:
+    # 12 of the 16 trials of t are correct
+    return int(rows.filter(agent_id="many", k=1, estimator="unbiased")["n_successes"].item()) - 12
+
+
+@pytest.mark.usefixtures("answered")
+@pytest.mark.parametrize(("threshold", "n_correct"), [("0.7", 1), ("0.8", 0)])
+def test_the_answer_threshold_of_the_settings_decides(
+    threshold: str, n_correct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_EVAL_ANSWER_THRESHOLD", threshold)
+    assert correct_trials_of_q(rows_of("--agent", "many", "-k", "1")) == n_correct
+    printed = CliRunner().invoke(app, [*COMMAND, "--agent", "many", "--interactions", "-k", "1"])
+    assert json.loads(printed.stdout)[0]["n_interactions_correct"] == n_correct
+
+
+def test_a_new_answer_threshold_makes_the_asset_stale_and_is_what_it_uses(answered: Project) -> None:
+    strict = answered.with_settings(answer_threshold=0.8)
+    before, after = (read_sources(p, [], [VERSION]).scoring_spec for p in (answered, strict))
+    assert before != after
+    keys = pl.DataFrame({"agent_id": ["many"], "methodology_version": [VERSION]})
+    known = trial_tables(answered, keys)._asdict()
+    asset = inspect.getclosurevars(attrgetter("op.compute_fn.decorated_fn")(reliability_asset))
+    for project, n_correct in ((answered, 1), (strict, 0)):
+        assert correct_trials_of_q(asset.nonlocals["body"](**known, project=project)) == n_correct

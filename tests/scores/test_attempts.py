@@ -167,6 +167,12 @@ def test_impossible_numbers_are_refused_by_name(n: Any, c: Any, k: Any, more: An
         posterior(n, c, k, **more)
 
 
+@pytest.mark.parametrize("times", [-1, 1.5, math.nan])
+def test_an_impossible_number_of_tasks_is_refused_by_name(times: Any) -> None:
+    with pytest.raises(AgentEvalError, match=f"number of tasks with n = 2 and c = 1 is {times}"):
+        posterior_over_tasks({(2, 1): times, (3, 1): 2}, 1)
+
+
 def test_no_task_has_no_posterior() -> None:
     with pytest.raises(AgentEvalError, match="no task"):
         posterior_over_tasks({}, 1)

@@ -1,6 +1,7 @@
 """Intervals and tests: hand-derived cases, laws, and a small simulation; the whole table is in benchmarks/coverage.py."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,18 @@ SCALE = (20.0, 100.0)
 SCORES = st.lists(st.floats(20, 100), min_size=2, max_size=12)
 
 
-def test_an_interval_is_that_of_t_on_the_log_odds_of_the_scale() -> None:
-    # mean 60 is half of the scale, so log-odds 0; standard error 10/√4 = 5 points = 1/16 of the scale, 1/4 in log-odds
-    sample = Sample(4, 60.0, 10.0)
-    reach = 3.1824463 / 4
-    found = bounded_mean(sample, bounds=SCALE, step=1.0)
-    expected = (20 + 80 / (1 + math.exp(reach)), 20 + 80 / (1 + math.exp(-reach)))
-    assert found == pytest.approx(expected, abs=1e-5)
+def test_an_interval_is_that_of_t_on_a_transform_of_the_share_of_the_scale() -> None:
+    # mean 60 is half of the scale: log-odds x = 0; standard error 10/√4 = 5 points = 1/16 of the scale. There sinh(x/4)
+    # grows by 1/4 per log-odd, that by 4 per share: ± 3.18/16, and e^x at its end is (e^asinh(3.18/16))^4
+    end = 3.1824463 / 16
+    odds = (end + math.sqrt(1 + end**2)) ** 4
+    found = bounded_mean(Sample(4, 60.0, 10.0), bounds=SCALE, step=1.0)
+    assert found == pytest.approx((20 + 80 / (1 + odds), 20 + 80 / (1 + 1 / odds)), abs=1e-5)
 
 
 def test_one_value_has_no_interval() -> None:
     assert bounded_mean(Sample.of([80.0]), bounds=SCALE, step=1.0) is None
-    assert share_mean(0.5, 0.0, 1) is None
+    assert share_mean(0.5, 0.0, 1, step=0.1) is None
     assert welch(Sample.of([80.0]), Sample.of([70.0, 71.0])).p_value is None
 
 
@@ -60,20 +61,39 @@ def test_the_mirrored_scale_has_the_mirrored_interval(values: list[float]) -> No
 def test_single_trials_have_the_interval_of_jeffreys(n: int, data: st.DataObject) -> None:
     c = data.draw(st.integers(0, n))
     values = [1.0] * c + [0.0] * (n - c)
-    found = share_mean(c / n, float(np.var(values, ddof=1)), n)
+    found = share_mean(c / n, float(np.var(values, ddof=1)), n, step=1)
     low, high = stats.beta.ppf([0.025, 0.975], c + 0.5, n - c + 0.5)
     assert found
     assert found == pytest.approx((min(low, c / n), max(high, c / n)), abs=1e-9)
 
 
 @given(st.lists(st.sampled_from([0, 0.25, 0.5, 0.75, 1.0]), min_size=2, max_size=20))
-def test_an_interval_of_shares_holds_its_mean_and_less_variance_narrows_it(values: list[float]) -> None:
-    mean, variance = float(np.mean(values)), float(np.var(values, ddof=1))
-    wide, narrow = share_mean(mean, variance, len(values)), share_mean(mean, variance / 2, len(values))
+def test_an_interval_of_shares_holds_its_mean_mirrors_and_is_narrower_for_less_variance(
+    values: list[float],
+) -> None:
+    mean, variance, n = float(np.mean(values)), float(np.var(values, ddof=1)), len(values)
+    wide, narrow = share_mean(mean, variance, n, step=0.25), share_mean(mean, variance / 2, n, step=0.25)
+    mirrored = share_mean(1 - mean, variance, n, step=0.25)
     assert wide
     assert narrow
+    assert mirrored
     assert 0 <= wide.low <= mean <= wide.high <= 1
     assert narrow.high - narrow.low <= wide.high - wide.low + 1e-12
+    assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx(tuple(wide), abs=1e-9)
+
+
+def test_many_shares_of_little_variance_have_the_interval_of_t() -> None:
+    found = share_mean(0.5, 0.05**2, 200, step=0.01)
+    reach = 1.9719565 * 0.05 / math.sqrt(200)
+    assert found == pytest.approx((0.5 - reach, 0.5 + reach), abs=1e-4)
+
+
+def test_tasks_with_equal_shares_are_as_uncertain_as_with_half_a_trial_of_spread() -> None:
+    # five tasks, 2 of 4 trials each; one trial more in one of them: variance (1/4)²/5
+    found = share_mean(0.5, 0.0, 5, step=0.25)
+    assert found == share_mean(0.5, 0.25**2 / 5 / 2, 5, step=0.25)
+    assert found
+    assert found.high - found.low > 0.1
 
 
 @settings(max_examples=40)
@@ -175,3 +195,34 @@ def test_five_skewed_sessions_are_covered_about_95_times_in_100() -> None:
     found = [bounded_mean(Sample.of(row.tolist()), bounds=SCALE, step=4 / 3) for row in draws]
     held = sum(f is not None and f.low <= truth <= f.high for f in found) / len(found)
     assert 0.93 <= held <= 0.97
+
+
+def test_five_tasks_of_eight_trials_are_covered_about_95_times_in_100() -> None:
+    # rates of tasks vary (correlation 0.3) around agents ~ Beta(3, 3): where Beta quantiles alone cover 92 %
+    random = np.random.default_rng(5)
+    agents = random.beta(3, 3, 4000)
+    tasks = random.beta(agents[:, None] * 7 / 3, (1 - agents[:, None]) * 7 / 3, (4000, 5))
+    shares = random.binomial(8, tasks) / 8
+    found = [share_mean(float(row.mean()), float(row.var(ddof=1)), 5, step=1 / 8) for row in shares]
+    held = [f is not None and f.low <= truth <= f.high for f, truth in zip(found, agents, strict=True)]
+    assert 0.93 <= np.mean(held) <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("refused", "named"),
+    [
+        (lambda: share_mean(math.nan, 0.1, 5, step=0.1), "mean is nan"),
+        (lambda: share_mean(1.5, 0.1, 5, step=0.1), "mean is 1.5. Allowed: 0 to 1"),
+        (lambda: share_mean(0.5, -0.1, 5, step=0.1), "variance is -0.1"),
+        (lambda: share_mean(0.5, 0.1, 5, step=0), "step is 0. Allowed: above 0 and at most 1"),
+        (lambda: bounded_mean(Sample(2, 120.0, 1.0), bounds=SCALE, step=1.0), "mean is 120.0. Allowed: 20 to 100"),
+        (lambda: bounded_mean(Sample(2, 50.0, 1.0), bounds=SCALE, step=0.0), "step is 0.0"),
+        (lambda: holm([0.5, math.nan]), "p value is nan"),
+        (lambda: binomial_p(3, 2), "number of heads is 3. Allowed: 0 to 2"),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_interval_and_no_test_are_refused_by_name(
+    refused: Callable[[], object], named: str
+) -> None:
+    with pytest.raises(AgentEvalError, match=named):
+        refused()

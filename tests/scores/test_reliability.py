@@ -16,6 +16,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.scores.intervals import share_mean
 from agent_eval.scores.reliability import (
     Estimator,
+    TrialTables,
     assessment,
     largest_n,
     pass_at_k,
@@ -68,14 +69,21 @@ def goals(*rows: dict[str, Any]) -> pl.DataFrame:
     return table("conversation_judgments").frame({**PAIR, **default, **row} for row in rows)
 
 
+def known(trials: list[dict[str, Any]], *others: pl.DataFrame) -> TrialTables:
+    """Of these trials; `others`: rows of tools, then of goals."""
+    tool_rows, goal_rows = others or (tools(), goals())
+    turns = table("turn_judgments").empty()
+    return TrialTables(transcripts(trials), conversations(trials), tool_rows, goal_rows, turns)
+
+
 def of(trials: list[dict[str, Any]], **more: Any) -> pl.DataFrame:
-    return reliability(transcripts(trials), conversations(trials), tools(), goals(), **more)
+    return reliability(known(trials), **more)
 
 
 def source(
     conversation: dict[str, Any], tool_rows: pl.DataFrame, goal_rows: pl.DataFrame
 ) -> tuple[bool | None, str | None]:
-    found = trial_outcomes(transcripts([conversation]), conversations([conversation]), tool_rows, goal_rows)
+    found = trial_outcomes(known([conversation], tool_rows, goal_rows))
     return found.select("is_correct", "source").row(0)
 
 
@@ -262,7 +270,7 @@ def test_the_largest_n_counts_known_trials_of_one_task_of_one_agent() -> None:
     # a's task t has 3 known trials and an unknown one; its task u and b's t are others
     trials = [trial(f"c{i}", "t", correct=True) for i in range(3)] + [trial("c3", "t")]
     trials += [trial("d", "u", correct=False), trial("e", "t", correct=True, agent_id="b")]
-    of_all = trial_outcomes(transcripts(trials), conversations(trials), tools(), goals())
+    of_all = trial_outcomes(known(trials))
     assert largest_n(of_all) == 3
     assert largest_n(of_all.filter(pl.col("is_correct").is_null())) == 0
     assert largest_n(of_all.clear()) == 0
@@ -323,17 +331,13 @@ def test_a_goal_that_was_not_judged_is_unknown(judgment: dict[str, Any]) -> None
 
 def test_the_sources_used_are_named_sorted() -> None:
     rows = [trial("c1", "t1", correct=True), trial("c2", "t2")]
-    actual = reliability(
-        transcripts(rows), conversations(rows), tools(), goals({"conversation_id": "c2", "value": 0.0})
-    )
+    actual = reliability(known(rows, tools(), goals({"conversation_id": "c2", "value": 0.0})))
     assert actual["correctness_source"].to_list() == ["goal_completion + outcome"]
 
 
 def test_versions_are_judged_apart() -> None:
     rows = [trial("c", "t"), trial("c", "t", methodology_version="1.2.0")]
-    actual = reliability(
-        transcripts(rows), conversations(rows), tools(), goals({"conversation_id": "c", "value": 1.0})
-    )
+    actual = reliability(known(rows, tools(), goals({"conversation_id": "c", "value": 1.0})))
     assert actual.select("methodology_version", "pass_hat_k").rows() == [("1.2.0", None), ("1.3.0", 1.0)]
 
 
@@ -399,14 +403,14 @@ def test_ten_thousand_tasks_of_eight_trials_take_no_more_than_a_few_seconds() ->
         trial=pl.col("trial"),
     ).join(fixed, how="cross")
     # task i has i mod 9 successes: the mean share is 1/2 but for the last task of the cycle
-    known = ids.select(
+    declared = ids.select(
         agent_id=pl.lit("a"),
         conversation_id=pl.format("c{}-{}", "task", "trial"),
         outcome_correct=pl.col("trial") < pl.col("task") % 9,
         expected=pl.lit(None, dtype=pl.String),
     )
     started = time.perf_counter()
-    actual = reliability(many, known, tools(), goals())
+    actual = reliability(TrialTables(many, declared, tools(), goals(), table("turn_judgments").empty()))
     assert time.perf_counter() - started < 5
     # 1,111 full cycles of 0..8 (36 successes each), then one task with 0
     assert actual["n_successes"][0] == 1_111 * 36
@@ -476,7 +480,7 @@ def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
     rows = [trial(f"c{t}{i}", f"t{t}", correct=i < t) for t in range(5) for i in range(4)]
     row = of(rows, ks=[1]).row(0, named=True)
     # shares 0, ¼, ½, ¾, 1: mean ½, variance 10/16/4
-    expected = share_mean(0.5, 10 / 16 / 4, 5)
+    expected = share_mean(0.5, 10 / 16 / 4, 5, step=1 / 4)
     assert (row["pass_hat_k_low"], row["pass_hat_k_high"]) == expected
     assert row["interval"] == "over tasks; covers tasks like these"
 

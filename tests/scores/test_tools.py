@@ -454,6 +454,12 @@ def test_conversations_that_are_not_admitted_or_hold_no_expected_tools_have_no_r
     assert_frame_equal(scored(truths, [], [], admitted), table("tool_correctness").empty())
 
 
+def test_bad_weights_are_refused_also_where_nothing_is_to_score() -> None:
+    nothing = [table(n).empty() for n in ("transcripts", "conversations", "tool_calls", "turn_judgments")]
+    with pytest.raises(AgentEvalError, match="weight of selection is nan"):
+        tool_correctness_table(*nothing, weights={"selection": math.nan})
+
+
 def test_weights_and_threshold_reach_the_table() -> None:
     expected = truth({"turn_index": 0, "tools": [call("f"), call("g")]})
     actual = scored([expected], [made(0, "f")], [], weights={"selection": 1}, threshold=0.5)

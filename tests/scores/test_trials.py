@@ -4,12 +4,11 @@ import json
 import math
 from typing import Any
 
-import polars as pl
 import pytest
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.reliability import interaction_reliability, reliability
-from agent_eval.scores.trials import interaction_outcomes, trial_outcomes
+from agent_eval.scores.trials import TrialTables, interaction_outcomes, trial_outcomes
 from agent_eval.tables import table
 
 PAIR: dict[str, Any] = {"methodology_version": "1.3.0", "agent_id": "a", "conversation_id": "c"}
@@ -21,15 +20,15 @@ def inputs(
     answers: list[tuple[int | None, float | None]] | None = None,
     goal: float | None = None,
     status: str = "scored",
-) -> tuple[pl.DataFrame, ...]:
-    """transcripts, conversations, tool_correctness, conversation and turn judgments of one conversation."""
+) -> TrialTables:
+    """What is known of one conversation."""
     transcript = PAIR | {"session_id": "s", "task_id": "t", "is_admitted": True}
     judged = [
         PAIR | {"metric": "answer_correctness", "turn_index": turn, "value": value, "is_effective": True, "status": "unscored" if value is None else status}
         for turn, value in answers or []
     ]  # fmt: skip
     goals = [PAIR | {"metric": "goal_completion", "value": goal, "status": "scored", "is_effective": True}]
-    return (
+    return TrialTables(
         table("transcripts").frame([transcript]),
         table("conversations").frame([PAIR | {"expected": json.dumps(expected)}]),
         table("tool_correctness").frame(PAIR | {"status": "scored"} | row for row in tools or []),
@@ -44,7 +43,7 @@ ANSWER = {"turn_index": 0, "answer": "42"}
 
 
 def outcome(*made: Any, **more: Any) -> tuple[bool | None, str | None]:
-    found = trial_outcomes(*inputs(*made, **{k: v for k, v in more.items() if k in ("tools", "answers", "goal")}), **{
+    found = trial_outcomes(inputs(*made, **{k: v for k, v in more.items() if k in ("tools", "answers", "goal")}), **{
         k: v for k, v in more.items() if k not in ("tools", "answers", "goal")
     })  # fmt: skip
     return found.select("is_correct", "source").row(0)
@@ -98,17 +97,17 @@ def test_interactions_without_tools_or_with_tools_that_do_not_apply_are_decided_
 
 
 def test_a_lost_judgment_is_told_apart_from_one_never_asked() -> None:
-    lost = trial_outcomes(*inputs([ANSWER], answers=[(0, None)]))
-    never = trial_outcomes(*inputs([ANSWER]))
+    lost = trial_outcomes(inputs([ANSWER], answers=[(0, None)]))
+    never = trial_outcomes(inputs([ANSWER]))
     assert (lost["judge_failed"].item(), never["judge_failed"].item()) == (True, False)
-    row = reliability(*inputs([ANSWER], answers=[(0, None)])).row(0, named=True)
+    row = reliability(inputs([ANSWER], answers=[(0, None)])).row(0, named=True)
     assert (row["n_trials"], row["n_trials_unknown"], row["n_trials_judge_failed"]) == (0, 1, 1)
 
 
 def test_interactions_are_told_one_by_one() -> None:
     expected = [ANSWER, {"turn_index": 1, "tools": [{"name": "f"}]}]
     found = interaction_outcomes(
-        *inputs(expected, tools=[{"turn_index": 1, "is_correct": False}], answers=[(0, 0.9)])
+        inputs(expected, tools=[{"turn_index": 1, "is_correct": False}], answers=[(0, 0.9)])
     )
     columns = ("turn_index", "answer", "answer_correct", "tools_correct", "is_correct")
     assert found.select(columns).rows() == [(0, 0.9, True, None, True), (1, None, None, False, False)]
@@ -116,7 +115,7 @@ def test_interactions_are_told_one_by_one() -> None:
 
 def test_pass_at_k_over_interactions_stands_under_its_own_name() -> None:
     expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
-    found = interaction_reliability(trial_outcomes(*inputs(expected, answers=[(0, 1.0), (1, 0.0)])), [2])
+    found = interaction_reliability(trial_outcomes(inputs(expected, answers=[(0, 1.0), (1, 0.0)])), [2])
     assert found.select("n_interactions", "n_interactions_correct", "k").row(0) == (2, 1, 2)
     assert found.select("interaction_pass_at_k", "interaction_pass_hat_k").row(0) == (0.75, 0.25)
     assert "pass_at_k" not in found.columns

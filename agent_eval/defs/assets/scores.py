@@ -66,19 +66,21 @@ def composite_scores(
     )  # fmt: skip
 
 
-@stored("reliability", "scores", PAIRS, ins=ins(conversations=TO_AGENT))
+@stored("reliability", "scores", PAIRS, ins=ins(conversations=TO_AGENT), deps=SCORED_BY)
 def reliability(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     tool_correctness: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     turn_judgments: pl.DataFrame,
+    project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
     """pass@k and pass^k over trials of tasks: unbiased, plug-in and Bayesian, with intervals."""
-    return trials.reliability(
-        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments,
-        estimators=trials.ESTIMATORS,
-    )  # fmt: skip
+    known = trials.TrialTables(
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
+    )
+    threshold = project.settings.answer_threshold
+    return trials.reliability(known, estimators=trials.ESTIMATORS, answer_threshold=threshold)
 
 
 ASSETS = [tool_correctness, universal_scores, domain_scores, composite_scores, reliability]
