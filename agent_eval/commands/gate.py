@@ -1,7 +1,7 @@
 """`agent-eval gate`: red or green for CI, as a table, JSON, GitHub annotations or JUnit XML."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -69,14 +69,14 @@ def gate(
     if as_json:
         print_json(rows)
     else:
-        out.print(gate_table(_inert(rows) if github else rows, version))
+        out.print(gate_table(rows, version, shown=inert_in_actions if github else str))
     for line in annotations(rows, version) if github else ():
         (sys.stderr if as_json else sys.stdout).write(f"{line}\n")
     return exit_code(rows)
 
 
-def gate_table(rows: pl.DataFrame, version: str) -> Table | str:
-    """The gates for people."""
+def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> Table | str:
+    """The gates for people; `shown` changes the words of strangers."""
     if rows.is_empty():
         return "No gate was evaluated: nothing has been run yet."
     grid = Table(title=f"Gates · methodology {version}", title_justify="left", header_style="bold")
@@ -85,15 +85,8 @@ def gate_table(rows: pl.DataFrame, version: str) -> Table | str:
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]),
-            Text(": ".join(part for part in (row["gate"], row["subject"]) if part)),
+            Text(shown(": ".join(part for part in (row["gate"], row["subject"]) if part))),
             Text(row["result"], style=_STYLES[row["result"]]),
-            Text(row["evidence"]),
+            Text(shown(row["evidence"])),
         )
     return grid
-
-
-def _inert(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(
-        pl.col(name).map_elements(inert_in_actions, return_dtype=pl.String)
-        for name in ("subject", "evidence")
-    )

@@ -34,10 +34,13 @@ class Model:
     def __init__(self) -> None:
         self.always: CallError | None = None
         self.every_second: CallError | None = None
+        self.answers: dict[str, object] = {}
         self.clients: list[ScriptedClient] = []
 
     def client(self, model: str, *_: object) -> ScriptedClient:
-        self.clients.append(Client(model=model, always=self.always, every_second=self.every_second))
+        self.clients.append(
+            Client(model=model, answers=self.answers, always=self.always, every_second=self.every_second)
+        )
         return self.clients[-1]
 
     def n_asked(self) -> int:
