@@ -44,12 +44,8 @@ def evaluations(instance: dg.DagsterInstance, asset: str) -> dict[str, tuple[boo
     """Check → passed and description, of the latest evaluation."""
     keys = [key for key in defs.resolve_asset_graph().asset_check_keys if key.asset_key == dg.AssetKey(asset)]
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    latest = {key.name: record.event for key, record in found.items()}
-    return {
-        name: (event.asset_check_evaluation.passed, event.asset_check_evaluation.description)
-        for name, event in latest.items()
-        if event is not None
-    }
+    told = {key.name: record.event.asset_check_evaluation for key, record in found.items() if record.event}
+    return {name: (said.passed, said.description) for name, said in told.items() if said}
 
 
 def test_after_a_run_each_gate_is_a_check_where_it_belongs(sample_copy: Path) -> None:

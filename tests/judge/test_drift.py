@@ -88,7 +88,7 @@ def test_kappa_of_one_word_or_of_nothing_is_undefined() -> None:
 def answer(
     audit: str, key: str, metric: str, before: dict[str, object], after: dict[str, object]
 ) -> dict[str, object]:
-    said = {"verdict_before": json.dumps(before), "verdict": json.dumps(after)}
+    said: dict[str, object] = {"verdict_before": json.dumps(before), "verdict": json.dumps(after)}
     return {"audit_id": audit, "cache_key": key, "metric": metric, "model": "m"} | said
 
 
