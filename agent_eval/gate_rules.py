@@ -5,6 +5,7 @@ the later layer wins: `[gates]`, then `[gates.methodologies."1.3.0"]`, then `[ga
 whether the names exist is told in `scores.gates.names`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 
 Level = Literal["low", "medium", "high", "critical", "none"]
 Asserted = Literal["slotted", "all", "none"]
+_WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents: '1e999999999' takes for ever
 
 
 def exact(value: object) -> Fraction:
@@ -23,6 +25,8 @@ def exact(value: object) -> Fraction:
         ValueError: If it is no finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
+        raise ValueError("expected a number, or a text like '11/3'")
+    if isinstance(value, str) and not _WRITTEN.match(value):
         raise ValueError("expected a number, or a text like '11/3'")
     try:
         return Fraction(str(value))

@@ -177,6 +177,15 @@ def test_only_the_named_quantities_are_compared() -> None:
     )
 
 
+def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None:
+    same = measured("new", [True] * 12), measured("old", [True] * 12)
+    found = regression_finding("before", *same, quantities=["pass@1", "composite"])
+    assert (found.result, found.evidence) == (
+        "unknown",
+        "composite not comparable with before: not known of both",
+    )
+
+
 def drift(**figures: float | None) -> pl.DataFrame:
     row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 9}
     return pl.DataFrame([row | {"share_equal": 0.9, "mean_difference": -0.2, "kappa": 0.7} | figures])
