@@ -14,6 +14,7 @@ from agent_eval.metrics.base import Metric
 from agent_eval.metrics.registry import DEFAULT
 from agent_eval.scores.gates import exit_code, gates
 from agent_eval.scores.gates.names import check_names
+from agent_eval.scores.gates.thresholds import Mean, threshold_findings
 from agent_eval.tables import table
 from tests.scores.builders import judgment
 
@@ -116,10 +117,14 @@ def test_values_are_added_as_they_are_written() -> None:
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(1, 500))
 def test_a_mean_passes_its_own_value_and_nothing_above(ratings: list[int], finer: int) -> None:
     mean = Fraction(sum(ratings), len(ratings))
-    turns = rated("D1", *ratings)
-    assert set(results(spec(thresholds={"helpfulness": str(mean)}), turns).values()) == {"passed"}
-    above = mean + Fraction(1, finer)
-    assert set(results(spec(thresholds={"helpfulness": str(above)}), turns).values()) == {"failed"}
+    means = {"helpfulness": {"D1": Mean(Fraction(sum(ratings)), len(ratings))}}
+
+    def result(limit: Fraction) -> list[str]:
+        rules = spec(thresholds={"helpfulness": str(limit)}).rules("lumen", "1.3.0")
+        return [found.result for found in threshold_findings(rules, means, {})]
+
+    assert result(mean) == ["passed"]
+    assert result(mean + Fraction(1, finer)) == ["failed"]
 
 
 def test_a_metric_without_scores_is_unknown() -> None:

@@ -68,8 +68,8 @@ def regression_finding(
         return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
     if worse.is_empty() and (lacking := [q for q in quantities if q not in set(told["quantity"])]):
-        reasons = {why_not.get(quantity, "not known of both") for quantity in lacking}
-        said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(reasons))}"
+        causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
+        said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return Finding("regression", "unknown", said, name)
     if worse.is_empty():
         return Finding(
