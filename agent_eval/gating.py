@@ -124,6 +124,7 @@ def _regression(project: Project, baseline: Baseline, agent: str, version: str) 
         theirs,
         quantities=baseline.quantities,
         not_comparable=_not_comparable(project, (agent, version), other, ours, theirs),
+        answer_threshold=project.settings.answer_threshold,
     )
 
 

@@ -6,7 +6,7 @@ import polars as pl
 
 from agent_eval.scores.compare import LOWER_IS_BETTER, compare, session_values, task_values
 from agent_eval.scores.gates.finding import Finding, listed
-from agent_eval.scores.trials import trial_outcomes
+from agent_eval.scores.trials import ANSWER_THRESHOLD, TrialTables, trial_outcomes
 
 INPUTS = (
     "composite_scores",
@@ -29,6 +29,7 @@ def regression_finding(
     *,
     quantities: Sequence[str] = (),
     not_comparable: Mapping[str, str] | None = None,
+    answer_threshold: float = ANSWER_THRESHOLD,
 ) -> Finding:
     """Whether one pair is significantly worse than another in anything that both have, corrected after Holm.
 
@@ -38,6 +39,7 @@ def regression_finding(
         theirs: Likewise of the baseline.
         quantities: What is compared; empty: everything but the cost.
         not_comparable: Score → why it means something else in the two.
+        answer_threshold: From which an answer counts as correct.
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
@@ -50,7 +52,8 @@ def regression_finding(
     )
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
     # the versions may differ: what is measured belongs to the side, not to its version
-    outcomes = trial_outcomes(*(frames[key] for key in ("transcripts", "conversations", "tool_correctness", "conversation_judgments", "turn_judgments")))  # fmt: skip
+    known = TrialTables(*(frames[key] for key in TrialTables._fields))
+    outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
     tasks = task_values(
         outcomes, frames["conversations"], frames["turn_judgments"], frames["conversation_judgments"]
     )
