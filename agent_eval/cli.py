@@ -301,15 +301,73 @@ def errors(
 
 
 @app.command()
-def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
-    """Red or green for CI. Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0."""
+def gate(
+    agent: Agents = None,
+    methodology: Version = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="TOML file whose [gates] hold in place of those of agent_eval.toml."),
+    ] = None,
+    github: Annotated[bool, typer.Option("--github", help="Annotations for GitHub Actions as well.")] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML into this file as well.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Red or green for CI: thresholds, errors, assertions, coverage, tests, regression.
+
+    Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0.
+    """
     from agent_eval.commands.gate import gate as show
     from agent_eval.commands.output import consoles
 
     project = _project()
     code = show(
-        project, consoles()[0], version=_version(project, methodology), agents=agent or (), as_json=as_json
+        project,
+        consoles()[0],
+        version=_version(project, methodology),
+        agents=agent or (),
+        as_json=as_json,
+        config=config,
+        github=github,
+        junit_file=junit,
     )
+    raise typer.Exit(code)
+
+
+@app.command()
+def audit(
+    size: Annotated[
+        int | None, typer.Option("--size", min=1, help="Turns to ask about again. Default: audit_size.")
+    ] = None,
+    judge: Annotated[
+        list[str] | None, typer.Option("--judge", help="Judge model, as litellm names it; may be repeated.")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", min=0, help="US dollars that the audit may cost.")
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", min=0, help="Judge calls that the audit may make.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the judge models a fixed sample again, past the cache: do they still say what they said?
+
+    Exit code: 0 audited; 1 some answers were lost; 2 nothing could be audited.
+    """
+    from agent_eval.commands.audit import audit as show
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.progress import shown_progress
+
+    project = _project().with_settings(
+        judge_model=",".join(judge) if judge else None,
+        max_cost_usd=max_cost,
+        max_calls=max_calls,
+        audit_size=size,
+    )
+    out, err = consoles()
+    with shown_progress(err) as progress:
+        code = show(project.watched(progress.watch), out, err, as_json=as_json)
     raise typer.Exit(code)
 
 

@@ -5,14 +5,17 @@ Start reading here, then `defs/assets/`, then the room that each asset calls.
 
 import dagster as dg
 
-from agent_eval.defs.assets import boards, errors, ingest, judging, scores
+from agent_eval.defs.assets import audits, boards, errors, gates, ingest, judging, scores
 from agent_eval.defs.automation import JOBS, SCHEDULES, SENSORS
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
 from agent_eval.defs.sources import SOURCES
 
 defs = dg.Definitions(
-    assets=[*SOURCES, *ingest.ASSETS, *judging.ASSETS, *errors.ASSETS, *scores.ASSETS, *boards.ASSETS],
+    assets=[
+        *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
+        *(*boards.ASSETS, *gates.ASSETS),
+    ],
     sensors=SENSORS,
     schedules=SCHEDULES,
     jobs=JOBS,

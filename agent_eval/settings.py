@@ -1,14 +1,16 @@
 """Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.gate_rules import Baseline, DriftLimits, GateSpec, Layer
 from agent_eval.home import Home, find_root
 
 FILE = "agent_eval.toml"
@@ -35,6 +37,9 @@ class Settings(BaseSettings):
     cluster_embedding: Literal["wordllama", "minilm"] = (
         "wordllama"  # minilm: pip install 'agent-eval[minilm]'
     )
+    gates: GateSpec = GateSpec()  # what `agent-eval gate` demands, docs/gates.md
+    audit_cron: str = "0 4 * * 0"  # of the schedule `weekly_audit`, in the time zone of the server
+    audit_size: int = Field(default=50, ge=1, le=100_000)  # turns that an audit asks about again
     answer_threshold: float = Field(default=0.7, ge=0, le=1)  # answer_correctness counts as correct from here
     metric_modules: tuple[str, ...] = ()  # Python modules whose METRICS are asked too
     metrics_off: tuple[str, ...] = ()  # metrics that are not asked
@@ -91,15 +96,64 @@ def read_settings(root: Path) -> Settings:
     try:
         return _Here()
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        key = ".".join(map(str, first["loc"]))[:80]
-        allowed = ", ".join(Settings.model_fields)
-        reason = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(
-            f"Setting {key!r} in {FILE} or AGENT_EVAL_{key.upper()}: {reason}. Settings: {allowed}."
-        ) from error
+        raise _explained(error, FILE) from error
     except ValueError as error:
         raise SettingsError(f"Settings in AGENT_EVAL_* cannot be read: {error}.") from error
+
+
+def read_gates(path: Path) -> GateSpec:
+    """The gates of a file of its own: its table [gates], or the whole file where it has only what stands in there.
+
+    Raises:
+        SettingsError: If the file is not there or not TOML, or a key is unknown or out of range; it is named.
+    """
+    if not path.exists():
+        raise SettingsError(f"{path}: there is no such file. Name a TOML file with a table [gates].")
+    given = _read(path)
+    if "gates" not in given and given.keys() <= GateSpec.model_fields.keys():
+        given = {"gates": given}
+
+    class _Whole(BaseModel, extra="allow"):
+        gates: GateSpec
+
+    try:
+        found = _Whole.model_validate(given)
+    except ValidationError as error:
+        raise _explained(error, str(path)) from error
+    for key in found.model_extra or {}:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(
+                f"{path}: key {key[:80]!r} is unknown.{hint} Gates stand in the table [gates]."
+            )
+    return found.gates
+
+
+def _explained(error: ValidationError, file: str) -> SettingsError:
+    """The first problem in one line: the key, the reason, the nearest key that there is, those that there are."""
+    first = error.errors(include_input=False)[0]
+    path = [str(part) for part in first["loc"]]
+    key = ".".join(path)[:80]
+    reason = first["msg"].removeprefix("Value error, ")
+    allowed = _allowed(path)
+    near = difflib.get_close_matches(path[-1], allowed, n=1) if first["type"] == "extra_forbidden" else []
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    variable = f" or AGENT_EVAL_{path[0].upper()}"[:80]
+    return SettingsError(
+        f"Setting {key!r} in {file}{variable}: {reason}.{hint} Settings: {', '.join(allowed)}."
+    )
+
+
+def _allowed(path: list[str]) -> list[str]:
+    """The keys that may stand beside the last one of the path."""
+    models: dict[str, type[BaseModel]] = {"baseline": Baseline, "judge_drift": DriftLimits}
+    nested = next((models[part] for part in path[1:-1] if part in models), None)
+    if nested is not None:
+        return list(nested.model_fields)
+    if len(path) == 1 or path[0] != "gates":
+        return list(Settings.model_fields)
+    return list((GateSpec if len(path) == 2 else Layer).model_fields)
 
 
 def _read(path: Path) -> dict[str, Any]:

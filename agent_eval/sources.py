@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval import __version__
+from agent_eval.gating import gate_versions
 from agent_eval.judge.engine import HALLUCINATION_PASSED
 from agent_eval.judge.ratings import ratings_hash
 from agent_eval.judge.recorded import verdicts_hash
@@ -30,9 +31,13 @@ class Sources:
     judge_spec: Mapping[str, str]
     scoring_spec: Mapping[str, str]
     cluster_spec: Mapping[str, str]
+    gate_spec: Mapping[str, str]
 
     def fingerprints(self) -> pl.DataFrame:
-        """Table run_state as it should be: one row per agent and version."""
+        """Table run_state as it should be: one row per agent and version.
+
+        Without gate_spec: the rows of gate_results carry it themselves, so that other rules re-make nothing else.
+        """
         return table("run_state").frame(
             {
                 "agent_id": agent,
@@ -65,6 +70,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
         judge_spec=judge_versions(project, versions),
         scoring_spec=scoring_versions(project, versions),
         cluster_spec=cluster_versions(project, versions),
+        gate_spec=gate_versions(project, versions),
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from agent_eval.defs.launch import by_shape
+from agent_eval.defs.launch import by_stage
 from benchmarks.bare_graph import SETTINGS
 from benchmarks.measuring import cost
 
@@ -24,7 +24,12 @@ def measure(agents: int = AGENTS) -> Iterator[str]:
         env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
         command = [sys.executable, "-m", "agent_eval", "run"]
         first = cost(command, env=env)
-        shapes = {name: len(keys) for name, keys in by_shape().items()}
+        stages = {name: len(keys) for name, keys in by_stage().items()}
+        shapes = {
+            "agent": stages["agent"],
+            "agent x version": stages["agent x version"] + stages["gates"],
+            "version": stages["version"],
+        }
         n = agents * shapes["agent"] + 4 * agents * shapes["agent x version"] + 4 * shapes["version"]
         yield f"{agents} agents × 4 versions, {n:,} asset-partitions: {first}: {1000 * first.wall_s / n:.1f} ms each (bar 20), {1000 * first.cpu_s / n:.1f} CPU ms"
         for event_log in ("stock", "batched"):

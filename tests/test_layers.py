@@ -8,20 +8,20 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "agent_eval"
 
-# A room may import itself, rooms of a later line, and the plain modules errors, home, plaintext, settings, __version__.
+# A room may import itself, rooms of a later line, and the plain modules errors, gate_rules, home, plaintext, settings, __version__.
 ORDER = [
     {"cli"},
     {"commands"},
     {"defs", "definitions"},
-    {"sources"},
-    {"clustering"},
+    {"sources", "auditing"},
+    {"clustering", "gating"},
     {"project"},
     {"report", "storage", "judge", "simulate"},
     {"clusters", "scores", "metrics"},
     {"transcripts"},
     {"methodology", "tables"},
 ]
-PLAIN = {"errors", "home", "plaintext", "settings", "", "__main__"}
+PLAIN = {"errors", "gate_rules", "home", "plaintext", "settings", "", "__main__"}
 ONLY_IN = {
     "dagster": {"defs", "definitions"},
     "duckdb": {"storage"},

@@ -1,6 +1,8 @@
-"""`agent-eval gate`: red or green for CI."""
+"""`agent-eval gate`: red or green for CI, as a table, JSON, GitHub annotations or JUnit XML."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import polars as pl
 from rich.console import Console
@@ -8,40 +10,73 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.output import print_json
+from agent_eval.gating import gate_results
 from agent_eval.project import Project
-from agent_eval.scores.gates import exit_code, gates
-from agent_eval.tables import table
+from agent_eval.report.ci import annotations, inert_in_actions, junit
+from agent_eval.scores.gates import GateSpec, exit_code
+from agent_eval.settings import read_gates
 
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 
 
-def gate_rows(project: Project, version: str, agents: Sequence[str] = ()) -> pl.DataFrame:
-    """Every gate of every agent under one version: result and evidence.
+def gate_rows(
+    project: Project, version: str, agents: Sequence[str] = (), spec: GateSpec | None = None
+) -> pl.DataFrame:
+    """Table gate_results of the named agents (default: all) under one version, computed from what is stored.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
+        GateRulesError: If a gate names something that does not exist.
     """
     project.registry.get(version)
     wanted = project.some_agents(agents)
     keys = pl.DataFrame({"agent_id": wanted}, schema={"agent_id": pl.String}).with_columns(
         methodology_version=pl.lit(version)
     )
-    inputs = {
-        name: project.store.read(table(name), keys)
-        for name in ("composite_scores", "turn_judgments", "conversation_judgments", "transcripts")
-    }
-    return gates(**inputs, pairs=keys, max_unscored_share=project.settings.max_unscored_share)
+    return gate_results(project, keys, spec)
 
 
-def gate(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> int:
-    """Print the gates; returns 1 if any failed, else 2 if any is unknown or none was evaluated, else 0."""
-    rows = gate_rows(project, version, agents)
-    print_json(rows) if as_json else out.print(gate_table(rows, version))
+def gate(
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agents: Sequence[str],
+    as_json: bool,
+    config: Path | None = None,
+    github: bool = False,
+    junit_file: Path | None = None,
+) -> int:
+    """Print the gates; returns 1 if any failed, else 2 if any is unknown or none was evaluated, else 0.
+
+    Args:
+        project: The project.
+        out: Where the table goes.
+        version: The methodology version.
+        agents: Only these; none: all.
+        as_json: Rows on stdout in place of the table; annotations then go to stderr.
+        config: A file whose gates hold in place of those of agent_eval.toml.
+        github: Print annotations for GitHub Actions as well.
+        junit_file: Write the gates there as JUnit XML as well.
+
+    Raises:
+        SettingsError: If the file cannot be read.
+        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+    """
+    rows = gate_rows(project, version, agents, None if config is None else read_gates(config))
+    if junit_file is not None:
+        junit_file.write_bytes(junit(rows, version))
+    if as_json:
+        print_json(rows)
+    else:
+        out.print(gate_table(rows, version, shown=inert_in_actions if github else str))
+    for line in annotations(rows, version) if github else ():
+        (sys.stderr if as_json else sys.stdout).write(f"{line}\n")
     return exit_code(rows)
 
 
-def gate_table(rows: pl.DataFrame, version: str) -> Table | str:
-    """The gates for people."""
+def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> Table | str:
+    """The gates for people; `shown` changes the words of strangers."""
     if rows.is_empty():
         return "No gate was evaluated: nothing has been run yet."
     grid = Table(title=f"Gates · methodology {version}", title_justify="left", header_style="bold")
@@ -50,8 +85,8 @@ def gate_table(rows: pl.DataFrame, version: str) -> Table | str:
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]),
-            row["gate"],
+            Text(shown(": ".join(part for part in (row["gate"], row["subject"]) if part))),
             Text(row["result"], style=_STYLES[row["result"]]),
-            Text(row["evidence"]),
+            Text(shown(row["evidence"])),
         )
     return grid

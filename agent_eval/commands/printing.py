@@ -35,6 +35,8 @@ def print_run(
         else "Nothing was stale"
     )
     err.print(f"{made}.", markup=False)
+    if (n := report.n_gated - report.stale.height) > 0:
+        err.print(f"The gates of {n} more pairs were held against what they demand now.", markup=False)
     if report.spent:
         err.print(f"{report.spent}.", markup=False)
     if (judge := project.own_judge) is not None and judge.mode == "per_metric":

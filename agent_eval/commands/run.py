@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval.clustering import refusals as cluster_refusals
+from agent_eval.gating import checked_gates, without_current_gates
 from agent_eval.judge.ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project, taken_in
@@ -29,6 +30,7 @@ class RunReport:
     n_asked: int  # judgments that a model was asked for
     n_unscored: int
     is_nothing_scored: bool = False  # a model was asked in this run, and scored nothing
+    n_gated: int = 0  # pairs whose gates were made anew, stale ones among them
     spent: str = ""  # what the models cost, in words; '' when none was called
 
     @property
@@ -52,7 +54,9 @@ def run(
     Raises:
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
         UnknownMethodologyError: If a version is named that is not published.
+        GateRulesError: If a gate of the settings names something that does not exist.
     """
+    checked_gates(project)
     wanted_agents = project.some_agents(agents)
     for version in versions:
         project.registry.get(version)
@@ -60,9 +64,10 @@ def run(
         _ = project.asking  # refuses a cap that cannot be kept, before any work
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
         sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
-        if not stale.is_empty() or boards:
-            _materialise(project, sources, stale, wanted if boards else stale, say)
-    return _report(project, wanted.select(_PAIR), stale)
+        gates_of = _to_be_gated(project, wanted, stale)
+        if not (stale.is_empty() and gates_of.is_empty()) or boards:
+            _materialise(project, sources, stale, wanted if boards else stale, gates_of, say)
+    return _report(project, wanted.select(_PAIR), stale, gates_of.height)
 
 
 def what_is_stale(
@@ -79,15 +84,18 @@ def _materialise(
     sources: Sources,
     stale: pl.DataFrame,
     boards_of: pl.DataFrame,
+    gates_of: pl.DataFrame,
     say: Callable[[str], None],
 ) -> None:
     from agent_eval.defs.launch import Launch  # Dagster costs a second: only when there is work
 
     launch = Launch.at(project)
-    agents, versions = stale["agent_id"].unique().to_list(), stale["methodology_version"].unique().to_list()
+    agents = stale["agent_id"].unique().to_list()
+    versions = gates_of["methodology_version"].unique().to_list()
     with launch.taking_over():
         launch.observe(sources, agents=agents, versions=versions)
-        for done in launch.materialise(stale, _not_taken_in(project, sources, agents), boards_of):
+        unread = _not_taken_in(project, sources, agents)
+        for done in launch.materialise(stale, unread, boards_of, gates_of):
             say(done)
         is_done = pl.col("agent_id").is_in(project.with_sessions[0])
         open_pairs = with_open_judgments(project, stale.select(_PAIR))
@@ -97,13 +105,20 @@ def _materialise(
         launch.forget(set(agents) - set(project.known_agents()))
 
 
+def _to_be_gated(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> pl.DataFrame:
+    """The stale pairs, and those of agents in the store whose gates were held against other rules."""
+    taken = project.store.read(table("agents"), columns=["agent_id"])
+    outdated = without_current_gates(project, wanted.join(taken, on="agent_id", how="semi").select(_PAIR))
+    return pl.concat([stale.select(_PAIR), outdated]).unique()
+
+
 def _not_taken_in(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
     """The agents whose stored rows were read from other session files than those of now."""
     held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
     return {a for a in agents if held.get(a) != taken_in(sources.agent_sessions[a])}
 
 
-def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> RunReport:
+def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated: int) -> RunReport:
     errors = project.store.read(table("import_errors"), wanted.select("agent_id").unique())
     refusals = [Refusal(row["file"], row["line"], row["reason"]) for row in errors.iter_rows(named=True)]
     for source in (project.declared, project.with_sessions, project.human_ratings, project.verdicts):
@@ -121,6 +136,7 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> RunR
         n_asked=asked.height,
         n_unscored=asked.filter(pl.col("status") == "unscored").height,
         is_nothing_scored=_is_nothing_scored(project),
+        n_gated=n_gated,
         spent=_spent(project),
     )
 

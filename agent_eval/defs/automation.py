@@ -1,7 +1,8 @@
 """Automation: who notices a change, who redoes what it makes stale, who repairs what was missed, who tells of failures.
 
 `source_changes` notices, `redo_stale` redoes (the condition of each asset is `eager`), `redo_missed` and `nightly` do
-what `agent-eval run` does, `failed_runs` tells. The sensors run from the start, the schedule starts stopped.
+what `agent-eval run` does, `weekly_audit` asks judge models again, `failed_runs` tells. The sensors run from the start,
+the schedules start stopped.
 """
 
 import importlib
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
 from agent_eval.defs.instance import UNFINISHED, close_lost_runs
@@ -178,6 +180,21 @@ nightly = dg.ScheduleDefinition(
 )
 
 
+audit = dg.define_asset_job(
+    "audit",
+    selection=dg.AssetSelection.assets("judge_audits"),
+    description="Puts a fixed sample of answered questions to the judge models again: do they drift?",
+)
+
+weekly_audit = dg.ScheduleDefinition(
+    name="weekly_audit",
+    job=audit,
+    cron_schedule=project_settings().audit_cron,
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Asks the judge models a fixed sample again. Needs a judge model. Settings: audit_cron, audit_size.",
+)
+
+
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Calls the function that setting failure_hook names, with what failed and why.",
@@ -195,5 +212,5 @@ def failed_runs(context: dg.RunFailureSensorContext) -> None:
 
 
 SENSORS = [source_changes, redo_stale, redo_missed, failed_runs]
-SCHEDULES = [nightly]
-JOBS = [reconcile]
+SCHEDULES = [nightly, weekly_audit]
+JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [reconcile, audit]

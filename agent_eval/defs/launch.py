@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import dagster as dg
 import polars as pl
@@ -14,13 +15,15 @@ import polars as pl
 from agent_eval.definitions import defs
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
-from agent_eval.defs.partitions import VERSIONS, EvalPartition, Shape, rectangles, shape_of, stretches
+from agent_eval.defs.partitions import VERSIONS, EvalPartition, rectangles, shape_of, stretches
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.sources import Sources
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
+Stage = Literal["agent", "agent x version", "gates", "version"]
+GATES = dg.AssetKey("gate_results")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -85,13 +88,13 @@ class Launch:
     project: Project
     instance: dg.DagsterInstance
     last_run_id: str = ""
-    _stages: dict[Shape, list[dg.AssetKey]] = field(default_factory=dict[Shape, list[dg.AssetKey]])
+    _stages: dict[Stage, list[dg.AssetKey]] = field(default_factory=dict[Stage, list[dg.AssetKey]])
 
     @classmethod
     def at(cls, project: Project) -> "Launch":
         """On the project's instance."""
         home = dagster_home(project.home.root)
-        launch = cls(project=project, instance=dg.DagsterInstance.from_config(str(home)), _stages=by_shape())
+        launch = cls(project=project, instance=dg.DagsterInstance.from_config(str(home)), _stages=by_stage())
         agents = project.known_agents()  # boards load every known agent
         with records_in(home):
             launch.instance.add_dynamic_partitions("agent", agents)
@@ -114,7 +117,11 @@ class Launch:
             self.instance.report_runless_asset_event(event)
 
     def materialise(
-        self, stale: pl.DataFrame, not_taken_in: Collection[str], boards_of: pl.DataFrame
+        self,
+        stale: pl.DataFrame,
+        not_taken_in: Collection[str],
+        boards_of: pl.DataFrame,
+        gates_of: pl.DataFrame,
     ) -> Iterator[str]:
         """Run every stage that has work; yields a line per finished run.
 
@@ -122,21 +129,24 @@ class Launch:
             stale: The pairs to make anew, agent_id and methodology_version.
             not_taken_in: The agents whose session folders have to be read.
             boards_of: The boards of these versions are made.
+            gates_of: The gates of these pairs are made, when all pairs that they may be compared with are.
 
         Raises:
             UnknownPartitionError: If a version is wanted that the loaded definitions do not have.
             RunFailedError: If a run does not succeed; the later stages are not started.
         """
-        pairs = [EvalPartition(a, v) for a, v in stale.select("agent_id", "methodology_version").iter_rows()]
+        pairs, gated = _pairs(stale), _pairs(gates_of)
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
         wanted = set(boards_of["methodology_version"])
-        if strangers := ({p.methodology_version for p in pairs} | wanted) - set(versions):
+        if strangers := ({p.methodology_version for p in (*pairs, *gated)} | wanted) - set(versions):
             raise UnknownPartitionError(strangers, versions)
         for first, last in stretches(not_taken_in, agents):
             yield self._run("agent", first, last)
         for top, bottom in rectangles(pairs, agents, versions):
             yield self._run("agent x version", top.key, bottom.key)
+        for top, bottom in rectangles(gated, agents, versions):
+            yield self._run("gates", top.key, bottom.key)
         for first, last in stretches(wanted, versions):
             yield self._run("version", first, last)
 
@@ -145,7 +155,7 @@ class Launch:
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
-    def _run(self, stage: Shape, first: str, last: str) -> str:
+    def _run(self, stage: Stage, first: str, last: str) -> str:
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             in_hand(self.project),
@@ -176,10 +186,15 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
     return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
 
 
-def by_shape() -> dict[Shape, list[dg.AssetKey]]:
-    """Shape of the partitions → the assets of that shape; `Launch` makes each shape in a stage of its own."""
+def by_stage() -> dict[Stage, list[dg.AssetKey]]:
+    """Stage of `Launch` → the assets that it makes. An asset without partitions, an audit, is no part of a run."""
     graph = defs.resolve_asset_graph()
-    shapes: dict[Shape, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": []}
+    stages: dict[Stage, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "gates": [], "version": []}
     for key in graph.materializable_asset_keys:
-        shapes[shape_of(graph.get(key).partitions_def)].append(key)
-    return shapes
+        if (partitions := graph.get(key).partitions_def) is not None:
+            stages["gates" if key == GATES else shape_of(partitions)].append(key)
+    return stages
+
+
+def _pairs(frame: pl.DataFrame) -> list[EvalPartition]:
+    return [EvalPartition(a, v) for a, v in frame.select("agent_id", "methodology_version").iter_rows()]

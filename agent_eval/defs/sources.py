@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 
-from agent_eval import sources
+from agent_eval import gating, sources
 from agent_eval.defs.partitions import AGENTS, VERSIONS
 from agent_eval.project import Project
 
@@ -69,4 +69,12 @@ cluster_spec = _source(
     "What failures are clustered by: data/clusters/*.yaml, the embedding, merges and splits that were made.",
 )
 
-SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec, cluster_spec]
+gate_spec = _source(
+    "gate_spec",
+    "boards",
+    VERSIONS,
+    gating.gate_versions,
+    "What gates are held against: [gates] in agent_eval.toml, and the latest audits of judge models.",
+)
+
+SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec, cluster_spec, gate_spec]

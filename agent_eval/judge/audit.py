@@ -1,12 +1,19 @@
-"""The audit: where a model, asked for each metric alone, answers otherwise than asked for all in one call."""
+"""Audits of a judge model: asked for each metric alone, and asked the same again, does it say what it said?
 
+`disagreements` compares one call per metric with one call for all; `audit_sample` says what is asked again, and
+`judge.drift` what came of it.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from agent_eval.judge.cached import answers_of
-from agent_eval.judge.protocol import Scored
+from agent_eval.judge.calls import Thread
+from agent_eval.judge.protocol import Question, Scored
 from agent_eval.judge.spec import JudgeSpec
+from agent_eval.transcripts.hashing import digest
 
 
 def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
@@ -56,3 +63,44 @@ def _number(answer: Scored) -> float | None:
 def _difference(one: Scored, other: Scored) -> float | None:
     first, second = _number(one), _number(other)
     return None if first is None or second is None else first - second
+
+
+def audit_sample(
+    threads: Mapping[str, Sequence[Thread]], answered: Container[str], size: int
+) -> list[Thread]:
+    """The turns that an audit asks about again, with the metrics that were answered: the same as long as they are there.
+
+    Every agent gives its first turn, then its second, and so on, in the order of a hash of their content: the sample
+    is fixed, spread over agents, and nobody's choice. What is asked of a whole conversation goes with its last turn.
+
+    Args:
+        threads: By agent, what a model was asked: a thread per conversation.
+        answered: The question keys that have a stored answer.
+        size: Turns, at most.
+    """
+    ranked = []
+    for units in (sorted(_units(of_agent, answered), key=_place) for of_agent in threads.values()):
+        ranked += [(place, _place(unit), unit) for place, unit in enumerate(units)]
+    ranked.sort(key=lambda entry: entry[:2])
+    return [unit for _, _, unit in ranked[:size]]
+
+
+def _units(threads: Sequence[Thread], answered: Container[str]) -> Iterator[Thread]:
+    """Each turn with what was answered of it, and the whole with the last one."""
+    for thread in threads:
+        groups: list[list[Question]] = []
+        for question in thread.questions:
+            metrics = [m for m in question.metrics if question.keys[m.name] in answered]
+            if not metrics:
+                continue
+            part = question.about(metrics)
+            if question.turn_index is None and groups:
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        yield from (replace(thread, questions=group) for group in groups)
+
+
+def _place(unit: Thread) -> str:
+    first = unit.questions[0]
+    return digest("audit", first.content_hash, first.turn_index)

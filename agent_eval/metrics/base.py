@@ -17,6 +17,8 @@ NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
 DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that says nothing else
 NO_REPLY = "no reply in this turn"
+NEEDS_MODEL = "needs a judge model"
+"""Why a metric that arises has no answer: whoever was asked abstained."""
 
 
 @dataclass(frozen=True)

@@ -33,16 +33,6 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def unscored_shares(judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version and agent that a model was asked about: `n_asked`, `unscored_share` 0–1."""
-    by_metric = coverage(judgments)
-    return (
-        by_metric.group_by("methodology_version", "agent_id")
-        .agg(pl.col("n_asked").sum(), unscored_share=1 - pl.col("n_scored").sum() / pl.col("n_asked").sum())
-        .sort("methodology_version", "agent_id")
-    )
-
-
 def judging_page(judgments: pl.DataFrame) -> dict[str, str]:
     """Markdown for the asset page: coverage and cost per agent and metric, and a plot of the effective ratings."""
     page = {"coverage": markdown_table(coverage(judgments))}

@@ -22,6 +22,7 @@ PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "conversation_judgments": ("conversations", ("agent_id", "conversation_id")),
     "rubric_ratings": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
     "tool_correctness": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
+    "assertion_results": ("transcripts", ("methodology_version", "agent_id", "conversation_id")),
     "failures": ("turn_judgments", ("methodology_version", "agent_id", "conversation_id", "turn_index")),
     "error_clusters": ("failures", ("methodology_version", "agent_id", "cluster_id")),
     "domain_scores": ("rubric_ratings", ("methodology_version", "agent_id")),

@@ -1,8 +1,6 @@
 """`agent-eval run` with a judge model: caps, outages, what is asked again, and what a process without a model leaves alone."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -13,55 +11,10 @@ from agent_eval.cli import app
 from agent_eval.judge.client import CallError
 from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.conftest import copy_sample
-from tests.judge.fakes import USAGE, ScriptedClient
+from tests.commands.conftest import KEY, Model
+from tests.judge.fakes import USAGE
 
-AGENT, VERSION = "quill-help", "1.3.0"
-KEY = "sk-planted-0123456789abcdef"
-
-
-class Model:
-    """Stands for litellm: every client that a run makes answers from here."""
-
-    def __init__(self) -> None:
-        self.always: CallError | None = None
-        self.answers: dict[str, object] = {}
-        self.clients: list[ScriptedClient] = []
-
-    def client(self, model: str, *_: object) -> ScriptedClient:
-        self.clients.append(ScriptedClient(model=model, always=self.always, answers=self.answers))
-        return self.clients[-1]
-
-    def n_asked(self) -> int:
-        """Calls since the last time this was asked."""
-        n = sum(len(client.asked) for client in self.clients)
-        self.clients.clear()
-        return n
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Model:
-    model = Model()
-    monkeypatch.setattr("agent_eval.project.LiteLLMClient", model.client)
-    monkeypatch.setattr("agent_eval.project.price_of", lambda _: None)
-    monkeypatch.setattr("agent_eval.judge.model.FIRST_PAUSE_S", 0.0001)
-    return model
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The sample with one agent, before any run; a key in the environment."""
-    copy_sample(tmp_path)
-    for folder in (tmp_path / "data" / "sessions").iterdir():
-        if folder.name != AGENT:
-            shutil.rmtree(folder)
-    shutil.rmtree(tmp_path / "data" / "verdicts")
-    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    yield tmp_path
-    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
-    assert held == []
+VERSION = "1.3.0"
 
 
 def agent_eval(*arguments: str) -> tuple[int, str, str]:

@@ -33,8 +33,12 @@ def stored(
     deps: Sequence[dg.AssetDep | str] = (),
     pool: str | None = None,
     freshness: dg.FreshnessPolicy | None = None,
+    quality: Sequence[tuple[dg.AssetCheckSpec, Quality]] = (),
 ) -> Wired:
-    """Decorator of the asset that fills table `name`, described by the table's contract and guarded by its checks."""
+    """Decorator of the asset that fills table `name`, described by the table's contract and guarded by its checks.
+
+    `quality`: more checks that its op reports, from its inputs and its frame by name; they do not block.
+    """
 
     def wire(body: Body) -> dg.AssetsDefinition:
         asset = dg.asset(
@@ -52,9 +56,9 @@ def stored(
             pool=pool,
             automation_condition=EAGER,
             freshness_policy=freshness,
-            check_specs=check_specs(name),
+            check_specs=[*check_specs(name), *(spec for spec, _ in quality)],
         )
-        return asset(_guarded((name,), body))
+        return asset(_guarded((name,), body, [check for _, check in quality]))
 
     return wire
 

@@ -7,6 +7,7 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
+from agent_eval.defs.gate_checks import gate_check
 from agent_eval.defs.partitions import (
     EVERY_AGENT,
     PAIRS,
@@ -31,6 +32,7 @@ _NAMES = ("failures", "error_clusters", "error_rates")
     ins=ins(tool_calls=TO_AGENT, sessions=TO_AGENT),
     deps=[on("cluster_spec", TO_VERSION)],
     pool="llm",
+    quality=[gate_check("error_clusters", "errors")],
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,

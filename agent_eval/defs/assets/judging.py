@@ -1,43 +1,23 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
+from agent_eval.defs.gate_checks import gate_check
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
-from agent_eval.report.judging import judging_page, unscored_shares
-from agent_eval.report.markdown import markdown_table
+from agent_eval.report.judging import judging_page
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
-
-
-def judge_coverage(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
-    """Of what a model was asked about each agent, at most the share `max_unscored_share` is unscored."""
-    most = frames["project"].settings.max_unscored_share
-    shares = unscored_shares(frames["turn_judgments"])
-    lacking = shares.filter(pl.col("unscored_share") > most)
-    return dg.AssetCheckResult(
-        asset_key="turn_judgments",
-        check_name="judge_coverage",
-        passed=lacking.is_empty(),
-        severity=dg.AssetCheckSeverity.ERROR,
-        metadata={
-            "n_pairs": shares.height,
-            "n_failing": lacking.height,
-            "most_unscored_share": most,
-            "failing": dg.MetadataValue.md(markdown_table(lacking.head(20))),
-        },
-    )
 
 
 @stored_together(
@@ -47,12 +27,7 @@ def judge_coverage(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
-    quality=[
-        (
-            dg.AssetCheckSpec("judge_coverage", asset="turn_judgments", description=judge_coverage.__doc__),
-            judge_coverage,
-        )
-    ],
+    quality=[gate_check("turn_judgments", "coverage", name="judge_coverage")],
     pool="llm",
 )
 def judgments(

@@ -4,9 +4,10 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored
+from agent_eval.defs.gate_checks import gate_check
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
-from agent_eval.scores import composite, domain, tools, universal
+from agent_eval.scores import assertions, composite, domain, tools, universal
 from agent_eval.scores import reliability as trials
 
 SCORED_BY = [on("scoring_spec", TO_VERSION)]
@@ -21,6 +22,20 @@ def tool_correctness(
 ) -> pl.DataFrame:
     """Selection, parameters, sequence and utilisation where tools were expected."""
     return tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
+
+
+@stored(
+    "assertion_results",
+    "scores",
+    PAIRS,
+    ins=ins(conversations=TO_AGENT, tool_calls=TO_AGENT),
+    quality=[gate_check("assertion_results", "assertions")],
+)
+def assertion_results(
+    transcripts: pl.DataFrame, conversations: pl.DataFrame, tool_calls: pl.DataFrame
+) -> pl.DataFrame:
+    """Whether each demand of `expected` was met: expected calls, trajectories, forbidden calls."""
+    return assertions.assertion_results(transcripts, conversations, tool_calls)
 
 
 @stored("universal_scores", "scores", PAIRS, deps=SCORED_BY)
@@ -48,6 +63,7 @@ def domain_scores(
     PAIRS,
     ins=ins(sessions=TO_AGENT, conversations=TO_AGENT),
     deps=SCORED_BY,
+    quality=[gate_check("composite_scores", name) for name in ("required_tests", "disclosures", "status")],
 )
 def composite_scores(
     context: dg.AssetExecutionContext,
@@ -83,4 +99,4 @@ def reliability(
     return trials.reliability(known, estimators=trials.ESTIMATORS, answer_threshold=threshold)
 
 
-ASSETS = [tool_correctness, universal_scores, domain_scores, composite_scores, reliability]
+ASSETS = [tool_correctness, assertion_results, universal_scores, domain_scores, composite_scores, reliability]

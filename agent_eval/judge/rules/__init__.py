@@ -6,6 +6,7 @@ A rule speaks only when it is sure, because a false alarm is a failure put on an
 
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy
 from agent_eval.judge.rules.finding import RULE
-from agent_eval.judge.rules.judge import NEEDS_MODEL, RulesJudge
+from agent_eval.judge.rules.judge import RulesJudge
+from agent_eval.metrics.base import NEEDS_MODEL
 
 __all__ = ["AUTONOMY", "NEEDS_MODEL", "RULE", "RulesJudge", "autonomy"]

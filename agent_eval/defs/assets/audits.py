@@ -1,0 +1,62 @@
+"""Audits: what judge models say when they are asked the same again."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from agent_eval.auditing import Audit, audit_judges
+from agent_eval.defs.assets.common import KINDS, OWNERS, watch_of
+from agent_eval.project import Project
+from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.gates.drift import ALL_METRICS
+from agent_eval.tables import table
+
+AUDITED = dg.AssetCheckSpec(
+    "audited",
+    asset="judge_audits",
+    description="A judge model was asked again, and every answer came.",
+)
+
+
+@dg.asset(
+    group_name="judging",
+    description=f"{table('judge_audits').grain.capitalize()}. Made by the schedule weekly_audit, or agent-eval audit.",
+    kinds=KINDS,
+    owners=OWNERS,
+    pool="llm",
+    check_specs=[AUDITED],
+)
+def judge_audits(
+    context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
+) -> Iterator[dg.MaterializeResult[None]]:
+    """A fixed sample of stored answers, asked for again past the cache; adds to the audits before."""
+    done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
+    yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])
+
+
+def _page(done: Audit) -> dict[str, dg.MetadataValue]:
+    if done.skipped is not None:
+        return {"skipped": dg.MetadataValue.text(done.skipped)}
+    page: dict[str, dg.MetadataValue] = {"drift": dg.MetadataValue.md(markdown_table(done.drift))}
+    for row in done.drift.filter(metric=ALL_METRICS).iter_rows(named=True):
+        for figure in ("share_equal", "mean_difference", "kappa"):
+            if row[figure] is not None:  # as numbers: the UI plots them over the audits
+                page[f"{figure} {row['judge']}"] = dg.MetadataValue.float(row[figure])
+    return page
+
+
+def _checked(done: Audit) -> dg.AssetCheckResult:
+    why = done.skipped or (
+        f"{done.n_lost} of {done.n_asked} answers lost: {done.why_lost}" if done.n_lost else None
+    )
+    return dg.AssetCheckResult(
+        asset_key="judge_audits",
+        check_name="audited",
+        passed=why is None,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=why,
+        metadata={"n_asked": done.n_asked, "n_lost": done.n_lost},
+    )
+
+
+ASSETS = [judge_audits]

@@ -1,0 +1,36 @@
+"""Gates: does an agent pass under a version, by everything that is stored of it?"""
+
+import dagster as dg
+import polars as pl
+
+from agent_eval import gating
+from agent_eval.defs.assets.common import ins, on, stored
+from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, key_frame
+from agent_eval.project import Project
+from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.gates import INPUTS, KINDS
+
+
+@stored(
+    "gate_results",
+    "boards",
+    PAIRS,
+    ins=ins(agents=TO_AGENT),
+    deps=[*INPUTS, on("gate_spec", TO_VERSION)],
+    quality=[gate_check("gate_results", kind) for kind in KINDS],
+)
+def gate_results(
+    context: dg.AssetExecutionContext, agents: pl.DataFrame, project: dg.ResourceParam[Project]
+) -> pl.DataFrame:
+    """Every gate of [gates] in agent_eval.toml: passed, failed or unknown, with the evidence."""
+    pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")
+    rows = gating.gate_results(project, pairs)
+    red = rows.filter(pl.col("result") != "passed").select(
+        "agent_id", "gate", "subject", "result", "evidence"
+    )
+    context.add_asset_metadata({"not_passed": dg.MetadataValue.md(markdown_table(red, limit=300))})
+    return rows
+
+
+ASSETS = [gate_results]

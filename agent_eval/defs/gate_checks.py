@@ -1,0 +1,72 @@
+"""Gates as checks: each on the page of the asset that it concerns, reported by that asset's own op.
+
+They never block. A red one says which agents and why; unknown is red too, as a warning. One evaluation per run and
+check, for all partitions of the run together.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from agent_eval.gating import gates_of
+from agent_eval.project import Project
+from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.gates.finding import listed
+
+Quality = Callable[[Mapping[str, Any]], dg.AssetCheckResult]
+SHOWN = 50  # rows in the metadata
+
+_MEANING = {
+    "coverage": "Of what a model was asked about each agent, at most `max_unscored_share` is unscored.",
+    "required_tests": "Every required test was held and judged.",
+    "disclosures": "Every required disclosure was made.",
+    "status": "The agent's scores may be published.",
+    "threshold": "In every scenario the mean of each metric reaches [gates.thresholds].",
+    "overall": "Over the agent as a whole the mean of each metric reaches [gates.overall].",
+    "score": "Each score reaches its threshold.",
+    "errors": "No error cluster is as grave as `fail_on_error_severity`.",
+    "assertions": "What `expected` demands of the conversations was done.",
+    "regression": "Nowhere significantly worse than the [gates.baseline].",
+    "judge_drift": "By the latest audit, the judge models still say what they said.",
+}
+
+
+def gate_check(asset: str, gate: str, *, name: str | None = None) -> tuple[dg.AssetCheckSpec, Quality]:
+    """The check of one kind of gate on an asset, from the frames that the asset's op has at hand."""
+    name = name or gate
+
+    def check(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
+        if asset == "gate_results":
+            rows = frames["gate_results"]
+        else:
+            rows = gates_of(frames.get("project") or Project.open(), frames)
+        return gate_result(asset, name, rows.filter(pl.col("gate") == gate))
+
+    return dg.AssetCheckSpec(name, asset=asset, description=_MEANING[gate]), check
+
+
+def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
+    """The outcome of a check from the gates that it stands for; where none is demanded there is nothing to fail."""
+    red = rows.filter(pl.col("result") != "passed").sort("result")  # failed before unknown
+    is_failed = "failed" in set(red["result"])
+    told = (
+        f"{row['agent_id']} {row['methodology_version']} {row['result']}: "
+        f"{row['subject']}{': ' if row['subject'] else ''}{row['evidence']}"
+        for row in red.iter_rows(named=True)
+    )
+    columns = ["agent_id", "methodology_version", "subject", "result", "evidence"]
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=name,
+        passed=red.is_empty(),
+        severity=dg.AssetCheckSeverity.ERROR if is_failed else dg.AssetCheckSeverity.WARN,
+        description=listed(told) if not red.is_empty() else None if rows.height else "not demanded here",
+        metadata={
+            "n_gates": rows.height,
+            "n_failed": red.filter(pl.col("result") == "failed").height,
+            "n_unknown": red.filter(pl.col("result") == "unknown").height,
+            "failing": dg.MetadataValue.md(markdown_table(red.select(columns).head(SHOWN), limit=300)),
+        },
+    )

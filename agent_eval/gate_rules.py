@@ -1,0 +1,143 @@
+"""What the gates demand: the table `[gates]` of agent_eval.toml, for all, for one methodology version, for one agent.
+
+Limits are exact fractions, so that a mean that equals its threshold passes. A key that is left out is not demanded;
+the later layer wins: `[gates]`, then `[gates.methodologies."1.3.0"]`, then `[gates.agents.<id>]`. Plain, as settings are;
+whether the names exist is told in `scores.gates.names`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+
+Level = Literal["low", "medium", "high", "critical", "none"]
+Asserted = Literal["slotted", "all", "none"]
+_WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents: '1e999999999' takes for ever
+
+
+def exact(value: object) -> Fraction:
+    """The number as it is written: 0.1 is 1/10; a text may be a fraction, '11/3'.
+
+    Raises:
+        ValueError: If it is no finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
+        raise ValueError("expected a number, or a text like '11/3'")
+    if isinstance(value, str) and not _WRITTEN.match(value):
+        raise ValueError("expected a number, or a text like '11/3'")
+    try:
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError) as error:
+        raise ValueError("expected a finite number, or a text like '11/3'") from error
+
+
+def _limit(value: object) -> Fraction | None:
+    """A limit; false takes back what an earlier layer demands."""
+    return None if value is False or value is None else exact(value)
+
+
+def _share(value: object) -> Fraction:
+    share = exact(value)
+    if not 0 <= share <= 1:
+        raise ValueError("expected a share from 0 to 1")
+    return share
+
+
+_TEXT = PlainSerializer(lambda value: None if value is None else str(value), return_type=str | None)
+Limit = Annotated[Fraction | None, PlainValidator(_limit), _TEXT]
+Share = Annotated[Fraction, PlainValidator(_share), _TEXT]
+Number = Annotated[Fraction, PlainValidator(exact), _TEXT]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Baseline(_Closed):
+    """With what an agent is compared: another agent, or itself under another methodology version."""
+
+    agent: str | None = None
+    methodology: str | None = None
+    quantities: tuple[str, ...] = ()  # as `agent-eval compare` names them; empty: all but cost_usd
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.agent is None) == (self.methodology is None):
+            raise ValueError("name either agent or methodology")
+        return self
+
+
+class DriftLimits(_Closed):
+    """How far a judge model may drift between its stored answers and the latest audit."""
+
+    max_mean_difference: Number | None = None  # rating points, either way
+    min_share_equal: Share | None = None
+    min_kappa: Number | None = None  # weighted, -1 to 1
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if self.max_mean_difference is None and self.min_share_equal is None and self.min_kappa is None:
+            raise ValueError("name max_mean_difference, min_share_equal or min_kappa")
+        return self
+
+
+class Layer(_Closed):
+    """What one layer demands; None: nothing said here."""
+
+    thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of every scenario
+    overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of the agent as a whole
+    fail_on_error_severity: Level | None = None
+    assertions: Asserted | None = None
+    max_unscored_share: Share | None = None
+    judge_drift: DriftLimits | Literal[False] | None = None
+    baseline: Baseline | Literal[False] | None = None
+
+
+class GateSpec(Layer):
+    """The whole table `[gates]`."""
+
+    agents: dict[str, Layer] = Field(default_factory=dict[str, Layer])
+    methodologies: dict[str, Layer] = Field(default_factory=dict[str, Layer])
+
+    def rules(self, agent_id: str, version: str, *, max_unscored_share: float = 0.05) -> "Rules":
+        """What is demanded of one agent under one version; `max_unscored_share` where no layer says otherwise."""
+        found = Rules(max_unscored_share=exact(max_unscored_share))
+        for layer in (self, self.methodologies.get(version), self.agents.get(agent_id)):
+            found = found if layer is None else found.with_layer(layer)
+        return found
+
+    def layers(self) -> Iterator[tuple[str, Layer]]:
+        """Every layer with its name, as an error tells it."""
+        yield "gates", self
+        yield from ((f"gates.methodologies.{name!r}", layer) for name, layer in self.methodologies.items())
+        yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is demanded of one agent under one version, all layers together."""
+
+    thresholds: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
+    overall: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
+    fail_on_error_severity: Level = "critical"
+    assertions: Asserted = "slotted"
+    max_unscored_share: Fraction = Fraction(1, 20)
+    judge_drift: DriftLimits | None = None
+    baseline: Baseline | None = None
+
+    def with_layer(self, layer: Layer) -> "Rules":
+        """The rules with what a further layer says."""
+        return Rules(
+            thresholds={**self.thresholds, **layer.thresholds},
+            overall={**self.overall, **layer.overall},
+            fail_on_error_severity=layer.fail_on_error_severity or self.fail_on_error_severity,
+            assertions=layer.assertions or self.assertions,
+            max_unscored_share=(
+                self.max_unscored_share if layer.max_unscored_share is None else layer.max_unscored_share
+            ),
+            judge_drift=self.judge_drift if layer.judge_drift is None else layer.judge_drift or None,
+            baseline=self.baseline if layer.baseline is None else layer.baseline or None,
+        )

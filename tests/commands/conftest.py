@@ -1,0 +1,75 @@
+"""A judge model that answers from a script, and a project for it to judge."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent_eval.judge.client import CallError, Reply
+from agent_eval.judge.prompts import Messages, Prompt
+from tests.conftest import copy_sample
+from tests.judge.fakes import ScriptedClient
+
+AGENT = "quill-help"
+KEY = "sk-planted-0123456789abcdef"
+
+
+@dataclass
+class Client(ScriptedClient):
+    """Goes wrong at every second call, where `every_second` says how."""
+
+    every_second: CallError | None = None
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        if self.every_second is not None:
+            self.always = self.every_second if len(self.asked) % 2 else None
+        return await super().complete(messages, form, max_tokens)
+
+
+class Model:
+    """Stands for litellm: every client that a run makes answers from here."""
+
+    def __init__(self) -> None:
+        self.always: CallError | None = None
+        self.every_second: CallError | None = None
+        self.answers: dict[str, object] = {}
+        self.clients: list[ScriptedClient] = []
+
+    def client(self, model: str, *_: object) -> ScriptedClient:
+        self.clients.append(
+            Client(model=model, answers=self.answers, always=self.always, every_second=self.every_second)
+        )
+        return self.clients[-1]
+
+    def n_asked(self) -> int:
+        """Calls since the last time this was asked."""
+        n = sum(len(client.asked) for client in self.clients)
+        self.clients.clear()
+        return n
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Model:
+    model = Model()
+    monkeypatch.setattr("agent_eval.project.LiteLLMClient", model.client)
+    monkeypatch.setattr("agent_eval.project.price_of", lambda _: None)
+    monkeypatch.setattr("agent_eval.judge.model.FIRST_PAUSE_S", 0.0001)
+    return model
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The sample with one agent, before any run; a key in the environment."""
+    copy_sample(tmp_path)
+    for folder in (tmp_path / "data" / "sessions").iterdir():
+        if folder.name != AGENT:
+            shutil.rmtree(folder)
+    shutil.rmtree(tmp_path / "data" / "verdicts")
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield tmp_path
+    held = [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
+    assert held == []

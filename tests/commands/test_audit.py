@@ -1,0 +1,76 @@
+"""`agent-eval audit`: a judge model that changed its mind is found out, and its earlier answers stay."""
+
+import json
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.definitions import defs
+from agent_eval.judge.client import CallError
+from agent_eval.project import Project
+from agent_eval.tables import table
+from tests.commands.conftest import AGENT, Model
+
+
+def agent_eval(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def overall(printed: str) -> dict[str, object]:
+    found: dict[str, object] = next(row for row in json.loads(printed) if row["metric"] == "all")
+    return found
+
+
+def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
+    root: Path, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = ("--judge", "some/model")
+    assert agent_eval("audit", *judge)[0] == 2  # nothing was answered yet
+    assert agent_eval("run", "--methodology", "1.3.0", *judge)[0] == 0
+    model.n_asked()
+    cache = Project.open().store.read(table("judge_cache")).sort("cache_key")
+
+    code, out, _ = agent_eval("audit", *judge, "--size", "3", "--json")
+    assert (code, model.n_asked()) == (0, 3)
+    assert overall(out) | {"audited_at": ""} == {
+        "judge": "some/model", "metric": "all", "audited_at": "", "share_equal": 1.0, "mean_difference": 0.0,
+        "n": overall(out)["n"], "n_equal": overall(out)["n"], "kappa": None,  # every rating was and is a 4
+    }  # fmt: skip
+
+    model.answers = {"helpfulness": 2}
+    code, out, _ = agent_eval("audit", *judge, "--size", "3", "--json")
+    helpful = next(row for row in json.loads(out) if row["metric"] == "helpfulness")
+    assert (code, helpful["n"], helpful["share_equal"], helpful["mean_difference"]) == (0, 3, 0.0, -2.0)
+    audits = Project.open().store.read(table("judge_audits"))
+    samples = audits.group_by("audit_id").agg(pl.col("cache_key").sort())["cache_key"].to_list()
+    assert samples[0] == samples[1]  # a fixed sample
+    assert Project.open().store.read(table("judge_cache")).sort("cache_key").equals(cache)
+
+    (root / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
+    gate = ("gate", "--agent", AGENT, "--json")
+    drift = next(row for row in json.loads(agent_eval(*gate)[1]) if row["gate"] == "judge_drift")
+    # one of five ratings of each turn fell by two: −0.4
+    assert (drift["result"], drift["subject"]) == ("failed", "some/model")
+    assert drift["evidence"].startswith("mean difference -0.4, at most 0.3")
+
+    model.n_asked()
+    code, _, said = agent_eval("audit", *judge, "--max-calls", "1")
+    assert (code, model.n_asked()) == (1, 1)
+    assert "the cap of 1 calls is reached" in said
+    model.always = CallError("authentication", "refused")
+    code, _, said = agent_eval("audit", *judge)
+    assert code == 2
+    assert "answered nothing" in said
+
+    model.always = None
+    monkeypatch.setenv("AGENT_EVAL_JUDGE_MODEL", "some/model")
+    with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
+        done = defs.resolve_job_def("audit").execute_in_process(instance=instance)
+    (made,) = done.asset_materializations_for_node("judge_audits")
+    assert made.metadata["mean_difference some/model"].value == pytest.approx(-0.4)

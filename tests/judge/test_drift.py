@@ -1,0 +1,113 @@
+"""Drift of a judge model: which turns are asked again, and what equal, shifted and random answers amount to."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from agent_eval.judge.audit import audit_sample
+from agent_eval.judge.calls import Thread
+from agent_eval.judge.drift import label_kappa, latest_drift, weighted_kappa
+from agent_eval.judge.protocol import Question
+from agent_eval.metrics.registry import DEFAULT
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Conversation, Message
+
+TALK = Conversation(conversation_id="c", messages=(Message(role="user", content="hi"),))
+HELPFULNESS, COHERENCE = DEFAULT.get("helpfulness"), DEFAULT.get("coherence")
+
+
+def question(name: str, turn_index: int | None) -> Question:
+    keys = {m.name: f"{name}-{turn_index}-{m.name}" for m in (HELPFULNESS, COHERENCE)}
+    return Question(
+        (TALK,), (TALK.turns(),), turn_index, f"{name}-{turn_index}", (HELPFULNESS, COHERENCE), keys
+    )
+
+
+def thread(name: str, n_turns: int) -> Thread:
+    return Thread([*(question(name, i) for i in range(n_turns)), question(name, None)])
+
+
+def keys_of(threads: dict[str, list[Thread]]) -> set[str]:
+    return {key for of in threads.values() for t in of for q in t.questions for key in q.keys.values()}
+
+
+def test_every_agent_gives_a_turn_before_any_gives_a_second() -> None:
+    threads = {"a": [thread("x", 5)], "b": [thread("y", 5), thread("z", 5)]}
+    sample = audit_sample(threads, keys_of(threads), 2)
+    assert {unit.questions[0].content_hash[0] for unit in sample} & {"x"}
+    assert {unit.questions[0].content_hash[0] for unit in sample} & {"y", "z"}
+
+
+def test_the_sample_is_fixed_and_grows_by_turns() -> None:
+    threads = {"a": [thread("x", 4), thread("y", 4)], "b": [thread("z", 4)]}
+    turned = {agent: list(reversed(of)) for agent, of in reversed(threads.items())}
+    answered = keys_of(threads)
+    small, large = (audit_sample(threads, answered, size) for size in (3, 6))
+    assert [u.questions[0].content_hash for u in large][:3] == [u.questions[0].content_hash for u in small]
+    assert audit_sample(turned, answered, 6) == large
+    assert len(audit_sample(threads, answered, 100)) == 12  # all turns; the wholes go with their last
+
+
+def test_only_what_was_answered_is_asked_again() -> None:
+    sample = audit_sample({"a": [thread("x", 2)]}, {"x-1-coherence", "x-None-helpfulness"}, 9)
+    assert [[(q.turn_index, list(q.keys)) for q in unit.questions] for unit in sample] == [
+        [(1, ["coherence"]), (None, ["helpfulness"])]
+    ]
+    assert replace(sample[0], questions=[]) == Thread([])
+
+
+ratings = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=20)
+
+
+@given(ratings)
+def test_kappa_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    before, after = map(list, zip(*pairs, strict=True))
+    ours = weighted_kappa(before, after)
+    if ours is None:
+        assert len({*before, *after}) == 1
+    else:
+        assert ours == pytest.approx(
+            cohen_kappa_score(before, after, weights="quadratic", labels=[1, 2, 3, 4, 5])
+        )
+    if len({*before, *after}) > 1:
+        words = [str(x) for x in before], [str(x) for x in after]
+        assert label_kappa(*words) == pytest.approx(cohen_kappa_score(*words))
+
+
+def test_kappa_of_one_word_or_of_nothing_is_undefined() -> None:
+    assert label_kappa(["a", "a"], ["a", "a"]) is None
+    assert weighted_kappa([4, 4], [4, 4]) is None
+    assert weighted_kappa([], []) is None
+    assert label_kappa([], []) is None
+
+
+def answer(
+    audit: str, key: str, metric: str, before: dict[str, object], after: dict[str, object]
+) -> dict[str, object]:
+    said: dict[str, object] = {"verdict_before": json.dumps(before), "verdict": json.dumps(after)}
+    return {"audit_id": audit, "cache_key": key, "metric": metric, "model": "m"} | said
+
+
+def test_the_latest_audit_counts_and_units_are_not_mixed() -> None:
+    rows = [
+        answer("2026-01", "old", "helpfulness", {"rating_1to5": 5}, {"rating_1to5": 1}),
+        answer("2026-02", "a", "helpfulness", {"rating_1to5": 5}, {"rating_1to5": 4}),
+        answer("2026-02", "b", "helpfulness", {"rating_1to5": 3}, {"rating_1to5": 3}),
+        answer("2026-02", "c", "goal_completion", {"value": 0.0}, {"value": 1.0}),
+        answer("2026-02", "d", "agent_behavior_failure", {"label": "no failure"}, {"label": "repetition"}),
+    ]
+    found = {
+        row["metric"]: row for row in latest_drift(table("judge_audits").frame(rows)).iter_rows(named=True)
+    }
+    assert (found["helpfulness"]["n"], found["helpfulness"]["share_equal"]) == (2, 0.5)
+    assert found["helpfulness"]["mean_difference"] == -0.5
+    # means 4 and 3.5, variances 1 and 0.25: by chance 1 + 0.25 + 0.25 = 1.5; seen (1 + 0) / 2; 1 − 1/3
+    assert found["helpfulness"]["kappa"] == pytest.approx(2 / 3)
+    assert found["goal_completion"]["mean_difference"] == 1.0
+    assert found["agent_behavior_failure"]["mean_difference"] is None
+    assert (found["all"]["n"], found["all"]["n_equal"], found["all"]["mean_difference"]) == (4, 1, -0.5)
+    assert latest_drift(table("judge_audits").empty()).is_empty()
