@@ -69,7 +69,8 @@ def test_edited_weights_make_only_the_scores_of_their_version_stale(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
     by_dagster, by_command = stale(sample_copy, package)
-    assert set(by_dagster) == {"universal_scores", "domain_scores", "composite_scores"}
+    # reliability reads its answer threshold from the same source as the scores read their weights
+    assert set(by_dagster) == {"universal_scores", "domain_scores", "composite_scores", "reliability"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
     assert {key.split("|")[1] for key in by_command} == {"1.2.0"}
 
