@@ -314,6 +314,24 @@ def gate(agent: Agents = None, methodology: Version = None, as_json: AsJson = Fa
 
 
 @app.command()
+def report(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder of the report. Default: data/report."),
+    ] = None,
+    methodology: Version = None,
+) -> None:
+    """Boards, agents and conversations as HTML that opens from disk: no server, no network.
+
+    Every version is in it; --methodology names the one that it opens with. An earlier report in DIR is replaced.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.report import report as write
+
+    write(_project(), consoles()[0], out, version=methodology)
+
+
+@app.command()
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
     force: Annotated[bool, typer.Option("--force", help="Take the place of a file that is there.")] = False,

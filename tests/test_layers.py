@@ -14,7 +14,7 @@ ORDER = [
     {"commands"},
     {"defs", "definitions"},
     {"sources"},
-    {"clustering"},
+    {"clustering", "reporting"},
     {"project"},
     {"report", "storage", "judge", "simulate"},
     {"clusters", "scores", "metrics"},

@@ -1,0 +1,320 @@
+"""The page of one agent under one methodology version: from its composite down to the conversations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+
+from agent_eval.methodology import Methodology
+from agent_eval.methodology.models import SCENARIOS, Anchors, Template
+from agent_eval.report.clusters import change, gravest_first
+from agent_eval.report.html.board import spans, standing
+from agent_eval.report.html.charts import Part, radar, stacked
+from agent_eval.report.html.names import Paths
+from agent_eval.report.html.tables import Row, by_key, only
+from agent_eval.scores.exact import from_text, in_words, rounded
+
+EXAMPLES = 3  # failures that are quoted per cluster
+LIGHT = (
+    "methodology_version", "agent_id", "conversation_id", "turn_index", "metric", "judge",
+    "rating_1to5", "value", "label", "status", "unscored_reason", "is_effective",
+)  # fmt: skip
+"""The columns of judgments that an agent's page is made from: no texts."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The stored rows of one agent under all versions; those of boards may hold other agents too."""
+
+    leaderboard: pl.DataFrame
+    composite_scores: pl.DataFrame
+    universal_scores: pl.DataFrame
+    domain_scores: pl.DataFrame
+    rubric_ratings: pl.DataFrame
+    transcripts: pl.DataFrame
+    conversations: pl.DataFrame
+    sessions: pl.DataFrame
+    turn_judgments: pl.DataFrame
+    conversation_judgments: pl.DataFrame
+    error_clusters: pl.DataFrame
+    error_trends: pl.DataFrame
+    failures: pl.DataFrame
+    reliability: pl.DataFrame
+    gates: pl.DataFrame
+
+    def under(self, version: str) -> "Frames":
+        """The rows of one version; what is stored once per agent stays."""
+        kept = {
+            name: frame.filter(pl.col("methodology_version") == version)
+            if "methodology_version" in frame.columns
+            else frame
+            for name, frame in vars(self).items()
+        }
+        return Frames(**kept)
+
+
+@dataclass(frozen=True)
+class Given:
+    """One rating of a part, with the words of its anchor and the conversations it was given on."""
+
+    row: Row
+    anchor: str | None
+    conversations: Sequence[tuple[str, str]]  # label, path
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A dimension or a criterion: its mean over sessions and every rating behind it."""
+
+    id: str
+    name: str
+    question: str
+    mean: float | None  # 1–5
+    ratings: Sequence[Given]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One of D1–D5."""
+
+    id: str
+    name: str
+    description: str
+    score: float | None  # 0–100
+    criteria: Sequence[Rated]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the counting judgments of one metric are spread."""
+
+    metric: str
+    kind: str  # ratings, labels or values
+    n_scored: int
+    n_eligible: int
+    bar: tuple[Part, ...] = ()
+    mean: float | None = None
+    labels: Sequence[tuple[str, int]] = ()
+    why_not: str = ""
+
+
+def agent_page(
+    agent: Row, version: str, frames: Frames, methodology: Methodology, paths: Paths
+) -> dict[str, Any]:
+    """What the page of an agent under a version shows. `frames` hold rows of this version only."""
+    board = frames.leaderboard.filter(pl.col("agent_id") == agent["agent_id"]).to_dicts()
+    composite = _first(frames.composite_scores)
+    universal, domain = _first(frames.universal_scores), _first(frames.domain_scores)
+    slug = composite.get("template") or agent["template"]
+    template = next((t for t in methodology.templates if t.slug == slug), None)
+    slots = _slots(frames.transcripts)
+    dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
+    return {
+        "agent": agent,
+        "version": version,
+        "methodology": methodology,
+        "template": template,
+        "standing": standing(board[0], paths) if board else None,
+        "composite": composite,
+        "formula": _formula(composite, universal, domain, methodology),
+        "universal": universal,
+        "domain": domain,
+        "radar": radar([(d.id, d.name, d.mean) for d in dimensions]),
+        "dimensions": dimensions,
+        "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
+        "spreads": spreads(pl.concat([frames.turn_judgments, frames.conversation_judgments])),
+        "clusters": _clusters(frames, paths),
+        "reliability": [
+            {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
+            for r in frames.reliability.to_dicts()
+        ],
+        "gates": frames.gates.to_dicts(),
+        "sessions": frames.sessions.to_dicts(),
+        "conversations": conversation_rows(frames, paths),
+    }
+
+
+def _first(frame: pl.DataFrame) -> Row:
+    return frame.row(0, named=True) if frame.height else {}
+
+
+def _formula(composite: Row, universal: Row, domain: Row, methodology: Methodology) -> dict[str, Any]:
+    """The composite in words: '0.40 × 90 + 0.60 × 844/9 = 92.3'; '?' stands for what is missing."""
+    u, d = (_exact(row, key) for row, key in ((universal, "universal_exact"), (domain, "domain_exact")))
+    raw, score = (_exact(composite, key) for key in ("raw_composite_exact", "composite_exact"))
+    weights = methodology.weights
+    return {
+        "sum": f"{weights.universal} × {_words(u)} + {weights.domain} × {_words(d)}",
+        "raw": None if raw is None else rounded(raw),
+        "score": None if score is None else rounded(score),
+        "penalty": composite.get("repeatability_penalty"),
+    }
+
+
+def _exact(row: Row, key: str) -> Fraction | None:
+    text = row.get(key)
+    return from_text(text) if text else None
+
+
+def _words(value: Fraction | None) -> str:
+    return "?" if value is None else in_words(value)
+
+
+def _slots(transcripts: pl.DataFrame) -> dict[str, Row]:
+    """Conversation → its row of transcripts."""
+    return {row["conversation_id"]: row for row in transcripts.to_dicts()}
+
+
+def _dimensions(
+    universal: Row, methodology: Methodology, frames: Frames, slots: Mapping[str, Row], paths: Paths
+) -> Iterator[Rated]:
+    ratings = by_key(frames.rubric_ratings, "target", "criterion")
+    for dimension in methodology.dimensions:
+        given = [
+            _given(row, dimension.anchors, slots, paths, dimension.needs_test)
+            for row in _counting_first(only(ratings, dimension.id, None))
+        ]
+        mean = universal.get(dimension.id.lower())
+        yield Rated(dimension.id, dimension.name, dimension.question, mean, given)
+
+
+def _scenarios(
+    domain: Row, template: Template | None, frames: Frames, slots: Mapping[str, Row], paths: Paths
+) -> Iterator[Scenario]:
+    ratings = by_key(frames.rubric_ratings, "target", "criterion")
+    for scenario in template.scenarios if template else ():
+        number = SCENARIOS.index(scenario.id) + 1
+        criteria = [
+            Rated(
+                id=criterion.id,
+                name=criterion.name,
+                question=scenario.readings.get(criterion.id, ""),
+                mean=domain.get(f"d{number}_c{i}"),
+                ratings=[
+                    _given(row, criterion.anchors, slots, paths, None)
+                    for row in _counting_first(only(ratings, scenario.id, criterion.id))
+                ],
+            )
+            for i, criterion in enumerate(template.criteria if template else (), start=1)
+        ]
+        yield Scenario(scenario.id, scenario.name, scenario.description, domain.get(f"d{number}"), criteria)
+
+
+def _counting_first(rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: not row["is_effective"])
+
+
+def _given(
+    row: Row, anchors: Anchors, slots: Mapping[str, Row], paths: Paths, needs_test: str | None
+) -> Given:
+    rating = row["rating_1to5"]
+    return Given(
+        row=row,
+        anchor=None if rating is None else anchors.by_rating().get(str(rating)),
+        conversations=[
+            (_label(slot), paths.conversation(row["agent_id"], slot["conversation_id"]))
+            for slot in _rated_on(row, slots, needs_test)
+        ],
+    )
+
+
+def _rated_on(row: Row, slots: Mapping[str, Row], needs_test: str | None) -> list[Row]:
+    """What a rating was given on: its conversation, or those of the session that hold the needed test."""
+    if row["conversation_id"] is not None:
+        return [slots[row["conversation_id"]]] if row["conversation_id"] in slots else []
+    if row["session_id"] is None:
+        return []
+    return [
+        slot
+        for slot in slots.values()
+        if slot["session_id"] == row["session_id"]
+        and slot["is_admitted"]
+        and (needs_test is None or needs_test in (slot["tests"] or ()))
+    ]
+
+
+def _label(slot: Row) -> str:
+    return str(slot["slot"] or slot["conversation_id"])
+
+
+def spreads(judgments: pl.DataFrame) -> list[Spread]:
+    """Per metric how its counting judgments are spread; a metric without a scored one says why.
+
+    Eligible are those that are scored or unscored; `not_applicable` are neither.
+    """
+    found = []
+    for (metric,), rows in (
+        judgments.filter("is_effective").partition_by("metric", as_dict=True, maintain_order=False).items()
+    ):
+        scored = rows.filter(pl.col("status") == "scored")
+        n_eligible = rows.filter(pl.col("status").is_in(["scored", "unscored"])).height
+        found.append(_spread(str(metric), scored, n_eligible, rows))
+    return sorted(found, key=lambda s: (s.n_scored == 0, s.kind != "ratings", s.metric))
+
+
+def _spread(metric: str, scored: pl.DataFrame, n_eligible: int, rows: pl.DataFrame) -> Spread:
+    if scored.is_empty():
+        return Spread(metric, "none", 0, n_eligible, why_not=_reasons(rows))
+    if scored["rating_1to5"].count():
+        counts = {int(r): int(n) for r, n in scored["rating_1to5"].drop_nulls().value_counts().iter_rows()}
+        mean = scored["rating_1to5"].mean()
+        return Spread(metric, "ratings", scored.height, n_eligible, stacked(counts), _number(mean))
+    if scored["label"].count():
+        labels = scored["label"].value_counts().sort("count", "label", descending=[True, False]).rows()
+        return Spread(metric, "labels", scored.height, n_eligible, labels=labels)
+    return Spread(metric, "values", scored.height, n_eligible, mean=_number(scored["value"].mean()))
+
+
+def _reasons(rows: pl.DataFrame) -> str:
+    reasons = (
+        rows["unscored_reason"]
+        .drop_nulls()
+        .value_counts()
+        .sort("count", "unscored_reason", descending=[True, False])
+    )
+    return "; ".join(f"{reason} ({n})" for reason, n in reasons.rows()) or "no reason given"
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _clusters(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
+    """Error clusters, gravest first, each with its change against the baseline and quoted examples."""
+    changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
+    failures = by_key(frames.failures, "cluster_id")
+    return [
+        {
+            "row": row,
+            "change": changes.get(row["cluster_id"]) or row["trend"],
+            "examples": [_example(f, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
+            "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
+        }
+        for row in gravest_first(frames.error_clusters, "n_turns").to_dicts()
+    ]
+
+
+def _example(failure: Row, paths: Paths) -> dict[str, Any]:
+    place = paths.conversation(failure["agent_id"], failure["conversation_id"], failure["turn_index"])
+    return {"row": failure, "href": place}
+
+
+def conversation_rows(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
+    """The agent's conversations with what is known of each: slot, outcome, mean rating, failures."""
+    rated = frames.turn_judgments.filter("is_effective", pl.col("status") == "scored")
+    means = rated.group_by("conversation_id").agg(mean_rating=pl.col("rating_1to5").mean(), n_judged=pl.len())
+    failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
+    slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
+    columns = (
+        "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls",
+        "outcome_correct", "cost_usd",
+    )  # fmt: skip
+    joined = frames.conversations.select(columns)
+    for other in (slots, means, failures):
+        joined = joined.join(other, on="conversation_id", how="left")
+    return [
+        row | {"href": paths.conversation(row["agent_id"], row["conversation_id"])}
+        for row in joined.sort("session_id", "slot", "conversation_id", nulls_last=True).to_dicts()
+    ]
