@@ -55,7 +55,10 @@ def run(
         typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
     ] = None,
     boards: Annotated[
-        bool, typer.Option("--boards", help="Make the boards anew even if nothing is stale.")
+        bool,
+        typer.Option(
+            "--boards", help="Make the boards anew even if nothing is stale, and publish them to data/report."
+        ),
     ] = False,
     judge: Annotated[
         list[str] | None,

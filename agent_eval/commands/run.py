@@ -47,7 +47,7 @@ def run(
     *,
     boards: bool = False,
 ) -> RunReport:
-    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards in any case.
+    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards and the report in any case.
 
     Raises:
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
@@ -61,7 +61,7 @@ def run(
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
         sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
         if not stale.is_empty() or boards:
-            _materialise(project, sources, stale, wanted if boards else stale, say)
+            _materialise(project, sources, stale, wanted if boards else stale, say, publishes=boards)
     return _report(project, wanted.select(_PAIR), stale)
 
 
@@ -80,6 +80,8 @@ def _materialise(
     stale: pl.DataFrame,
     boards_of: pl.DataFrame,
     say: Callable[[str], None],
+    *,
+    publishes: bool,
 ) -> None:
     from agent_eval.defs.launch import Launch  # Dagster costs a second: only when there is work
 
@@ -95,6 +97,8 @@ def _materialise(
         project.store.upsert(RUN_STATE, finished, run_id=launch.last_run_id)
         project.store.delete(RUN_STATE, stale.join(finished, on=_PAIR, how="anti").select(_PAIR))
         launch.forget(set(agents) - set(project.known_agents()))
+        if publishes:
+            say(launch.publish())  # last: whatever stands in the report's way, the tables are kept
 
 
 def _not_taken_in(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:

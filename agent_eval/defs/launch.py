@@ -140,12 +140,21 @@ class Launch:
         for first, last in stretches(wanted, versions):
             yield self._run("version", first, last)
 
+    def publish(self) -> str:
+        """Make what shows all boards together: the HTML report.
+
+        Raises:
+            RunFailedError: If it cannot be written.
+        """
+        return self._run("whole")
+
     def forget(self, agents: Collection[str]) -> None:
         """Drop the partitions of agents that are gone."""
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
-    def _run(self, stage: Shape, first: str, last: str) -> str:
+    def _run(self, stage: Shape, first: str = "", last: str = "") -> str:
+        partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             in_hand(self.project),
@@ -154,8 +163,7 @@ class Launch:
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
-                tags=dict(zip(_RANGE, (first, last), strict=True))
-                | {PROJECT_TAG: str(self.project.home.root)},
+                tags=partitions | {PROJECT_TAG: str(self.project.home.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )
@@ -164,6 +172,8 @@ class Launch:
         self.last_run_id = result.run_id
         if not result.success:
             raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))
+        if not first:
+            return ", ".join(key.path[-1] for key in self._stages[stage])
         return f"{stage}: {first} … {last}" if first != last else f"{stage}: {first}"
 
 
@@ -179,7 +189,7 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
 def by_shape() -> dict[Shape, list[dg.AssetKey]]:
     """Shape of the partitions → the assets of that shape; `Launch` makes each shape in a stage of its own."""
     graph = defs.resolve_asset_graph()
-    shapes: dict[Shape, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": []}
+    shapes: dict[Shape, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "version": [], "whole": []}
     for key in graph.materializable_asset_keys:
         shapes[shape_of(graph.get(key).partitions_def)].append(key)
     return shapes
