@@ -22,6 +22,10 @@ LIGHT = (
     "rating_1to5", "value", "label", "status", "unscored_reason", "is_effective",
 )  # fmt: skip
 """The columns of judgments that an agent's page is made from: no texts."""
+LISTED = (
+    "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls", "outcome_correct",
+)  # fmt: skip
+"""The columns of conversations in an agent's list of them."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,12 @@ class Spread:
     """How the counting judgments of one metric are spread."""
 
     metric: str
-    kind: str  # ratings, labels or values
     n_scored: int
     n_eligible: int
-    bar: tuple[Part, ...] = ()
-    mean: float | None = None
-    labels: Sequence[tuple[str, int]] = ()
-    why_not: str = ""
+    bar: tuple[Part, ...]  # of ratings
+    mean: float | None  # of ratings or values
+    labels: Sequence[tuple[str, int]]  # failure labels; yes and no of a 0/1 metric
+    gaps: Sequence[tuple[str, int]]  # why others have no value
 
 
 def agent_page(
@@ -236,45 +239,47 @@ def _rated_on(row: Row, slots: Mapping[str, Row], needs_test: str | None) -> lis
 
 
 def _label(slot: Row) -> str:
-    return str(slot["slot"] or slot["conversation_id"])
+    return str(slot["slot"]).replace("_", " ") if slot["slot"] else str(slot["conversation_id"])
 
 
 def spreads(judgments: pl.DataFrame) -> list[Spread]:
-    """Per metric how its counting judgments are spread; a metric without a scored one says why.
+    """Per metric how its counting judgments are spread; what could not be judged is counted by its reason.
 
     Eligible are those that are scored or unscored; `not_applicable` are neither.
     """
-    found = []
-    for (metric,), rows in (
-        judgments.filter("is_effective").partition_by("metric", as_dict=True, maintain_order=False).items()
-    ):
-        scored = rows.filter(pl.col("status") == "scored")
-        n_eligible = rows.filter(pl.col("status").is_in(["scored", "unscored"])).height
-        found.append(_spread(str(metric), scored, n_eligible, rows))
-    return sorted(found, key=lambda s: (s.n_scored == 0, s.kind != "ratings", s.metric))
+    metrics = judgments.filter("is_effective").partition_by("metric", as_dict=True)
+    found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
+    return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 
-def _spread(metric: str, scored: pl.DataFrame, n_eligible: int, rows: pl.DataFrame) -> Spread:
-    if scored.is_empty():
-        return Spread(metric, "none", 0, n_eligible, why_not=_reasons(rows))
-    if scored["rating_1to5"].count():
-        counts = {int(r): int(n) for r, n in scored["rating_1to5"].drop_nulls().value_counts().iter_rows()}
-        mean = scored["rating_1to5"].mean()
-        return Spread(metric, "ratings", scored.height, n_eligible, stacked(counts), _number(mean))
-    if scored["label"].count():
-        labels = scored["label"].value_counts().sort("count", "label", descending=[True, False]).rows()
-        return Spread(metric, "labels", scored.height, n_eligible, labels=labels)
-    return Spread(metric, "values", scored.height, n_eligible, mean=_number(scored["value"].mean()))
-
-
-def _reasons(rows: pl.DataFrame) -> str:
-    reasons = (
-        rows["unscored_reason"]
-        .drop_nulls()
-        .value_counts()
-        .sort("count", "unscored_reason", descending=[True, False])
+def _spread(metric: str, rows: pl.DataFrame) -> Spread:
+    scored = rows.filter(pl.col("status") == "scored")
+    return Spread(
+        metric,
+        n_scored=scored.height,
+        n_eligible=rows.filter(pl.col("status").is_in(["scored", "unscored"])).height,
+        bar=stacked(dict(_counted(scored["rating_1to5"]))),
+        mean=_number(scored["rating_1to5"].mean())
+        if scored["rating_1to5"].count()
+        else _number(scored["value"].mean()),
+        labels=[*_counted(scored["label"]), *_yes_and_no(scored["value"])],
+        gaps=_counted(rows["unscored_reason"]),
     )
-    return "; ".join(f"{reason} ({n})" for reason, n in reasons.rows()) or "no reason given"
+
+
+def _counted(values: pl.Series) -> list[tuple[Any, int]]:
+    """Each value and how often it occurs, the most frequent first; nulls are left out."""
+    name = values.name
+    return values.drop_nulls().value_counts().sort("count", name, descending=[True, False]).rows()
+
+
+def _yes_and_no(values: pl.Series) -> list[tuple[str, int]]:
+    """How many of a 0/1 metric's values are 1 and 0; nothing for other metrics."""
+    known = values.drop_nulls()
+    if known.is_empty() or not known.is_in([0.0, 1.0]).all():
+        return []
+    n_yes = int((known == 1).sum())
+    return [("yes", n_yes), ("no", len(known) - n_yes)]
 
 
 def _number(value: object) -> float | None:
@@ -307,11 +312,7 @@ def conversation_rows(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
     means = rated.group_by("conversation_id").agg(mean_rating=pl.col("rating_1to5").mean(), n_judged=pl.len())
     failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
-    columns = (
-        "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls",
-        "outcome_correct", "cost_usd",
-    )  # fmt: skip
-    joined = frames.conversations.select(columns)
+    joined = frames.conversations.select(LISTED)
     for other in (slots, means, failures):
         joined = joined.join(other, on="conversation_id", how="left")
     return [

@@ -16,13 +16,13 @@ from agent_eval.report.html.render import Renderer
 from agent_eval.report.html.tables import Reader, by_key, chunks, merged_versions, only
 from agent_eval.tables import table
 
-AGENTS_AT_ONCE = 25  # whose judgments, without texts, are in memory together
+AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together
 CONVERSATIONS_AT_ONCE = 250  # whose texts are
 _CONVERSATION = ("agent_id", "conversation_id")
 _BOARDS = ("leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends")
 _PER_AGENT = (
-    "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "conversations",
-    "sessions", "error_clusters", "failures", "reliability",
+    "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
+    "error_clusters", "failures", "reliability",
 )  # fmt: skip
 _LIGHT = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
@@ -121,6 +121,7 @@ def _write_agents(
     columns = sorted({*agent.LIGHT, *about.JUDGED_BY})
     light = {name: _light(site, name, keys, columns) for name in _LIGHT}
     stored = {name: site.read(name, keys) for name in _PER_AGENT}
+    stored["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     frames = stored | {name: frame.select(agent.LIGHT) for name, frame in light.items()}
     frames |= {"error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
@@ -153,7 +154,7 @@ def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFr
         keys = chunk.select(_CONVERSATION)
         turns = by_key(read("turns", keys), *_CONVERSATION)
         told = {name: by_key(merged_versions(read(name, keys)), *_CONVERSATION) for name in _PER_CONVERSATION}
-        for row in chunk.to_dicts():
+        for row in read("conversations", keys).to_dicts():
             key = tuple(row[name] for name in _CONVERSATION)
             rows = {name: only(of_table, *key) for name, of_table in told.items()}
             yield Material(row, only(slots, *key), only(turns, *key), **rows)
