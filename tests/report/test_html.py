@@ -26,7 +26,8 @@ def frames(sample_root: Path) -> dict[str, pl.DataFrame]:
     """All tables of the sample, of two agents."""
     kept = pl.col("agent_id").is_in(["lumen-support", "pilot-chat"])
     stored = frames_of(Project.open(sample_root))
-    return {n: f.filter(kept) if "agent_id" in f.columns else f for n, f in stored.items()}
+    alone = {n: f.filter(kept) if "agent_id" in f.columns else f for n, f in stored.items()}
+    return alone | {"pairwise_comparisons": alone["pairwise_comparisons"].clear()}
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +257,40 @@ def test_a_long_conversation_is_parted_and_links_find_the_part(
     deep = [t for t in page(found, "agents/1.3.0/pilot-chat").targets() if t[1] == "turn-220"]
     assert deep
     assert all("turn-220" in found[path].ids for path, _ in deep)
+
+
+def test_what_has_gone_since_a_board_was_made_leaves_no_dead_link(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    gone = (
+        frames["conversations"]
+        .filter(pl.col("agent_id") == "lumen-support")
+        .head(4)
+        .select("conversation_id")
+    )
+    kept = {
+        name: frame.join(gone, on="conversation_id", how="anti")
+        for name, frame in frames.items()
+        if name in {"conversations", "turns"}
+    }
+    without = {"agents": frames["agents"].filter(pl.col("agent_id") != "pilot-chat")}
+    write_report(site_from(frames | kept | without), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    for source in found.values():
+        for path, anchor in source.targets():
+            assert (tmp_path / "site" / path).is_file(), f"{source.path}: {path}"
+            assert not anchor or anchor in found[path].ids, f"{source.path}: {path}#{anchor}"
+
+
+def test_a_long_list_of_conversations_is_parted(
+    frames: dict[str, pl.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.report.html.agent.CONVERSATIONS_PER_PAGE", 10)
+    write_report(site_from(frames, versions=["1.3.0"]), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    parts = [p for path, p in found.items() if path.startswith("agents/1.3.0/lumen")]
+    listed = [{path for path, _ in p.targets() if path.startswith("conversations/")} for p in parts]
+    # 24 conversations; the first page also links to conversations as evidence
+    assert [len(links) for links in listed[:2]] == [10, 4]
+    assert len(set().union(*listed)) == 24
+    assert "10 of 24 conversations" in parts[0].text

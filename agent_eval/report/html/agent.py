@@ -1,6 +1,6 @@
 """The page of one agent under one methodology version: from its composite down to the conversations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,7 @@ from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.clusters import change, gravest_first
 from agent_eval.report.html.board import spans, standing
 from agent_eval.report.html.charts import Part, radar, stacked
-from agent_eval.report.html.names import Paths
+from agent_eval.report.html.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.scores.exact import from_text, in_words, rounded
 
@@ -103,20 +103,47 @@ class Spread:
     gaps: Sequence[tuple[str, int]]  # why others have no value
 
 
-def agent_page(
+def agent_pages(
     agent: Row, version: str, frames: Frames, methodology: Methodology, paths: Paths
-) -> dict[str, Any]:
-    """What the page of an agent under a version shows. `frames` hold rows of this version only."""
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, template and content of each page of an agent under a version: the agent, and the rest of a long list.
+
+    `frames` hold rows of this version only.
+    """
+    rows = conversation_rows(frames, paths)
+    n_parts = max(1, -(-len(rows) // CONVERSATIONS_PER_PAGE))
+    parts = [paths.agent(agent["agent_id"], version, part) for part in range(n_parts)]
+    shared = {
+        "agent": agent,
+        "version": version,
+        "n_conversations": len(rows),
+        "per_list": CONVERSATIONS_PER_PAGE,
+        "list_parts": parts,
+    }
+    for part, path in enumerate(parts):
+        listed = {"conversations": rows[part * CONVERSATIONS_PER_PAGE : (part + 1) * CONVERSATIONS_PER_PAGE]}
+        if part:
+            yield path, "conversations.html", shared | listed
+        else:
+            page = agent_page(agent, frames, methodology, paths)
+            yield path, "agent.html", shared | listed | page
+
+
+def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Paths) -> dict[str, Any]:
+    """What the page of an agent under a version shows above its conversations."""
     board = frames.leaderboard.filter(pl.col("agent_id") == agent["agent_id"]).to_dicts()
     composite = _first(frames.composite_scores)
     universal, domain = _first(frames.universal_scores), _first(frames.domain_scores)
     slug = composite.get("template") or agent["template"]
     template = next((t for t in methodology.templates if t.slug == slug), None)
-    slots = _slots(frames.transcripts)
+    known = set(frames.conversations["conversation_id"])
+    slots = {
+        row["conversation_id"]: row
+        for row in frames.transcripts.to_dicts()
+        if row["conversation_id"] in known
+    }
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
     return {
-        "agent": agent,
-        "version": version,
         "methodology": methodology,
         "template": template,
         "standing": standing(board[0], paths) if board else None,
@@ -128,14 +155,13 @@ def agent_page(
         "dimensions": dimensions,
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
         "spreads": spreads(pl.concat([frames.turn_judgments, frames.conversation_judgments])),
-        "clusters": _clusters(frames, paths),
+        "clusters": _clusters(frames, known, paths),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()
         ],
         "gates": frames.gates.to_dicts(),
         "sessions": frames.sessions.to_dicts(),
-        "conversations": conversation_rows(frames, paths),
     }
 
 
@@ -163,11 +189,6 @@ def _exact(row: Row, key: str) -> Fraction | None:
 
 def _words(value: Fraction | None) -> str:
     return "?" if value is None else in_words(value)
-
-
-def _slots(transcripts: pl.DataFrame) -> dict[str, Row]:
-    """Conversation → its row of transcripts."""
-    return {row["conversation_id"]: row for row in transcripts.to_dicts()}
 
 
 def _dimensions(
@@ -286,7 +307,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _clusters(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
+def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict[str, Any]]:
     """Error clusters, gravest first, each with its change against the baseline and quoted examples."""
     changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
     failures = by_key(frames.failures, "cluster_id")
@@ -294,16 +315,23 @@ def _clusters(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
         {
             "row": row,
             "change": changes.get(row["cluster_id"]) or row["trend"],
-            "examples": [_example(f, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
+            "examples": [_example(f, known, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
             "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
         }
         for row in gravest_first(frames.error_clusters, "n_turns").to_dicts()
     ]
 
 
-def _example(failure: Row, paths: Paths) -> dict[str, Any]:
-    place = paths.conversation(failure["agent_id"], failure["conversation_id"], failure["turn_index"])
-    return {"row": failure, "href": place}
+def _example(failure: Row, known: Collection[str], paths: Paths) -> dict[str, Any]:
+    """A failure, with its turn's address unless the conversation has gone from the store since."""
+    agent_id, conversation_id, turn_index = (
+        failure[c] for c in ("agent_id", "conversation_id", "turn_index")
+    )
+    is_there = conversation_id in known
+    return {
+        "row": failure,
+        "href": paths.conversation(agent_id, conversation_id, turn_index) if is_there else None,
+    }
 
 
 def conversation_rows(frames: Frames, paths: Paths) -> list[dict[str, Any]]:

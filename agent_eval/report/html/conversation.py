@@ -9,7 +9,7 @@ from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
 from agent_eval.report.html.names import TURNS_PER_PAGE, Paths
 from agent_eval.report.html.tables import Row
-from agent_eval.report.html.texts import Shown, shown
+from agent_eval.report.html.texts import Shown, clean, shown
 
 Quotes = Sequence[tuple[int, str]]
 WHOLE = -1  # stands for the index of a turn where all of a conversation is meant
@@ -95,7 +95,7 @@ def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView]
 class _Said:
     kind: str
     title: str
-    text: str
+    text: str  # clean: it is searched for many quotes
     is_error: bool = False
     facts: tuple[str, ...] = ()
 
@@ -108,18 +108,19 @@ def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
         facts = tuple(_facts(message))
         if role == "tool":
             name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
-            yield _Said("result", f"Result of {name}", content or "", bool(message.get("is_error")), facts)
+            yield _Said(
+                "result", f"Result of {name}", clean(content or ""), bool(message.get("is_error")), facts
+            )
             continue
         kind = {"user": "user", "assistant": "agent"}.get(role, "system")
         if content:
-            yield _Said(
-                kind, {"user": "User", "agent": "Agent"}.get(kind, role.capitalize()), content, facts=facts
-            )
+            title = {"user": "User", "agent": "Agent"}.get(kind, role.capitalize())
+            yield _Said(kind, title, clean(content), facts=facts)
         for call in message.get("tool_calls") or ():
             names[call.get("id") or ""] = call["name"]
             by = " by the user" if role == "user" else ""
             arguments = json.dumps(call.get("arguments"), ensure_ascii=False)
-            yield _Said("call", f"Tool call{by}", f"{call['name']}({arguments})")
+            yield _Said("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
 
 
 def _facts(message: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 TURNS_PER_PAGE = 100
+CONVERSATIONS_PER_PAGE = 1_000
 _LONGEST = 48  # characters of an id that stay readable in a file's name
 
 
@@ -31,9 +32,9 @@ class Paths:
         """The board of a version."""
         return "index.html" if version == self.shown else f"boards/{version}.html"
 
-    def agent(self, agent_id: str, version: str) -> str:
-        """An agent under a version."""
-        return f"agents/{version}/{file_name(agent_id)}.html"
+    def agent(self, agent_id: str, version: str, part: int = 0) -> str:
+        """An agent under a version, or from `part` 1 on the rest of a long list of its conversations."""
+        return f"agents/{version}/{file_name(agent_id)}{_number(part)}.html"
 
     def agent_under(self, agent_id: str) -> Callable[[str], str]:
         """Version → the agent's page under it."""
@@ -47,8 +48,9 @@ class Paths:
 
     def conversation_part(self, agent_id: str, conversation_id: str, part: int) -> str:
         """Page `part` (from 0) of a conversation."""
-        number = f".{part + 1}" if part else ""
-        return f"conversations/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}{number}.html"
+        return (
+            f"conversations/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}{_number(part)}.html"
+        )
 
     def methodology(self, version: str) -> str:
         """A version's rubric and rules."""
@@ -62,3 +64,8 @@ class Paths:
     def about(self) -> str:
         """How the report came about."""
         return "about.html"
+
+
+def _number(part: int) -> str:
+    """What the name of a later part ends with."""
+    return f".{part + 1}" if part else ""

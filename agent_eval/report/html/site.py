@@ -71,12 +71,19 @@ def write_report(site: Site, folder: Path) -> Written:
         boards = {name: site.read(name) for name in _BOARDS}
         _write_boards(site, paths, renderer, boards)
         _write_methodologies(site, paths, renderer, boards["leaderboard"])
-        agents = site.read("agents")
+        agents = _agents(site, boards["leaderboard"])
         judged = [
             _write_agents(site, paths, renderer, boards, some) for some in chunks(agents, AGENTS_AT_ONCE)
         ]
         _write_about(site, paths, renderer, judged, agents)
     return Written(folder / "index.html", renderer.n_pages, renderer.n_bytes)
+
+
+def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
+    """Every agent that a page may link to: the known ones, and those that only an older board still holds."""
+    known = site.read("agents")
+    gone = leaderboard.select("agent_id", "name").unique("agent_id", keep="first", maintain_order=True)
+    return pl.concat([known, gone.join(known, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
 
 
 def _shared(site: Site, paths: Paths) -> dict[str, object]:
@@ -130,8 +137,8 @@ def _write_agents(
         mine = {name: own[name].get((agent_id,), frame.clear()) for name, frame in frames.items()}
         everything = agent.Frames(leaderboard=boards["leaderboard"], **mine)
         for version, rules in site.methodologies.items():
-            content = agent.agent_page(row, version, everything.under(version), rules, paths)
-            renderer.page(paths.agent(agent_id, version), "agent.html", content)
+            for page in agent.agent_pages(row, version, everything.under(version), rules, paths):
+                renderer.page(*page)
     for material in _materials(site.read, stored["conversations"], stored["transcripts"]):
         of_agent = {"agent": rows[material.conversation["agent_id"]]}
         for path, content in conversation_pages(material, paths):

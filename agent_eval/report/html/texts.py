@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 
 
 def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> Shown:
-    """The text cut to `LONGEST` characters and parted at the quotes (number, words) that occur in it.
+    """The text, `clean` and cut to `LONGEST` characters, parted at the quotes (number, words) that occur in it.
 
     Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
     """
@@ -52,8 +52,8 @@ def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> Shown:
 
 
 def is_in(text: str, quote: str) -> bool:
-    """Whether `shown` would mark the quote in the text."""
-    return any(_places(clean(text)[:LONGEST], 0, quote))
+    """Whether `shown` would mark the quote in the text, which is `clean` already."""
+    return any(_places(text[:LONGEST], 0, quote))
 
 
 def _places(text: str, number: int, quote: str) -> Iterator[tuple[int, int, int]]:
