@@ -144,13 +144,10 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
     }
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
     return {
-        "methodology": methodology,
         "template": template,
         "standing": standing(board[0], paths) if board else None,
         "composite": composite,
         "formula": _formula(composite, universal, domain, methodology),
-        "universal": universal,
-        "domain": domain,
         "radar": radar([(d.id, d.name, d.mean) for d in dimensions]),
         "dimensions": dimensions,
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),

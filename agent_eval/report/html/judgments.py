@@ -23,10 +23,14 @@ class Opinion:
     """Values that one judge gave with the same words."""
 
     values: tuple[Value, ...]
-    row: Row  # of the first value: words and provenance that all share
+    rows: tuple[Row, ...]  # one per value: each has hashes of its own
     where: str  # '' if it holds for every version
-    mark: int | None = None  # number of its quote, if the page marks it
-    keys: tuple[Row, ...] = ()  # the rows of all values, for their hashes
+    mark: int | None  # number of its quote, if the page marks it
+
+    @property
+    def row(self) -> Row:
+        """Of the first value: words and judge, which all share."""
+        return self.rows[0]
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,9 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
     found = [
         Opinion(
             values=tuple(value_of(row) for row in group),
-            row=group[0],
+            rows=tuple(group),
             where=in_versions(group[0]["versions"], n_versions),
             mark=marks.get(group[0]["evidence"] or ""),
-            keys=tuple(group),
         )
         for group in groups.values()
     ]
