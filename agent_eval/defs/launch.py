@@ -155,6 +155,9 @@ class Launch:
 
     def _run(self, stage: Shape, first: str = "", last: str = "") -> str:
         partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
+        made = f"{stage}: {first}" if first else ", ".join(key.path[-1] for key in self._stages[stage])
+        if first != last:
+            made += f" … {last}"
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             in_hand(self.project),
@@ -171,10 +174,8 @@ class Launch:
                 raise KeyboardInterrupt
         self.last_run_id = result.run_id
         if not result.success:
-            raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))
-        if not first:
-            return ", ".join(key.path[-1] for key in self._stages[stage])
-        return f"{stage}: {first} … {last}" if first != last else f"{stage}: {first}"
+            raise RunFailedError(result.run_id, made, _why(result))
+        return made
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:
