@@ -55,7 +55,10 @@ def run(
         typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
     ] = None,
     boards: Annotated[
-        bool, typer.Option("--boards", help="Make the boards anew even if nothing is stale.")
+        bool,
+        typer.Option(
+            "--boards", help="Make the boards anew even if nothing is stale, and publish them to data/report."
+        ),
     ] = False,
     judge: Annotated[
         list[str] | None,
@@ -369,6 +372,24 @@ def audit(
     with shown_progress(err) as progress:
         code = show(project.watched(progress.watch), out, err, as_json=as_json)
     raise typer.Exit(code)
+
+
+@app.command()
+def report(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder of the report. Default: data/report."),
+    ] = None,
+    methodology: Version = None,
+) -> None:
+    """Boards, agents and conversations as HTML that opens from disk: no server, no network.
+
+    Every version is in it; --methodology names the one that it opens with. An earlier report in DIR is replaced.
+    """
+    from agent_eval.commands.output import consoles
+    from agent_eval.commands.report import report as write
+
+    write(_project(), consoles()[0], out, version=methodology)
 
 
 @app.command()

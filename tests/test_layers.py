@@ -14,7 +14,7 @@ ORDER = [
     {"commands"},
     {"defs", "definitions"},
     {"sources", "auditing"},
-    {"clustering", "gating"},
+    {"clustering", "gating", "reporting"},
     {"project"},
     {"report", "storage", "judge", "simulate"},
     {"clusters", "scores", "metrics"},

@@ -49,7 +49,7 @@ def run(
     *,
     boards: bool = False,
 ) -> RunReport:
-    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards in any case.
+    """Bring every table up to date for the named agents and versions (default: all); `boards`: the boards and the report in any case.
 
     Raises:
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
@@ -66,7 +66,8 @@ def run(
         sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
         gates_of = _to_be_gated(project, wanted, stale)
         if not (stale.is_empty() and gates_of.is_empty()) or boards:
-            _materialise(project, sources, stale, wanted if boards else stale, gates_of, say)
+            boards_of = wanted if boards else stale
+            _materialise(project, sources, stale, boards_of, gates_of, say, publishes=boards)
     return _report(project, wanted.select(_PAIR), stale, gates_of.height)
 
 
@@ -86,6 +87,8 @@ def _materialise(
     boards_of: pl.DataFrame,
     gates_of: pl.DataFrame,
     say: Callable[[str], None],
+    *,
+    publishes: bool,
 ) -> None:
     from agent_eval.defs.launch import Launch  # Dagster costs a second: only when there is work
 
@@ -103,6 +106,8 @@ def _materialise(
         project.store.upsert(RUN_STATE, finished, run_id=launch.last_run_id)
         project.store.delete(RUN_STATE, stale.join(finished, on=_PAIR, how="anti").select(_PAIR))
         launch.forget(set(agents) - set(project.known_agents()))
+        if publishes:
+            say(launch.publish())  # last: whatever stands in the report's way, the tables are kept
 
 
 def _to_be_gated(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> pl.DataFrame:

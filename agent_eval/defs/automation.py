@@ -1,8 +1,8 @@
 """Automation: who notices a change, who redoes what it makes stale, who repairs what was missed, who tells of failures.
 
 `source_changes` notices, `redo_stale` redoes (the condition of each asset is `eager`), `redo_missed` and `nightly` do
-what `agent-eval run` does, `weekly_audit` asks judge models again, `failed_runs` tells. The sensors run from the start,
-the schedules start stopped.
+what `agent-eval run --boards` does, `weekly_audit` asks judge models again, `failed_runs` tells. The sensors run from
+the start, the schedules start stopped.
 """
 
 import importlib
@@ -135,7 +135,7 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
 
 
 @dg.job(
-    description="What `agent-eval run` does: everything stale, whatever automation missed, and all boards."
+    description="What `agent-eval run --boards` does: everything stale, whatever automation missed, and all boards."
 )
 def reconcile() -> None:
     """One op."""
@@ -176,7 +176,7 @@ nightly = dg.ScheduleDefinition(
     job=reconcile,
     cron_schedule=project_settings().nightly_cron,
     default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Repairs what automation missed and makes the boards anew. Setting: nightly_cron.",
+    description="Repairs what automation missed, makes the boards anew, publishes the report. Setting: nightly_cron.",
 )
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import dagster as dg
 import polars as pl
@@ -22,8 +22,8 @@ from agent_eval.project import Project
 from agent_eval.sources import Sources
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
-Stage = Literal["agent", "agent x version", "gates", "version"]
-GATES = dg.AssetKey("gate_results")
+Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
+GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
@@ -80,7 +80,7 @@ def dagster_home(root: Path) -> Path:
 
 @dataclass
 class Launch:
-    """Materialises stale pairs in ranges: agents first, then agent × version, then the boards.
+    """Materialises stale pairs in ranges: agents first, then agent × version, its gates, the boards, the report.
 
     Only for who holds the store's place for runs.
     """
@@ -150,12 +150,24 @@ class Launch:
         for first, last in stretches(wanted, versions):
             yield self._run("version", first, last)
 
+    def publish(self) -> str:
+        """Make what shows all boards together: the HTML report.
+
+        Raises:
+            RunFailedError: If it cannot be written.
+        """
+        return self._run("whole")
+
     def forget(self, agents: Collection[str]) -> None:
         """Drop the partitions of agents that are gone."""
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
-    def _run(self, stage: Stage, first: str, last: str) -> str:
+    def _run(self, stage: Stage, first: str = "", last: str = "") -> str:
+        partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
+        made = f"{stage}: {first}" if first else ", ".join(key.path[-1] for key in self._stages[stage])
+        if first != last:
+            made += f" … {last}"
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
             in_hand(self.project),
@@ -164,8 +176,7 @@ class Launch:
             result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
-                tags=dict(zip(_RANGE, (first, last), strict=True))
-                | {PROJECT_TAG: str(self.project.home.root)},
+                tags=partitions | {PROJECT_TAG: str(self.project.home.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )
@@ -173,8 +184,8 @@ class Launch:
                 raise KeyboardInterrupt
         self.last_run_id = result.run_id
         if not result.success:
-            raise RunFailedError(result.run_id, f"{stage} {first} … {last}", _why(result))
-        return f"{stage}: {first} … {last}" if first != last else f"{stage}: {first}"
+            raise RunFailedError(result.run_id, made, _why(result))
+        return made
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:
@@ -187,12 +198,12 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
 
 
 def by_stage() -> dict[Stage, list[dg.AssetKey]]:
-    """Stage of `Launch` → the assets that it makes. An asset without partitions, an audit, is no part of a run."""
+    """Stage of `Launch` → the assets that it makes. An audit is no part of a run."""
     graph = defs.resolve_asset_graph()
-    stages: dict[Stage, list[dg.AssetKey]] = {"agent": [], "agent x version": [], "gates": [], "version": []}
+    stages: dict[Stage, list[dg.AssetKey]] = {stage: [] for stage in get_args(Stage)}
     for key in graph.materializable_asset_keys:
-        if (partitions := graph.get(key).partitions_def) is not None:
-            stages["gates" if key == GATES else shape_of(partitions)].append(key)
+        if key != AUDITS:
+            stages["gates" if key == GATES else shape_of(graph.get(key).partitions_def)].append(key)
     return stages
 
 

@@ -1,4 +1,7 @@
-"""The three partition shapes: agent (dynamic), version (static, from the methodology files), and agent × version."""
+"""The three partition shapes: agent (dynamic), version (static, from the methodology files), and agent × version.
+
+What is made of all of them together, the report, has no partitions: its shape is `whole`.
+"""
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -35,13 +38,15 @@ TO_AGENT = dg.MultiToSingleDimensionPartitionMapping("agent")
 TO_VERSION = dg.MultiToSingleDimensionPartitionMapping("version")
 EVERY_AGENT = dg.AllPartitionMapping()
 
-Shape = Literal["agent", "agent x version", "version"]
+Shape = Literal["agent", "agent x version", "version", "whole"]
 
 _COLUMN = {"agent": "agent_id", "version": "methodology_version"}
 
 
 def shape_of(partitions: dg.PartitionsDefinition | None) -> Shape:
     """What the partitions of an asset are."""
+    if partitions is None:
+        return "whole"
     return "agent x version" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"
 
 

@@ -30,13 +30,12 @@ def settled_pairs(
 ) -> list[EvalPartition]:
     """The pairs of these agents and versions for which nothing is missing and nothing is older than its input."""
     graph = defs.resolve_asset_graph()
-    # an asset without partitions belongs to no pair
-    keys = [key for key in graph.get_all_asset_keys() if graph.get(key).partitions_def is not None]
-    shapes = {key.path[-1]: shape_of(graph.get(key).partitions_def) for key in keys}
+    found = {key.path[-1]: shape_of(graph.get(key).partitions_def) for key in graph.get_all_asset_keys()}
+    shapes = {name: shape for name, shape in found.items() if shape != "whole"}  # it is of no single pair
     nodes = [
         _Node(key.path[-1], shapes[key.path[-1]], tuple(p.path[-1] for p in graph.get(key).parent_keys))
         for key in graph.materializable_asset_keys
-        if key in keys
+        if key.path[-1] in shapes
     ]
     made = {key.path[-1] for key in graph.materializable_asset_keys}
     events = {

@@ -42,8 +42,8 @@ def by_dagster(instance: dg.DagsterInstance) -> dict[str, list[str]]:
     stale: dict[str, list[str]] = {}
     for key in graph.materializable_asset_keys:
         shape = graph.get(key).partitions_def
-        if shape is None:  # an audit is no matter of staleness
-            continue
+        if shape is None:
+            continue  # no change makes the report or an audit: the night, the week and people do
         for partition in shape.get_partition_keys(dynamic_partitions_store=instance):
             if resolver.get_status(key, partition) == StaleStatus.STALE:
                 stale.setdefault(key.path[-1], []).append(partition)

@@ -45,7 +45,7 @@ def test_a_backfill_of_twenty_agents_equals_a_run(tmp_path: Path) -> None:
     with served(by_ui) as ui:
         for sensor in ("redo_stale", "redo_missed"):
             ui.stop_sensor(sensor)
-        backfill = ui.backfill(list(ui.events()))
+        backfill = ui.backfill(sorted(ui.events().keys() - {"html_report"}))  # it has no partitions
         eventually(lambda: ui.backfill_status(backfill)[0] != "REQUESTED", "the backfill ends", log=ui.log)
         status, runs = ui.backfill_status(backfill)
         assert status == "COMPLETED_SUCCESS"

@@ -1,12 +1,14 @@
-"""Boards: one leaderboard per methodology version."""
+"""Boards: one leaderboard per methodology version, and the report that shows them all."""
 
 from datetime import timedelta
 
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, stored
+from agent_eval import __version__
+from agent_eval.defs.assets.common import OWNERS, ins, stored
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
+from agent_eval.project import Project
 from agent_eval.report.board import board_page, versions_in
 from agent_eval.scores import leaderboard as boards
 from agent_eval.scores import reliability as trials
@@ -50,4 +52,26 @@ def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     return trials.reliability_leaderboard(reliability)
 
 
-ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard]
+@dg.asset(
+    group_name="boards",
+    deps=[leaderboard, pairwise_comparisons, reliability_leaderboard, "error_trends", "gate_results"],
+    kinds={"html"},
+    owners=OWNERS,
+    code_version=__version__,
+)
+def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None]:
+    """The whole report in data/report, as `agent-eval report` writes it. Nightly or by hand; no change triggers it."""
+    from agent_eval.reporting import publish  # templates cost time: only when there is work
+
+    made = publish(project)
+    return dg.MaterializeResult(
+        metadata={
+            "path": dg.MetadataValue.path(made.index),
+            "open": dg.MetadataValue.url(made.index.as_uri()),
+            "n_pages": made.n_pages,
+            "n_bytes": made.n_bytes,
+        }
+    )
+
+
+ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard, html_report]

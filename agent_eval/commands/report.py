@@ -1,0 +1,23 @@
+"""`agent-eval report`: the boards, agents and conversations as pages that open from disk."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from agent_eval.project import Project
+from agent_eval.reporting import publish
+
+
+def report(project: Project, out: Console, folder: Path | None, *, version: str | None) -> None:
+    """Write the report and say where it is.
+
+    Raises:
+        UnknownMethodologyError: If the version is not published.
+        ReportFolderError: If the folder holds anything but an earlier report.
+    """
+    made = publish(project, folder, version=version)
+    out.print(
+        f"{made.index}: {made.n_pages:,} pages, {made.n_bytes / 1e6:.1f} MB. It opens in any browser.",
+        markup=False,
+        soft_wrap=True,
+    )

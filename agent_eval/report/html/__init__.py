@@ -1,0 +1,12 @@
+"""HTML report: the stored tables as a folder of pages that opens from disk, without a server or a network.
+
+Frames in, files out: what a page says is chosen here (a module per kind of page), how it looks stands in
+`templates/` and `assets/`. Nothing here opens the store; tables come through a `Reader`. Texts of transcripts are
+hostile: they reach a page only through the templates' autoescaping, never as markup.
+"""
+
+from agent_eval.report.html.folder import ReportFolderError
+from agent_eval.report.html.site import Site, Written, write_report
+from agent_eval.report.html.tables import Reader
+
+__all__ = ["Reader", "ReportFolderError", "Site", "Written", "write_report"]

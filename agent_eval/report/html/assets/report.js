@@ -1,0 +1,142 @@
+// Theme, sorting, filtering and folds. Without it every page is whole; with it, pages are handier.
+"use strict";
+
+(() => {
+  const root = document.documentElement;
+  const KEY = "agent-eval-theme";
+
+  const stored = {
+    get() {
+      try { return localStorage.getItem(KEY); } catch { return null; }
+    },
+    set(value) {
+      try { localStorage.setItem(KEY, value); } catch { /* no storage: the choice lasts for this page */ }
+    },
+  };
+
+  const isDark = () =>
+    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+
+  const known = stored.get();
+  if (known === "dark" || known === "light") root.dataset.theme = known;
+  root.classList.remove("no-js");
+
+  function themeToggle() {
+    const button = document.querySelector(".toggle");
+    if (!button) return;
+    const tell = () => {
+      button.textContent = isDark() ? "Light" : "Dark";
+      button.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
+    };
+    button.addEventListener("click", () => {
+      root.dataset.theme = isDark() ? "light" : "dark";
+      stored.set(root.dataset.theme);
+      tell();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tell);
+    tell();
+  }
+
+  // Sorting: a cell's data-sort, else its text; what is unknown ("") comes last in both directions.
+  const valueOf = (row, column) => {
+    const cell = row.cells[column];
+    return cell.dataset.sort === undefined ? cell.textContent.trim() : cell.dataset.sort;
+  };
+
+  const compare = (a, b) => {
+    const [x, y] = [Number(a), Number(b)];
+    return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b) : x - y;
+  };
+
+  const isGroup = (row) => row.classList.contains("group");
+
+  // Headings of groups fit the first column's order only; in any other they are taken out of sight.
+  function sortBy(table, header, direction) {
+    const column = header.cellIndex;
+    const body = table.tBodies[0];
+    table.classList.toggle("ungrouped", column > 0 || direction === "descending");
+    const rows = [...body.rows].map((row) => [isGroup(row) && column > 0 ? "" : valueOf(row, column), row]);
+    const sign = direction === "ascending" ? 1 : -1;
+    rows.sort(([a], [b]) => (a === "") - (b === "") || sign * compare(a, b));
+    body.append(...rows.map(([, row]) => row));
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", direction);
+  }
+
+  function sortable(table) {
+    for (const header of table.tHead.rows[0].cells) {
+      if (header.dataset.sortable === undefined) continue;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...header.childNodes);
+      header.append(button);
+      button.addEventListener("click", () => {
+        const first = header.dataset.sortable || "ascending";
+        const second = first === "ascending" ? "descending" : "ascending";
+        sortBy(table, header, header.getAttribute("aria-sort") === first ? second : first);
+      });
+    }
+  }
+
+  // Filters: each control names a data-attribute of the rows; the text field searches the row's whole text.
+  function filterable(form) {
+    const table = document.getElementById(form.dataset.filters);
+    const output = form.querySelector("output");
+    const controls = [...form.querySelectorAll("input, select")];
+    const groups = [...table.tBodies[0].rows].filter(isGroup);
+    const rows = [...table.tBodies[0].rows].filter((row) => !isGroup(row));
+    const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+    const keeps = (row, control) => {
+      const wanted = control.value.trim();
+      if (!wanted) return true;
+      if (control.type === "search") return texts.get(row).includes(wanted.toLowerCase());
+      return row.dataset[control.name] === wanted;
+    };
+    const apply = () => {
+      let n = 0;
+      for (const row of rows) {
+        row.hidden = !controls.every((control) => keeps(row, control));
+        n += row.hidden ? 0 : 1;
+      }
+      for (const group of groups) {
+        group.hidden = !rows.some((row) => !row.hidden && row.dataset.template === group.dataset.template);
+      }
+      output.textContent = `${n} of ${rows.length} rows`;
+    };
+    form.addEventListener("input", apply);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    apply();
+  }
+
+  // A link to something inside a fold opens the fold.
+  function reveal() {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let fold = target.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    target.scrollIntoView();
+  }
+
+  function foldAll() {
+    for (const button of document.querySelectorAll("[data-opens]")) {
+      const folds = () => [...document.querySelectorAll(`#${button.dataset.opens} details`)];
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        const open = folds().some((fold) => !fold.open);
+        for (const fold of folds()) fold.open = open;
+        button.setAttribute("aria-expanded", String(open));
+      });
+    }
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    themeToggle();
+    document.querySelectorAll("table").forEach((table) => table.tHead && sortable(table));
+    document.querySelectorAll("form[data-filters]").forEach(filterable);
+    foldAll();
+    reveal();
+  });
+  addEventListener("hashchange", reveal);
+  addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll("details")) fold.open = true;
+  });
+})();

@@ -1,0 +1,113 @@
+"""The geometry of the plots; `templates/_charts.html` draws it as inline SVG, coloured by the style sheet."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+RADIUS = 100.0
+RATINGS = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a radar; `x`, `y` is its value's point, None when the value is missing."""
+
+    name: str
+    title: str
+    value: float | None  # 1–5
+    end: tuple[float, float]
+    label: tuple[float, float]
+    anchor: str  # SVG text-anchor of the label
+    point: tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Radar:
+    """Ratings 1–5 around a circle. The outline is closed only if every value is known: a gap stays a gap."""
+
+    axes: tuple[Axis, ...]
+    rings: tuple[str, ...]  # polygons of the ratings 1–5, as SVG points
+    outline: str | None
+    lines: tuple[tuple[tuple[float, float], tuple[float, float]], ...]  # between known neighbours
+
+    @property
+    def summary(self) -> str:
+        """The values in words."""
+        return ", ".join(
+            f"{axis.name} {'missing' if axis.value is None else f'{axis.value:.2f}'}" for axis in self.axes
+        )
+
+
+def radar(values: Sequence[tuple[str, str, float | None]]) -> Radar:
+    """A radar of (name, title, rating 1–5 or None)."""
+    axes = tuple(_axis(i, len(values), *value) for i, value in enumerate(values))
+    points = [axis.point for axis in axes]
+    known = [point for point in points if point is not None]
+    pairs = zip(points, [*points[1:], *points[:1]], strict=True)
+    return Radar(
+        axes=axes,
+        rings=tuple(
+            _polygon([_at(i, len(values), RADIUS * r / 5) for i in range(len(values))]) for r in RATINGS
+        ),
+        outline=_polygon(known) if len(known) == len(points) else None,
+        lines=tuple((a, b) for a, b in pairs if a is not None and b is not None),
+    )
+
+
+def _axis(i: int, n: int, name: str, title: str, value: float | None) -> Axis:
+    label = _at(i, n, RADIUS + 16)
+    anchor = "middle" if abs(label[0]) < 1 else "start" if label[0] > 0 else "end"
+    point = None if value is None else _at(i, n, RADIUS * value / 5)
+    return Axis(name, title, value, _at(i, n, RADIUS), label, anchor, point)
+
+
+def _at(i: int, n: int, radius: float) -> tuple[float, float]:
+    angle = 2 * math.pi * i / n - math.pi / 2
+    return round(radius * math.cos(angle), 1), round(radius * math.sin(angle), 1)
+
+
+def _polygon(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x},{y}" for x, y in points)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a stacked bar, in percent of its width."""
+
+    name: str
+    n: int
+    start: float
+    width: float
+
+
+def stacked(counts: Mapping[int, int]) -> tuple[Part, ...]:
+    """A bar parted by the shares of the ratings 1–5; parts without a count are left out."""
+    total, start, parts = sum(counts.values()), 0.0, list[Part]()
+    for rating in RATINGS:
+        if n := counts.get(rating, 0):
+            width = 100 * n / total
+            parts.append(Part(str(rating), n, round(start, 2), round(width, 2)))
+            start += width
+    return tuple(parts)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A value with its interval on a scale, in percent of the scale's width; bounds are None without an interval."""
+
+    at: float
+    low: float | None
+    high: float | None
+
+    @property
+    def width(self) -> float:
+        """Of the interval; 0 without one."""
+        return 0.0 if self.low is None or self.high is None else round(self.high - self.low, 2)
+
+
+def span(value: float | None, low: float | None, high: float | None, scale: float = 100) -> Span | None:
+    """Where a value of 0..scale and its bounds lie; None without a value."""
+    if value is None:
+        return None
+    at, left, right = (None if v is None else round(100 * v / scale, 2) for v in (value, low, high))
+    return Span(at or 0.0, left, right)

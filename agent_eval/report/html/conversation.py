@@ -1,0 +1,247 @@
+"""The pages of one conversation: what was said, turn by turn, and beside it what judges said of each turn."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_eval.report.html import texts
+from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
+from agent_eval.report.html.names import TURNS_PER_PAGE, Paths
+from agent_eval.report.html.tables import Row
+from agent_eval.report.html.texts import Shown, clean, shown
+
+Quotes = Sequence[tuple[int, str]]
+WHOLE = -1  # stands for the index of a turn where all of a conversation is meant
+_JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
+
+
+@dataclass(frozen=True)
+class Material:
+    """All rows of one conversation. Judgments and ratings are merged over versions (`versions`)."""
+
+    conversation: Row
+    transcripts: Sequence[Row]  # one per version
+    turns: Sequence[Row]
+    turn_judgments: Sequence[Row]
+    conversation_judgments: Sequence[Row]
+    rubric_ratings: Sequence[Row]
+    tool_correctness: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A message, or one of its tool calls, as the page shows it."""
+
+    kind: str  # user, agent, call, result, system
+    title: str
+    text: Shown
+    is_error: bool = False
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TurnView:
+    """One turn and what was said of it."""
+
+    index: int
+    spoken: tuple[Spoken, ...]
+    opinions: Sequence[Opinion]
+    gaps: Sequence[Gap]
+    tools: Sequence[Row]
+
+
+def conversation_pages(material: Material, paths: Paths) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Path and content of each page of a conversation."""
+    row = material.conversation
+    agent_id, conversation_id = row["agent_id"], row["conversation_id"]
+    turns = list(material.turns)
+    n_parts = max(1, -(-len(turns) // TURNS_PER_PAGE))
+    pages = [paths.conversation_part(agent_id, conversation_id, i) for i in range(n_parts)]
+    for part in range(n_parts):
+        views, marks = turn_views(material, turns[part * TURNS_PER_PAGE : (part + 1) * TURNS_PER_PAGE])
+        yield (
+            pages[part],
+            _head(material, marks)
+            | {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE},
+        )
+
+
+def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView], dict[str, int]]:
+    """The turns of one page, and the marks of quotes that were given on the whole conversation.
+
+    Quotes are marked where the page holds them: first in their own turn, then before it.
+    """
+    n_versions = len(material.transcripts)
+    judged = _by_turn(material.turn_judgments)
+    whole = [*material.conversation_judgments, *material.rubric_ratings]
+    tools = _by_turn(material.tool_correctness)
+    spoken = {turn["turn_index"]: list(_said(json.loads(turn["messages"]))) for turn in turns}
+    marks, places = _marks(spoken, {**judged, WHOLE: whole})
+    views = [
+        TurnView(
+            index=index,
+            spoken=tuple(_marked(said, places.get((index, i), ())) for i, said in enumerate(parts)),
+            opinions=opinions(judged.get(index, ()), n_versions, marks.get(index, {})),
+            gaps=gaps(judged.get(index, ())),
+            tools=tools.get(index, ()),
+        )
+        for index, parts in spoken.items()
+    ]
+    return views, marks.get(WHOLE, {})
+
+
+@dataclass(frozen=True)
+class _Said:
+    kind: str
+    title: str
+    text: str  # clean: it is searched for many quotes
+    is_error: bool = False
+    facts: tuple[str, ...] = ()
+
+
+def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
+    """The messages of a turn in order; each tool call stands for itself, as a judge may quote it."""
+    names: dict[str, str] = {}
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        facts = tuple(_facts(message))
+        if role == "tool":
+            name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
+            yield _Said(
+                "result", f"Result of {name}", clean(content or ""), bool(message.get("is_error")), facts
+            )
+            continue
+        kind = {"user": "user", "assistant": "agent"}.get(role, "system")
+        if content:
+            title = {"user": "User", "agent": "Agent"}.get(kind, role.capitalize())
+            yield _Said(kind, title, clean(content), facts=facts)
+        for call in message.get("tool_calls") or ():
+            names[call.get("id") or ""] = call["name"]
+            by = " by the user" if role == "user" else ""
+            arguments = json.dumps(call.get("arguments"), ensure_ascii=False)
+            yield _Said("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
+
+
+def _facts(message: Mapping[str, Any]) -> Iterator[str]:
+    if (latency := message.get("latency_ms")) is not None:
+        yield f"{latency / 1000:.1f} s"
+    if (cost := message.get("cost_usd")) is not None:
+        yield f"${cost:.4f}"
+
+
+def _marks(
+    spoken: Mapping[int, Sequence[_Said]], judged: Mapping[int, Sequence[Row]]
+) -> tuple[dict[int, dict[str, int]], dict[tuple[int, int], list[tuple[int, str]]]]:
+    """By turn: quote → number of its mark; and by (turn, part) which quotes to mark there."""
+    marks: dict[int, dict[str, int]] = {}
+    places: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    seen: dict[tuple[int, int, str], int] = {}
+    for index in [*spoken, WHOLE]:
+        for row in judged.get(index, ()):
+            quote = row["evidence"]
+            if not quote or row["evidence_verified"] is False or quote in marks.setdefault(index, {}):
+                continue
+            place = _place(spoken, index, quote)
+            if place is not None:
+                number = seen.setdefault((*place, quote), len(seen) + 1)
+                marks[index][quote] = number
+                if (number, quote) not in (held := places.setdefault(place, [])):
+                    held.append((number, quote))
+    return _without_overlaps(marks, places, spoken), places
+
+
+def _place(spoken: Mapping[int, Sequence[_Said]], index: int, quote: str) -> tuple[int, int] | None:
+    """(turn, part) where the quote stands: in its own turn, else in the last one before; of the whole, in the last."""
+    for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
+        for i, said in enumerate(spoken[turn]):
+            if texts.is_in(said.text, quote):
+                return turn, i
+    return None
+
+
+def _without_overlaps(
+    marks: dict[int, dict[str, int]],
+    places: Mapping[tuple[int, int], Quotes],
+    spoken: Mapping[int, Sequence[_Said]],
+) -> dict[int, dict[str, int]]:
+    """The marks that the page really has: one that overlaps another is told by it."""
+    drawn = set[int]()
+    for (turn, part), quotes in places.items():
+        drawn |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
+    return {
+        turn: {quote: number for quote, number in of_turn.items() if number in drawn}
+        for turn, of_turn in marks.items()
+    }
+
+
+def _marked(said: _Said, quotes: Quotes) -> Spoken:
+    return Spoken(said.kind, said.title, shown(said.text, quotes), said.is_error, said.facts)
+
+
+def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        if row["turn_index"] is not None:
+            found.setdefault(row["turn_index"], []).append(row)
+    return found
+
+
+def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
+    """What stands above the turns: context, outcome, where it counts, what was said of the whole."""
+    row = material.conversation
+    n_versions = len(material.transcripts)
+    read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
+    return {
+        "conversation": row,
+        "goal": shown(row["goal"]) if row["goal"] else None,
+        "profile": shown(row["profile"]) if row["profile"] else None,
+        "knowledge": [shown(str(item)) for item in json.loads(row["knowledge"] or "[]")],
+        "folds": [(name, shown(_pretty(value))) for name, value in _folds(read)],
+        "tools": [_tool_name(tool) for tool in read["tools"] or ()],
+        "interventions": read["interventions"],
+        "admission": _admission(material.transcripts),
+        "opinions": opinions(material.conversation_judgments, n_versions, marks),
+        "gaps": gaps(material.conversation_judgments),
+        "ratings": [
+            (r, in_versions(r["versions"], n_versions), marks.get(r["evidence"] or ""))
+            for r in sorted(material.rubric_ratings, key=lambda r: (r["target"], not r["is_effective"]))
+        ],
+        "whole_tools": [r for r in material.tool_correctness if r["turn_index"] is None],
+    }
+
+
+def _tool_name(tool: Mapping[str, Any]) -> str:
+    """The name in a tool's schema, in OpenAI's nested form or flat."""
+    function = tool.get("function")
+    return str(tool.get("name") or (function.get("name") if isinstance(function, dict) else None) or "?")
+
+
+def _folds(read: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, title in (
+        ("injected_error", "Injected error"),
+        ("expected", "Expected"),
+        ("tools", "Tool schemas"),
+        ("metadata", "Metadata"),
+    ):
+        if read[name]:
+            yield title, read[name]
+
+
+def _pretty(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _admission(transcripts: Sequence[Row]) -> list[tuple[str, Row]]:
+    """(versions, row) for each way in which the conversation counts or does not."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in transcripts:
+        key = (
+            row["slot"],
+            tuple(row["tests"] or ()),
+            row["is_admitted"],
+            row["reason"],
+            row["superseded_by"],
+        )
+        groups.setdefault(key, []).append(row)
+    return [(", ".join(r["methodology_version"] for r in rows), rows[0]) for rows in groups.values()]

@@ -1,0 +1,95 @@
+"""Where a report goes: a whole new folder takes the place of an earlier report, and of nothing else."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent_eval.errors import AgentEvalError
+
+MARKER = ".agent-eval-report.json"
+"""Stands in each report and names its files: only a folder that holds nothing else is replaced."""
+
+
+class ReportFolderError(AgentEvalError):
+    """The report cannot be written to that folder."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"The report cannot be written to {folder}: {reason}.")
+
+
+@contextlib.contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A new folder to write into; when the block is done it takes the place of `folder`, else it goes.
+
+    Raises:
+        ReportFolderError: If something stands there that is no earlier report, or a report with files of others in it.
+    """
+    target = folder.resolve()
+    _check(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = (target.with_name(f".{target.name}.{word}") for word in ("new", "old"))
+    for leftover in (fresh, old):
+        _remove_report(leftover)
+    fresh.mkdir()
+    try:
+        (fresh / MARKER).write_text(_manifest([]), encoding="utf-8")
+        yield fresh
+        (fresh / MARKER).write_text(_manifest(sorted(_files(fresh))), encoding="utf-8")
+        _check(target)  # the writing took a while
+        if target.exists():
+            target.rename(old)
+        fresh.rename(target)
+        _remove_report(old)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _check(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ReportFolderError(folder, "it is a file; name a folder")
+    present = _files(folder)
+    if not present:
+        return
+    if MARKER not in present:
+        raise ReportFolderError(
+            folder, "it holds other files and no earlier report; name a new or an empty folder"
+        )
+    if strangers := sorted(present - _listed(folder) - {MARKER}):
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        raise ReportFolderError(
+            folder, f"it holds {strangers[0]}{more}, which is no part of the earlier report; move it away"
+        )
+
+
+def _files(folder: Path) -> set[str]:
+    """Every file below, from the folder; a link or an empty folder counts as a file: neither is ours."""
+    found = set[str]()
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+            found.add(path.relative_to(folder).as_posix())
+    return found
+
+
+def _listed(folder: Path) -> set[str]:
+    """The files that a report's marker names; none when it cannot be read."""
+    try:
+        named = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return set(named) if isinstance(named, list) else set()
+
+
+def _manifest(files: list[str]) -> str:
+    return json.dumps({"made_by": "agent_eval", "files": files}, indent=0) + "\n"
+
+
+def _remove_report(folder: Path) -> None:
+    """Remove what a killed run of ours left behind."""
+    if (folder / MARKER).is_file():
+        shutil.rmtree(folder)
+    elif folder.exists():
+        raise ReportFolderError(folder, "it is in the way of the new one; move it away")

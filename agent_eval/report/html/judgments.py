@@ -1,0 +1,101 @@
+"""Judgments as a page tells them: same words told once, what could not be judged in one line."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent_eval.report.html.tables import Row
+
+_GOOD_LABEL = "no failure"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a judge said of one metric; tone: r1..r5, good, bad or unknown."""
+
+    metric: str
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """Values that one judge gave with the same words."""
+
+    values: tuple[Value, ...]
+    rows: tuple[Row, ...]  # one per value: each has hashes of its own
+    where: str  # '' if it holds for every version
+    mark: int | None  # number of its quote, if the page marks it
+
+    @property
+    def row(self) -> Row:
+        """Of the first value: words and judge, which all share."""
+        return self.rows[0]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Metrics without a value, and why."""
+
+    metrics: tuple[str, ...]
+    status: str
+    reason: str
+    judge: str
+
+
+def value_of(row: Row) -> Value:
+    """The value of a scored judgment as text and tone."""
+    if row["rating_1to5"] is not None:
+        return Value(row["metric"], f"{row['rating_1to5']} / 5", f"r{row['rating_1to5']}")
+    if row["label"] is not None:
+        labels = " + ".join([row["label"], *(row["further_labels"] or ())])
+        return Value(row["metric"], labels, "good" if row["label"] == _GOOD_LABEL else "bad")
+    if row["value"] is not None:
+        tone = "good" if row["value"] == 1 else "bad" if row["value"] == 0 else "plain"
+        return Value(row["metric"], _yes_no(row["value"]), tone)
+    return Value(row["metric"], "no value", "unknown")
+
+
+def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> list[Opinion]:
+    """Scored judgments grouped by judge, words and quote; those that count first."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row["status"] == "scored":
+            key = (row["judge"], row["judge_model"], row["rationale"], row["evidence"], row["is_effective"])
+            groups.setdefault((*key, tuple(sorted(row["versions"]))), []).append(row)
+    found = [
+        Opinion(
+            values=tuple(value_of(row) for row in group),
+            rows=tuple(group),
+            where=in_versions(group[0]["versions"], n_versions),
+            mark=marks.get(group[0]["evidence"] or ""),
+        )
+        for group in groups.values()
+    ]
+    return sorted(found, key=lambda opinion: not opinion.row["is_effective"])
+
+
+def gaps(rows: Iterable[Row]) -> list[Gap]:
+    """What has no value: each reason once, with its metrics."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        if row["status"] != "scored":
+            reason = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
+            key = (row["status"], reason or "no reason given", row["judge"])
+            metrics = groups.setdefault(key, [])
+            if row["metric"] not in metrics:
+                metrics.append(row["metric"])
+    return [Gap(tuple(metrics), *key) for key, metrics in groups.items()]
+
+
+def in_versions(versions: Sequence[str], n_versions: int) -> str:
+    """'' for all versions, else 'under 1.2.0, 1.3.0'."""
+    return "" if len(versions) >= n_versions else f"under {', '.join(sorted(versions, key=_order))}"
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _yes_no(value: float) -> str:
+    return {0.0: "no", 1.0: "yes"}.get(value, f"{value:.3g}")

@@ -1,0 +1,71 @@
+"""Where each page lies in the report: names made from ids, safe on every file system."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+TURNS_PER_PAGE = 100
+CONVERSATIONS_PER_PAGE = 1_000
+_LONGEST = 48  # characters of an id that stay readable in a file's name
+
+
+def file_name(*ids: str) -> str:
+    """A file's name for ids of strangers: what is readable of the last one, and a hash of all.
+
+    Only a–z, 0–9, '-' occur; ids that differ in a sign or in case have different names.
+    """
+    readable = re.sub(r"[^a-z0-9]+", "-", ids[-1].lower()).strip("-")[:_LONGEST].strip("-")
+    joined = "".join(f"{len(part)}:{part}" for part in ids)
+    digest = hashlib.sha256(joined.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{readable}-{digest}" if readable else digest
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Every page's path from the report's folder; `shown` is the version of index.html."""
+
+    shown: str
+
+    def board(self, version: str) -> str:
+        """The board of a version."""
+        return "index.html" if version == self.shown else f"boards/{version}.html"
+
+    def agent(self, agent_id: str, version: str, part: int = 0) -> str:
+        """An agent under a version, or from `part` 1 on the rest of a long list of its conversations."""
+        return f"agents/{version}/{file_name(agent_id)}{_number(part)}.html"
+
+    def agent_under(self, agent_id: str) -> Callable[[str], str]:
+        """Version → the agent's page under it."""
+        return partial(self.agent, agent_id)
+
+    def conversation(self, agent_id: str, conversation_id: str, turn_index: int | None = None) -> str:
+        """A conversation, or one of its turns; long conversations are parted into several pages."""
+        part = 0 if turn_index is None else turn_index // TURNS_PER_PAGE
+        anchor = "" if turn_index is None else f"#turn-{turn_index}"
+        return f"{self.conversation_part(agent_id, conversation_id, part)}{anchor}"
+
+    def conversation_part(self, agent_id: str, conversation_id: str, part: int) -> str:
+        """Page `part` (from 0) of a conversation."""
+        return (
+            f"conversations/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}{_number(part)}.html"
+        )
+
+    def methodology(self, version: str) -> str:
+        """A version's rubric and rules."""
+        return f"methodology/{version}.html"
+
+    def diff(self, before: str, after: str) -> str:
+        """What changed between two versions."""
+        return f"methodology/{before}-to-{after}.html"
+
+    @property
+    def about(self) -> str:
+        """How the report came about."""
+        return "about.html"
+
+
+def _number(part: int) -> str:
+    """What the name of a later part ends with."""
+    return f".{part + 1}" if part else ""

@@ -1,0 +1,93 @@
+"""Templates to files: the one place where texts become HTML. Everything is escaped; nothing is marked as safe."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import jinja2
+
+from agent_eval.report.board import one_decimal
+from agent_eval.report.html.texts import clean
+
+ASSETS = ("report.css", "report.js")
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'none'; font-src 'none'; connect-src 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Content security policy of each page: our own two files, and nothing else."""
+
+
+@dataclass
+class Renderer:
+    """Writes pages below a folder, and counts them."""
+
+    folder: Path
+    shared: dict[str, Any]  # what every template may use
+    n_pages: int = 0
+    n_bytes: int = 0
+    _made: set[Path] = field(default_factory=set[Path])
+
+    def page(self, path: str, template: str, content: dict[str, Any]) -> None:
+        """Write one page; links in its template start at the report's folder."""
+        root = "../" * (len(PurePosixPath(path).parts) - 1)
+        text = self._environment.get_template(template).render(
+            **self.shared, **content, root=root, here=path, policy=POLICY
+        )
+        self.n_pages += 1
+        self._write(path, text.encode("utf-8"))
+
+    def assets(self) -> None:
+        """Write style sheet and script."""
+        packaged = resources.files("agent_eval.report.html") / "assets"
+        for name in ASSETS:
+            self._write(f"assets/{name}", (packaged / name).read_bytes())
+
+    def _write(self, path: str, data: bytes) -> None:
+        file = self.folder / path
+        if file.parent not in self._made:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(file.parent)
+        file.write_bytes(data)
+        self.n_bytes += len(data)
+
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
+        environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("agent_eval.report.html"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            finalize=_shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters |= {"score": _score, "number": _number, "money": _money, "words": _words}
+        return environment
+
+
+def _shown(value: object) -> object:
+    """What an expression of a template prints: an unknown says so, and no text steers what follows it."""
+    if value is None:
+        return "unknown"
+    return clean(value) if type(value) is str else value
+
+
+def _score(value: float | None) -> str:
+    """0–100 with one decimal, half up."""
+    return "unknown" if value is None else one_decimal(value)
+
+
+def _number(value: float | None, places: int = 2) -> str:
+    return "unknown" if value is None else f"{value:.{places}f}"
+
+
+def _money(value: float | None) -> str:
+    """US dollars."""
+    return "unknown" if value is None else f"${value:,.4f}"
+
+
+def _words(value: object) -> str:
+    """'no_failure' → 'no failure'."""
+    return str(value).replace("_", " ")

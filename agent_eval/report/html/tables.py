@@ -1,0 +1,55 @@
+"""How a page gets its rows: a function from the name of a table, and small helpers over frames."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import polars as pl
+
+Row = dict[str, Any]
+"""One row of a stored table, by column."""
+
+
+class Reader(Protocol):
+    """Gives the rows of a stored table in key order: all, or those that match a row of `keys` on its columns."""
+
+    def __call__(
+        self, name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame: ...
+
+
+def by_key(frame: pl.DataFrame, *names: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of a frame by the values of some columns, each group in the frame's order."""
+    groups = frame.partition_by(names, as_dict=True, maintain_order=True)
+    return {key: group.to_dicts() for key, group in groups.items()}
+
+
+def chunks(frame: pl.DataFrame, n_rows: int) -> Iterator[pl.DataFrame]:
+    """The frame in pieces of at most so many rows."""
+    return (frame.slice(start, n_rows) for start in range(0, frame.height, n_rows))
+
+
+def merged_versions(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows that are the same under several methodology versions as one row, with `versions`, in the frame's order.
+
+    What a judgment cost is told by version and is left out: an answer is paid once, its share differs.
+    """
+    told = frame.drop("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", strict=False)
+    lists = [name for name, dtype in told.schema.items() if isinstance(dtype, pl.List)]
+    flat = told.with_columns(pl.col(name).list.join("\x1f").alias(name) for name in lists)
+    rest = [name for name in flat.columns if name != "methodology_version"]
+    grouped = flat.group_by(rest, maintain_order=True).agg(versions=pl.col("methodology_version").unique())
+    return grouped.with_columns(_split(name) for name in lists)
+
+
+def _split(name: str) -> pl.Expr:
+    parts = (
+        pl.when(pl.col(name) == "")
+        .then(pl.lit([], pl.List(pl.String)))
+        .otherwise(pl.col(name).str.split("\x1f"))
+    )
+    return parts.alias(name)
+
+
+def only(rows: Mapping[tuple[Any, ...], list[Row]], *key: object) -> list[Row]:
+    """The rows of one key; none if there is no such key."""
+    return rows.get(key, [])

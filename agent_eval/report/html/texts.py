@@ -1,0 +1,80 @@
+"""Texts of transcripts on their way to a page: cut where they are endless, with judges' quotes found in them."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from agent_eval.plaintext import plain
+
+LONGEST = 20_000  # characters of one text that are shown
+FOLDED = 1_500  # longer texts are folded
+FOLDED_LINES = 24
+LONGEST_QUOTE = 2_000  # longer ones are shown, not searched
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Part of a text; `mark` is the number of the quote that it holds, None elsewhere."""
+
+    text: str
+    mark: int | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A text as a page shows it."""
+
+    pieces: tuple[Piece, ...]
+    n_cut: int  # characters at its end that are not shown
+    is_folded: bool
+
+    @property
+    def first(self) -> str:
+        """Its first words, for a fold's label."""
+        return " ".join("".join(piece.text for piece in self.pieces)[:120].split())
+
+
+def clean(text: str) -> str:
+    """Text that cannot steer what follows it: one kind of line end, no control characters, no overrides."""
+    return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> Shown:
+    """The text, `clean` and cut to `LONGEST` characters, parted at the quotes (number, words) that occur in it.
+
+    Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
+    """
+    cleaned = clean(text)
+    kept = cleaned[:LONGEST]
+    found = sorted(span for number, quote in quotes for span in _places(kept, number, quote))
+    is_long = len(kept) > FOLDED or kept.count("\n") > FOLDED_LINES
+    return Shown(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found)
+
+
+def is_in(text: str, quote: str) -> bool:
+    """Whether `shown` would mark the quote in the text, which is `clean` already."""
+    return any(_places(text[:LONGEST], 0, quote))
+
+
+def _places(text: str, number: int, quote: str) -> Iterator[tuple[int, int, int]]:
+    """Start, end and number of the first place of a quote."""
+    if 0 < len(quote) <= LONGEST_QUOTE and (pattern := _pattern(quote)) and (at := pattern.search(text)):
+        yield at.start(), at.end(), number
+
+
+def _pattern(quote: str) -> re.Pattern[str] | None:
+    words: Sequence[str] = re.findall(r"\w+|[^\w\s]", clean(quote))
+    return re.compile(r"\s*".join(map(re.escape, words))) if words else None
+
+
+def _pieces(text: str, spans: Iterable[tuple[int, int, int]]) -> Iterator[Piece]:
+    end = 0
+    for start, stop, number in spans:
+        if start < end:
+            continue
+        if start > end:
+            yield Piece(text[end:start])
+        yield Piece(text[start:stop], number)
+        end = stop
+    if end < len(text):
+        yield Piece(text[end:])

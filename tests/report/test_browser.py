@@ -1,0 +1,190 @@
+"""The report in a browser, opened from disk; skipped where there is no Chromium."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from agent_eval.project import Project
+from agent_eval.report.html import write_report
+from agent_eval.reporting import site_of
+from tests.report.pages import frames_of, poisoned, site_from
+from tests.report.test_html import ATTACK
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = Path("/usr/bin/chromium")
+PHONE_WIDTH, DESK_HEIGHT = 390, 900
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is absent: apt-get install chromium"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with sync_api.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def report(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the sample."""
+    out = tmp_path_factory.mktemp("browser") / "site"
+    write_report(site_of(Project.open(sample_root), "1.3.0"), out)
+    return out
+
+
+@pytest.fixture
+def page(browser: "Browser") -> Iterator["Page"]:
+    """A page that says whatever goes wrong on it: errors on the console, and requests for anything but files."""
+    context = browser.new_context(viewport={"width": 1440, "height": DESK_HEIGHT}, color_scheme="light")
+    opened = context.new_page()
+    troubles: list[str] = []
+    opened.on("console", lambda m: troubles.append(m.text) if m.type in {"error", "warning"} else None)
+    opened.on("pageerror", lambda error: troubles.append(str(error)))
+    opened.on("request", lambda r: None if r.url.startswith("file:") else troubles.append(r.url))
+    opened.on("dialog", lambda dialog: troubles.append(dialog.message))
+    yield opened
+    context.close()
+    assert troubles == []
+
+
+def url(folder: Path, start: str) -> str:
+    """The address of the first page whose path starts so."""
+    return sorted(folder.glob(f"{start}*.html"))[0].as_uri()
+
+
+def names(page: "Page") -> list[str]:
+    found: list[str] = page.locator("#board tbody tr:not(.group):visible th a.name").all_inner_texts()
+    return found
+
+
+def test_columns_sort_both_ways_with_unknown_last_and_by_keyboard(report: Path, page: "Page") -> None:
+    page.goto(url(report, "index"))
+    assert page.locator("#board tr.group:visible").count() > 1
+    header = page.get_by_role("columnheader", name="Composite")
+    header.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    assert header.get_attribute("aria-sort") == "descending"
+    # 92.3, 85.5, 76.1, and twice 70.0
+    assert names(page)[:3] == ["Lumen Support", "Forge Coder", "Concierge PA"]
+    assert page.locator("#board tr.group:visible").count() == 0
+    page.keyboard.press("Space")
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert set(names(page)[:2]) == {"Harbor Desk", "Quill Help"}
+    assert set(names(page)[-3:]) == {"Patchwork Dev", "Pilot Chat", "Relay Bot"}
+    page.locator("#board").get_by_role("button", name="Rank").click()
+    assert page.locator("#board tr.group:visible").count() > 1
+
+
+def test_filters_narrow_the_board_and_say_how_many_are_left(report: Path, page: "Page") -> None:
+    page.goto(url(report, "index"))
+    page.get_by_label("Template").select_option("customer_service_v1")
+    page.locator("form[data-filters=board]").get_by_label("Status").select_option("published")
+    assert names(page) == ["Lumen Support", "Harbor Desk", "Quill Help"]
+    assert page.locator("form[data-filters=board] output").inner_text() == "3 of 8 rows"
+    page.locator("form[data-filters=board]").get_by_label("Search").fill("harbor")
+    assert names(page) == ["Harbor Desk"]
+    assert page.locator("#board tr.group:visible").count() == 1
+
+
+def test_the_theme_follows_the_system_until_one_is_chosen_and_remembers_it(
+    report: Path, page: "Page"
+) -> None:
+    def background() -> str:
+        found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    page.goto(url(report, "index"))
+    light = background()
+    page.emulate_media(color_scheme="dark")
+    dark = background()
+    assert dark != light
+    page.get_by_role("button", name="Change to light colours").click()
+    assert background() == light
+    page.goto(url(report, "about"))
+    assert background() == light
+    page.get_by_role("button", name="Change to dark colours").click()
+    assert background() == dark
+
+
+def test_links_go_down_to_the_turn_and_to_the_marked_quote(report: Path, page: "Page") -> None:
+    page.goto(url(report, "agents/1.3.0/quill-help"))
+    page.locator("#errors ~ .scroll").first.get_by_role("link", name="turn 1").first.click()
+    assert page.url.endswith("#turn-1")
+    top = page.locator("#turn-1").bounding_box()
+    assert top
+    assert 0 <= top["y"] < DESK_HEIGHT
+    page.locator("#turn-1").get_by_role("link", name="show it").first.click()
+    mark = page.locator("mark:target")
+    assert mark.is_visible()
+    assert mark.inner_text()
+
+
+def test_a_link_into_a_fold_opens_it(report: Path, page: "Page") -> None:
+    page.goto(url(report, "methodology/1.3.0"))
+    assert page.locator("#U4[open]").count() == 0
+    page.goto(f"{url(report, 'methodology/1.3.0')}#U4")
+    assert page.locator("#U4[open]").count() == 1
+
+
+def test_planted_attacks_are_inert(sample_root: Path, tmp_path: Path, page: "Page") -> None:
+    frames = frames_of(Project.open(sample_root))
+    one = {
+        n: f.filter(pl.col("agent_id") == "quill-help") if "agent_id" in f.columns else f
+        for n, f in frames.items()
+    }
+    write_report(site_from(poisoned(one, ATTACK)), tmp_path / "site")
+    for start in ("index", "agents/1.3.0/", "conversations/*/", "about", "methodology/1.2.0-to"):
+        page.goto(url(tmp_path / "site", start))
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("main script, main style, main img, [onerror], [onload]").count() == 0
+        assert page.evaluate("getComputedStyle(document.querySelector('main')).display") == "block"
+        assert page.locator("a[href^='javascript' i]").count() == 0
+
+
+def test_a_phone_shows_every_page_without_scrolling_sideways(report: Path, page: "Page") -> None:
+    page.set_viewport_size({"width": PHONE_WIDTH, "height": 800})
+    for start in (
+        "index",
+        "agents/1.3.0/lumen",
+        "conversations/*/",
+        "about",
+        "methodology/1.3.0",
+        "methodology/1.2.0-to",
+    ):
+        page.goto(url(report, start))
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, start
+
+
+@pytest.mark.parametrize(
+    ("scheme", "starts"),
+    [
+        ("light", ("index", "agents/1.3.0/quill", "conversations/lumen*/", "about", "methodology/1.2.0-to")),
+        ("dark", ("index", "conversations/lumen*/")),
+    ],
+)
+def test_axe_finds_nothing_serious(report: Path, page: "Page", scheme: str, starts: tuple[str, ...]) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    for start in starts:
+        page.goto(url(report, start))
+        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+        # without preload: it would fetch the style sheet, which the page forbids
+        found = axe.Axe().run(page, options={"preload": False, "resultTypes": ["violations"]})
+        grave = [
+            (v["id"], v["nodes"][0]["html"][:200])
+            for v in found.response["violations"]
+            if v["impact"] in {"serious", "critical"}
+        ]
+        assert grave == [], start

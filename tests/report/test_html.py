@@ -1,0 +1,296 @@
+"""The report as a whole: whole links, nothing but our own script, unknown told as unknown, the same bytes again."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent_eval.project import Project
+from agent_eval.report.html import write_report
+from agent_eval.report.html.render import POLICY
+from agent_eval.reporting import site_of
+from agent_eval.tables import table
+from tests.report.pages import Page, frames_of, pages_of, poisoned, site_from
+
+ATTACK = (
+    "</title></script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
+    '"\'><svg onload=alert(1)><a href="javascript:alert(1)">x</a><style>*{display:none}</style>'
+    "{{ 7*7 }}{% raw %}\u202e\u2066\x1b[31m\x00"
+)
+TEMPLATES = Path(__file__).parents[2] / "agent_eval" / "report" / "html" / "templates"
+
+
+@pytest.fixture(scope="module")
+def frames(sample_root: Path) -> dict[str, pl.DataFrame]:
+    """All tables of the sample, of two agents."""
+    kept = pl.col("agent_id").is_in(["lumen-support", "pilot-chat"])
+    stored = frames_of(Project.open(sample_root))
+    alone = {n: f.filter(kept) if "agent_id" in f.columns else f for n, f in stored.items()}
+    return alone | {"pairwise_comparisons": alone["pairwise_comparisons"].clear()}
+
+
+@pytest.fixture(scope="module")
+def folder(sample_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the sample."""
+    out = tmp_path_factory.mktemp("report") / "site"
+    write_report(site_of(Project.open(sample_root), "1.3.0"), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def pages(folder: Path) -> dict[str, Page]:
+    return pages_of(folder)
+
+
+@pytest.fixture(scope="module")
+def attacked(frames: dict[str, pl.DataFrame], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
+    """A report whose every text is an attack."""
+    out = tmp_path_factory.mktemp("attacked") / "site"
+    write_report(site_from(poisoned(frames, ATTACK)), out)
+    return pages_of(out)
+
+
+def page(pages: dict[str, Page], start: str) -> Page:
+    return next(page for path, page in pages.items() if path.startswith(start))
+
+
+def test_every_link_leads_to_a_file_and_an_anchor(folder: Path, pages: dict[str, Page]) -> None:
+    n_anchors = 0
+    for source in pages.values():
+        for path, anchor in source.targets():
+            assert (folder / path).is_file(), f"{source.path}: {path}"
+            assert not anchor or anchor in pages[path].ids, f"{source.path}: {path}#{anchor}"
+            n_anchors += bool(anchor)
+    assert n_anchors > 500
+
+
+def test_no_id_stands_twice_on_a_page(pages: dict[str, Page]) -> None:
+    for source in pages.values():
+        assert len(source.ids) == len(set(source.ids)), source.path
+
+
+def test_every_conversation_has_a_page_that_its_agent_links_to(
+    sample: Project, pages: dict[str, Page]
+) -> None:
+    linked = {
+        path for p, source in pages.items() if p.startswith("agents/1.3.0/") for path, _ in source.targets()
+    }
+    conversations = {path for path in pages if path.startswith("conversations/")}
+    assert len(conversations) == sample.store.read(table("conversations")).height
+    assert conversations <= linked
+
+
+def test_every_page_forbids_all_but_its_own_two_files(
+    pages: dict[str, Page], attacked: dict[str, Page]
+) -> None:
+    for source in [*pages.values(), *attacked.values()]:
+        head = [attrs for tag, attrs in source.tags if tag == "meta"]
+        assert head[1] == {"http-equiv": "Content-Security-Policy", "content": POLICY}
+        scripts = [attrs for tag, attrs in source.tags if tag == "script"]
+        assert [set(attrs) for attrs in scripts] == [{"src"}]
+        assert str(scripts[0]["src"]).endswith("assets/report.js")
+    assert "default-src 'none'" in POLICY
+    assert "unsafe" not in POLICY
+
+
+def test_planted_markup_stays_text(attacked: dict[str, Page]) -> None:
+    known = set(re.findall(r"<([a-z0-9]+)", "".join(t.read_text() for t in TEMPLATES.iterdir())))
+    for source in attacked.values():
+        for tag, attrs in source.tags:
+            assert tag in known, f"{source.path}: <{tag}>"
+            assert tag != "style"
+            assert not {name for name in attrs if name.startswith("on") or name == "style"}, source.path
+        for link in source.links:
+            assert re.fullmatch(r"(?:(?:\.\./)*[a-zA-Z0-9./-]+)?(?:#[a-zA-Z0-9-]+)?", link), link
+    spoken = page(attacked, "conversations/").text
+    assert "<script>window.pwned=1</script>" in spoken
+    assert "{{ 7*7 }}" in spoken
+    assert "<img src=x onerror=window.pwned=1>" in page(attacked, "index.html").text
+
+
+def test_no_character_steers_a_page(attacked: dict[str, Page]) -> None:
+    for source in attacked.values():
+        assert not re.search(
+            r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "".join(source.texts)
+        )
+
+
+def test_nothing_in_a_template_is_marked_as_safe() -> None:
+    for template in TEMPLATES.iterdir():
+        assert not re.search(r"\|\s*safe|autoescape|style=|\son[a-z]+=|https?:", template.read_text()), (
+            template.name
+        )
+    for module in TEMPLATES.parent.glob("*.py"):
+        assert "Markup" not in module.read_text(), module.name
+
+
+def test_the_same_tables_give_the_same_bytes(frames: dict[str, pl.DataFrame], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_report(site_from(frames), tmp_path / name)
+    files = {p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file()}
+    assert files == {p.relative_to(tmp_path / "b") for p in (tmp_path / "b").rglob("*") if p.is_file()}
+    assert all((tmp_path / "a" / f).read_bytes() == (tmp_path / "b" / f).read_bytes() for f in files)
+
+
+def test_unknown_is_told_as_unknown_and_never_as_zero(pages: dict[str, Page]) -> None:
+    # Pilot Chat discloses nothing of repeatability: its penalty is unknown, and so is its composite
+    source = page(pages, "agents/1.3.0/pilot-chat")
+    assert "the penalty is unknown, since repeatability is not disclosed" in source.text
+    assert "Composite unknown raw 54.1" in source.text
+    assert "hallucination: no conversation of the session holds this test" in source.text
+    # Patchwork Dev lacks U4: its axis has no value, and the radar has no area
+    lacking = page(pages, "agents/1.3.0/patchwork-dev")
+    assert "U4 ?" in lacking.text
+    assert "area" not in {attrs.get("class") for _, attrs in lacking.tags}
+
+
+def test_the_board_shows_rank_range_interval_and_disclosures(pages: dict[str, Page]) -> None:
+    text = pages["index.html"].text
+    assert "1 1–3 Lumen Support" in text
+    assert "76.2–97.9" in text
+    assert "repeatability tested U3 multi turn hallucination passed" in text
+    assert "hallucination FAILED" in text
+    assert "no interval: 1 session" in text
+
+
+def test_an_agents_page_opens_its_number_down_to_the_quote(pages: dict[str, Page]) -> None:
+    text = page(pages, "agents/1.3.0/lumen-support").text
+    # 0.40 × 90 + 0.60 × 844/9 = 36 + 56.27
+    assert "Composite = 0.40 × 90 + 0.60 × 844/9 = 92.3" in text
+    assert "All four items of the mixed note were acted on" in text
+    assert "“Here is where your four points stand on order A-4102”" in text
+    assert "Anchor of 5:" in text
+    assert "Here is where your four points stand" in text
+
+
+def test_a_conversation_shows_each_turn_with_its_judgments_and_marks_their_quotes(
+    pages: dict[str, Page],
+) -> None:
+    source = next(p for path, p in pages.items() if "lumen-2026-04-b-d2" in path)
+    assert {"turn-0", "turn-1", "turn-2", "turn-3"} <= set(source.ids)
+    assert "agent behavior failure repetition" in source.text
+    assert "networks at 5 GHz are invisible to it" in source.text
+    marks = [attrs["id"] for tag, attrs in source.tags if tag == "mark"]
+    assert marks
+    assert set(marks) == {link[1:] for link in source.links if link.startswith("#quote-")}
+
+
+def test_what_a_person_overruled_stands_beside_what_counts(pages: dict[str, Page]) -> None:
+    overruled = [
+        p for path, p in pages.items() if path.startswith("conversations/lumen") and "by human" in p.text
+    ]
+    assert any("does not count: overruled" in p.text for p in overruled)
+
+
+def test_judgments_that_differ_between_versions_name_theirs(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    of_one = (pl.col("methodology_version") == "1.2.0") & (pl.col("metric") == "coherence")
+    judged = frames["turn_judgments"].with_columns(
+        rationale=pl.when(of_one).then(pl.lit("Said of one version only.")).otherwise("rationale")
+    )
+    kept = pl.col("methodology_version").is_in(["1.2.0", "1.3.0"])
+    changed = frames | {
+        "turn_judgments": judged.filter(kept),
+        "transcripts": frames["transcripts"].filter(kept),
+    }
+    write_report(site_from(changed), tmp_path / "site")
+    text = page(pages_of(tmp_path / "site"), "conversations/lumen").text
+    assert re.search(r"Said of one version only\..{0,300}under 1\.2\.0", text)
+    assert "under 1.2.0, 1.3.0" not in text
+
+
+def test_the_difference_between_versions_is_told_in_rules_and_scores(pages: dict[str, Page]) -> None:
+    text = pages["methodology/1.2.0-to-1.3.0.html"].text
+    # 1.3.0 takes ten points off where repeatability was not tested: 80 becomes 70
+    assert re.search(r"Harbor Desk 80\.0 70\.0 −10\.0", text)
+    assert re.search(r"Lumen Support 92\.3 92\.3 ±0\.0", text)
+    assert re.search(r"Pilot Chat 54\.1 unknown unknown|Pilot Chat unknown unknown unknown", text)
+    assert "penalties.repeatability_tested=false" in text
+
+
+def test_tables_have_captions_and_pages_a_language(pages: dict[str, Page]) -> None:
+    for source in pages.values():
+        assert ("html", {"lang": "en", "class": "no-js"}) in source.tags
+        names = [tag for tag, _ in source.tags]
+        assert names.count("table") == names.count("caption"), source.path
+        assert names.count("h1") == 1
+        for tag, attrs in source.tags:
+            assert tag != "th" or "scope" in attrs, source.path
+            assert tag != "svg" or attrs.get("aria-label") or attrs.get("aria-hidden") == "true"
+
+
+def test_a_text_without_end_is_cut_with_a_remark(frames: dict[str, pl.DataFrame], tmp_path: Path) -> None:
+    long = pl.lit('[{"role":"user","content":"' + "long " * 6_000 + '"}]')
+    write_report(
+        site_from(frames | {"turns": frames["turns"].with_columns(messages=long)}), tmp_path / "site"
+    )
+    source = page(pages_of(tmp_path / "site"), "conversations/")
+    assert "Cut here: 10,000 further characters are not shown" in source.text
+    assert "details" in {tag for tag, _ in source.tags}
+
+
+def test_a_long_conversation_is_parted_and_links_find_the_part(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    one = frames["conversations"].filter(pl.col("agent_id") == "pilot-chat").head(1)
+    turn = frames["turns"].join(one, on=["agent_id", "conversation_id"], how="semi").head(1)
+    turns = pl.concat([turn] * 250).with_columns(turn_index=pl.int_range(250, dtype=pl.Int64))
+    failure = (
+        frames["failures"]
+        .head(1)
+        .with_columns(
+            agent_id=pl.lit("pilot-chat"),
+            methodology_version=pl.lit("1.3.0"),
+            conversation_id=pl.lit(one["conversation_id"].item()),
+            turn_index=pl.lit(220, pl.Int64),
+        )
+    )
+    cluster = frames["error_clusters"].filter(pl.col("agent_id") == "pilot-chat").head(1)
+    clusters = cluster.with_columns(cluster_id=failure["cluster_id"], methodology_version=pl.lit("1.3.0"))
+    changed = {"conversations": one, "turns": turns, "failures": failure, "error_clusters": clusters}
+    write_report(site_from(frames | changed), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    parts = [p for p in found.values() if p.path.startswith("conversations/pilot-chat")]
+    assert sorted(sum(i.startswith("turn-") for i in p.ids) for p in parts) == [50, 100, 100]
+    deep = [t for t in page(found, "agents/1.3.0/pilot-chat").targets() if t[1] == "turn-220"]
+    assert deep
+    assert all("turn-220" in found[path].ids for path, _ in deep)
+
+
+def test_what_has_gone_since_a_board_was_made_leaves_no_dead_link(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    gone = (
+        frames["conversations"]
+        .filter(pl.col("agent_id") == "lumen-support")
+        .head(4)
+        .select("conversation_id")
+    )
+    kept = {
+        name: frame.join(gone, on="conversation_id", how="anti")
+        for name, frame in frames.items()
+        if name in {"conversations", "turns"}
+    }
+    without = {"agents": frames["agents"].filter(pl.col("agent_id") != "pilot-chat")}
+    write_report(site_from(frames | kept | without), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    for source in found.values():
+        for path, anchor in source.targets():
+            assert (tmp_path / "site" / path).is_file(), f"{source.path}: {path}"
+            assert not anchor or anchor in found[path].ids, f"{source.path}: {path}#{anchor}"
+
+
+def test_a_long_list_of_conversations_is_parted(
+    frames: dict[str, pl.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.report.html.agent.CONVERSATIONS_PER_PAGE", 10)
+    write_report(site_from(frames, versions=["1.3.0"]), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    parts = [p for path, p in found.items() if path.startswith("agents/1.3.0/lumen")]
+    listed = [{path for path, _ in p.targets() if path.startswith("conversations/")} for p in parts]
+    # 24 conversations; the first page also links to conversations as evidence
+    assert [len(links) for links in listed[:2]] == [10, 4]
+    assert len(set().union(*listed)) == 24
+    assert "10 of 24 conversations" in parts[0].text

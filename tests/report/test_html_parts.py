@@ -1,0 +1,217 @@
+"""The parts of the report: names of files, texts with their marks, plots, and the folder it goes to."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.report.html import ReportFolderError
+from agent_eval.report.html.charts import radar, span, stacked
+from agent_eval.report.html.folder import MARKER, replacing
+from agent_eval.report.html.names import Paths, file_name
+from agent_eval.report.html.tables import merged_versions
+from agent_eval.report.html.texts import LONGEST, Piece, clean, is_in, shown
+
+IDS = st.text(max_size=80) | st.sampled_from(
+    ["../../etc/passwd", "CON", "a/b", ".", "..", "a\x00b", "é" * 200, "a b", "A B"]
+)
+
+
+@given(IDS, IDS)
+def test_a_files_name_is_safe_and_ones_own(agent: str, conversation: str) -> None:
+    name = file_name(agent, conversation)
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert 10 <= len(name) <= 60
+    assert not name.startswith("-")
+
+
+@given(st.lists(st.tuples(IDS, IDS), unique=True, min_size=2, max_size=6))
+def test_ids_that_differ_have_names_that_differ(ids: list[tuple[str, str]]) -> None:
+    assert len({file_name(*pair) for pair in ids}) == len(ids)
+
+
+def test_ids_cannot_be_joined_into_the_same_name() -> None:
+    assert file_name("ab", "c") != file_name("a", "bc")
+
+
+def test_a_turn_of_a_long_conversation_lies_on_a_later_page() -> None:
+    paths = Paths("1.3.0")
+    assert paths.conversation("a", "c", 99).endswith(".html#turn-99")
+    assert paths.conversation("a", "c", 100).endswith(".2.html#turn-100")
+    assert paths.conversation("a", "c", 99).partition("#")[0] == paths.conversation("a", "c")
+
+
+@given(st.text(max_size=300), st.lists(st.tuples(st.integers(1, 9), st.text(max_size=20)), max_size=4))
+def test_marking_quotes_changes_no_text(text: str, quotes: list[tuple[int, str]]) -> None:
+    assert "".join(piece.text for piece in shown(text, quotes).pieces) == clean(text)
+
+
+@given(st.text(min_size=1, max_size=100), st.data())
+def test_every_quote_that_was_taken_from_a_text_is_found_in_it(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    quote = text[start : data.draw(st.integers(start + 1, len(text)))]
+    if any(not c.isspace() for c in clean(quote)):
+        assert is_in(clean(text), quote)
+
+
+def test_a_quote_is_marked_whatever_its_whitespace() -> None:
+    assert shown("It costs\n  EUR 4.90 in all", [(3, "costs EUR 4.90")]).pieces == (
+        Piece("It "),
+        Piece("costs\n  EUR 4.90", 3),
+        Piece(" in all"),
+    )
+
+
+def test_of_quotes_that_overlap_the_first_is_marked() -> None:
+    marks = [p.mark for p in shown("one two three", [(1, "two three"), (2, "one two")]).pieces]
+    assert marks == [2, None]
+
+
+def test_a_text_is_cut_at_its_limit_and_says_by_how_much() -> None:
+    cut = shown("x" * (LONGEST + 7))
+    assert cut.n_cut == 7
+    assert cut.is_folded
+
+
+def test_line_ends_are_of_one_kind_and_control_characters_are_shown() -> None:
+    assert clean("a\r\nb\rc\x1b[31m\u202ed") == "a\nb\nc\ufffd[31m\ufffdd"
+
+
+def test_a_radar_of_four_equal_ratings_is_a_square() -> None:
+    # rating 5 lies on the outer ring of radius 100, at 12, 3, 6 and 9 o'clock
+    plot = radar([(name, name, 5.0) for name in "abcd"])
+    assert plot.outline == "0.0,-100.0 100.0,0.0 0.0,100.0 -100.0,0.0"
+    assert [axis.anchor for axis in plot.axes] == ["middle", "start", "middle", "end"]
+
+
+def test_a_missing_rating_leaves_a_gap_and_is_named() -> None:
+    plot = radar([("a", "a", 5.0), ("b", "b", None), ("c", "c", 2.5)])
+    assert plot.outline is None
+    assert plot.lines == (((-43.3, 25.0), (0.0, -100.0)),)  # from c to a only
+    assert plot.summary == "a 5.00, b missing, c 2.50"
+
+
+def test_a_stacked_bar_gives_each_rating_its_share() -> None:
+    # 1 of 4 and 3 of 4
+    assert [(p.name, p.n, p.start, p.width) for p in stacked({5: 3, 2: 1})] == [
+        ("2", 1, 0.0, 25.0),
+        ("5", 3, 25.0, 75.0),
+    ]
+    assert stacked({}) == ()
+
+
+def test_an_interval_is_drawn_on_its_scale() -> None:
+    drawn = span(0.5, 0.25, 1.0, scale=1)
+    assert drawn is not None
+    assert (drawn.at, drawn.low, drawn.width) == (50.0, 25.0, 75.0)
+    assert span(None, None, None) is None
+    alone = span(70.0, None, None)
+    assert alone is not None
+    assert alone.width == 0
+
+
+def test_rows_that_only_differ_in_version_and_cost_are_one() -> None:
+    rows = pl.DataFrame(
+        {
+            "methodology_version": ["1.2.0", "1.3.0", "1.3.0"],
+            "metric": ["coherence", "coherence", "relevance"],
+            "further_labels": [["a", "b"], ["a", "b"], []],
+            "cost_usd": [0.1, 0.2, None],
+        }
+    )
+    merged = merged_versions(rows)
+    assert [sorted(v) for v in merged["versions"]] == [["1.2.0", "1.3.0"], ["1.3.0"]]
+    assert merged["further_labels"].to_list() == [["a", "b"], []]
+
+
+def written(folder: Path, text: str = "page") -> None:
+    with replacing(folder) as fresh:
+        (fresh / "sub").mkdir()
+        (fresh / "sub" / "page.html").write_text(text)
+
+
+def broken_off(folder: Path) -> None:
+    with replacing(folder) as fresh:
+        (fresh / "new.html").write_text("new")
+        raise RuntimeError
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        p.relative_to(folder).as_posix(): p.read_text()
+        for p in folder.rglob("*")
+        if p.is_file() and p.name != MARKER
+    }
+
+
+def test_an_earlier_report_is_replaced_whole(tmp_path: Path) -> None:
+    written(tmp_path / "out", "old")
+    with replacing(tmp_path / "out") as fresh:
+        (fresh / "new.html").write_text("new")
+        assert contents(tmp_path / "out") == {"sub/page.html": "old"}  # until the new one is done
+    assert contents(tmp_path / "out") == {"new.html": "new"}
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("mine", ["notes.txt", "sub/notes.txt", ".git/config", MARKER])
+def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path, mine: str) -> None:
+    folder = tmp_path / "out"
+    (folder / mine).parent.mkdir(parents=True)
+    (folder / mine).write_text("{}")
+    (folder / "kept.txt").write_text("keep me")
+    with pytest.raises(ReportFolderError):
+        written(folder)
+    assert (folder / "kept.txt").read_text() == "keep me"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("mine", ["notes.txt", "sub/notes.txt", "empty/"])
+def test_what_was_put_into_an_earlier_report_is_named_and_kept(tmp_path: Path, mine: str) -> None:
+    folder = tmp_path / "out"
+    written(folder)
+    if mine.endswith("/"):
+        (folder / mine).mkdir()
+    else:
+        (folder / mine).write_text("keep me")
+    with pytest.raises(ReportFolderError, match=mine.rstrip("/")):
+        written(folder, "new")
+    assert contents(folder)["sub/page.html"] == "page"
+    assert (folder / mine).exists()
+
+
+def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept.txt").write_text("keep me")
+    written(tmp_path / "out")
+    (tmp_path / "out" / "link").symlink_to(elsewhere)
+    with pytest.raises(ReportFolderError, match="link"):
+        written(tmp_path / "out")
+    assert (elsewhere / "kept.txt").read_text() == "keep me"
+
+
+def test_a_report_that_failed_half_way_leaves_the_earlier_one(tmp_path: Path) -> None:
+    written(tmp_path / "out", "old")
+    with pytest.raises(RuntimeError):
+        broken_off(tmp_path / "out")
+    assert contents(tmp_path / "out") == {"sub/page.html": "old"}
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_run_left_behind_is_cleared_away(tmp_path: Path) -> None:
+    left = tmp_path / ".out.new"
+    left.mkdir()
+    (left / MARKER).write_text(json.dumps({"files": []}))
+    (left / "half.html").write_text("half")
+    written(tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("keep me")
+    with pytest.raises(ReportFolderError, match="it is a file"):
+        written(tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "keep me"
