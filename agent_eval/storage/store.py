@@ -126,8 +126,8 @@ class Store:
             return pl.DataFrame(schema=wanted)
         with self.session(read_only=True) as con:
             present = _columns(con, table)
-            if not present:
-                return pl.DataFrame(schema=wanted)
+            if not present or not present.issuperset(keys.columns if keys is not None else ()):
+                return pl.DataFrame(schema=wanted)  # a column that is not there matches nothing
             match = ""
             if keys is not None:
                 con.register("wanted", _Streamed(keys))

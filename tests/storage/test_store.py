@@ -111,6 +111,13 @@ def test_a_column_that_an_older_store_lacks_reads_as_null(store: Store) -> None:
     assert store.read(STATE).rows() == [("a", "1", None)]
 
 
+def test_a_column_that_an_older_store_lacks_matches_nothing(store: Store) -> None:
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
+        con.execute("CREATE TABLE s.run_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
+    assert store.read(STATE, pl.DataFrame({"fingerprint": ["x"]})).is_empty()
+
+
 def test_only_the_wanted_columns_are_read(store: Store) -> None:
     store.upsert(STATE, state(("a", "1", "x")), run_id="r")
     assert store.read(STATE, columns=["fingerprint"]).to_dicts() == [{"fingerprint": "x"}]
