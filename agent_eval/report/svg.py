@@ -172,7 +172,9 @@ def matrix(
         if i < n_rows and j < n_columns:
             x, y = _LEFT + 54 * j, 24 * i + 26
             lines.append(f'<path d="M{x} {y}h50v20h-50z" fill="{colour}"/>')
-            lines.append(f'<text x="{x + 25}" y="{y + 14}" text-anchor="middle" fill="#fff">{_text(words, 8)}</text>')
+            lines.append(
+                f'<text x="{x + 25}" y="{y + 14}" text-anchor="middle" fill="#fff">{_text(words, 8)}</text>'
+            )
     return _picture(title, lines, 740, 24 * n_rows + 34, left_out=len(rows) - n_rows)
 
 

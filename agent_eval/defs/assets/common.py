@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.progress import Progress, Watch
 from agent_eval.project import Project
+from agent_eval.report.pages import asset_pages
 from agent_eval.tables import table
 
 OWNERS = ["team:evaluation"]
@@ -121,7 +123,10 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
         partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
         for name in names:
             output = name if len(names) > 1 else "result"
-            yield from checked(name, frames[name], partitions, {**inputs, **frames}, output=output)
+            for event in checked(name, frames[name], partitions, {**inputs, **frames}, output=output):
+                if isinstance(event, dg.Output):
+                    _show(context, name, event.value, partitions)
+                yield event
         for check in quality:
             yield check({**inputs, **frames})
 
@@ -133,6 +138,15 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
     op.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     vars(op)["__signature__"] = signature
     return op
+
+
+def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
+    """Row count, tables and plots on the asset's page, of each partition its own."""
+    for key, n_rows, page in asset_pages(name, rows, partitions):
+        told = {title: dg.MetadataValue.md(text) for title, text in page.items()}
+        context.add_asset_metadata(
+            {"dagster/row_count": n_rows, **told}, asset_key=name, partition_key="|".join(key)
+        )
 
 
 def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:

@@ -14,11 +14,10 @@ from agent_eval.defs.partitions import (
     TO_AGENT,
     TO_VERSION,
     VERSIONS,
-    EvalPartition,
     key_frame,
 )
 from agent_eval.project import Project
-from agent_eval.report.clusters import clusters_page, trends_page
+from agent_eval.report.clusters import trends_page
 from agent_eval.tables import table
 
 _NAMES = ("failures", "error_clusters", "error_rates")
@@ -49,7 +48,6 @@ def clustered_failures(
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
     watch = watch_of(context, project)
     made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
-    _show(context, made[1])
     return dict(zip(_NAMES, made, strict=True))
 
 
@@ -75,16 +73,6 @@ def error_trends(
         page = trends_page(error_clusters.filter(of_version), compared.filter(of_version))
         context.add_asset_metadata({"clusters": dg.MetadataValue.md(page)}, partition_key=version)
     return compared
-
-
-def _show(context: dg.AssetExecutionContext, error_clusters: pl.DataFrame) -> None:
-    """The table of clusters on the asset's page, per partition."""
-    for pair in EvalPartition.all(context):
-        of_pair = (pl.col("agent_id") == pair.agent_id) & (
-            pl.col("methodology_version") == pair.methodology_version
-        )
-        page = dg.MetadataValue.md(clusters_page(error_clusters.filter(of_pair)))
-        context.add_asset_metadata({"clusters": page}, asset_key="error_clusters", partition_key=pair.key)
 
 
 ASSETS = [clustered_failures, error_trends]

@@ -1,7 +1,5 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
-from collections.abc import Mapping
-
 import dagster as dg
 import polars as pl
 
@@ -11,7 +9,6 @@ from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartitio
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
-from agent_eval.report.judging import judging_page
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
@@ -48,15 +45,7 @@ def judgments(
         watch=watch_of(context, project),
     )
     project.keep_judge(versions, run_id=context.run.run_id)
-    _show(context, vars(judged))
     return vars(judged)
-
-
-def _show(context: dg.AssetExecutionContext, judged: Mapping[str, pl.DataFrame]) -> None:
-    """Coverage, cost and the distribution of ratings on the assets' pages."""
-    for name, judgments in judged.items():
-        page = {key: dg.MetadataValue.md(text) for key, text in judging_page(judgments).items()}
-        context.add_asset_metadata(page, asset_key=name)
 
 
 @stored(
