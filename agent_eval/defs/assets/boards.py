@@ -7,6 +7,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.assets.common import OWNERS, ins, stored
+from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.report.board import board_page, versions_in
@@ -29,26 +30,28 @@ def leaderboard(
     composite_scores: pl.DataFrame,
     reliability: pl.DataFrame,
     agents: pl.DataFrame,
+    project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """Ranks within each template, on exact composites; unpublished rows below with their reasons."""
+    """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
     board = boards.leaderboard(composite_scores, agents, reliability)
     for version in versions_in(board):
         page = board_page(board.filter(pl.col("methodology_version") == version), version)
         context.add_asset_metadata(
             {k: dg.MetadataValue.md(v) for k, v in page.items()}, partition_key=version
         )
+    show_lineage(context, project, "leaderboard")
     return board
 
 
 @stored("pairwise_comparisons", "boards", VERSIONS, ins=ins(composite_scores=TO_VERSION), freshness=WEEKLY)
 def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
-    """Every two published agents of a template: difference, interval, probability, corrected significance."""
+    """Is one agent better than another: every two published ones of a template, with interval and significance."""
     return boards.pairwise_comparisons(composite_scores)
 
 
 @stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION), freshness=WEEKLY)
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
-    """Agents ranked by pass^k within each task set."""
+    """Agents ranked by pass^k within each task set: who succeeds every time."""
     return trials.reliability_leaderboard(reliability)
 
 

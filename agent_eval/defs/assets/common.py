@@ -46,8 +46,8 @@ def stored(
         asset = dg.asset(
             name=name,
             group_name=group,
-            description=_description(name),
-            metadata=_metadata(name),
+            description=described(name, inspect.getdoc(body) or ""),
+            metadata=declared(name),
             partitions_def=partitions,
             ins=ins,
             deps=deps,
@@ -67,7 +67,7 @@ def stored(
 
 def stored_together(
     op_name: str,
-    names: Sequence[str],
+    names: Mapping[str, str],
     group: str,
     partitions: dg.PartitionsDefinition,
     *,
@@ -78,13 +78,14 @@ def stored_together(
 ) -> Wired:
     """Decorator of the op that fills several tables at once; its body returns their frames by name.
 
+    `names`: each table and what it is, in the order in which they are stored.
     `quality`: more checks that the op reports, from its inputs and frames by name; they warn and do not block.
     """
 
     def wire(body: Body) -> dg.AssetsDefinition:
         assets = dg.multi_asset(
             name=op_name,
-            outs={name: _out(name, group) for name in names},
+            outs={name: _out(name, about, group) for name, about in names.items()},
             ins=ins,
             deps=deps,
             partitions_def=partitions,
@@ -95,15 +96,15 @@ def stored_together(
                 *(spec for spec, _ in quality),
             ],
         )
-        return assets(_guarded(names, body, [check for _, check in quality]))
+        return assets(_guarded(tuple(names), body, [check for _, check in quality]))
 
     return wire
 
 
-def _out(name: str, group: str) -> dg.AssetOut:
+def _out(name: str, about: str, group: str) -> dg.AssetOut:
     return dg.AssetOut(
-        description=_description(name),
-        metadata=_metadata(name),
+        description=described(name, about),
+        metadata=declared(name),
         group_name=group,
         kinds=KINDS,
         owners=OWNERS,
@@ -170,12 +171,15 @@ def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
     return watch
 
 
-def _description(name: str) -> str:
+def described(name: str, about: str) -> str:
+    """What a table's asset is, in words, then its grain and key."""
     contract = table(name)
-    return f"{contract.grain.capitalize()}. Key: {', '.join(contract.key)}."
+    grain = contract.grain[0].upper() + contract.grain[1:]
+    return f"{about}\n\n{grain}. Key: {', '.join(contract.key)}."
 
 
-def _metadata(name: str) -> dict[str, Any]:
+def declared(name: str) -> dict[str, Any]:
+    """The columns of a table's asset, with type and meaning."""
     columns = [
         dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
         for c in table(name).columns

@@ -12,6 +12,13 @@ from agent_eval.project import Project
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
 
+_MADE = {
+    "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
+    "they rest on. Everything above is computed from these.",
+    "conversation_judgments": "What is said of whole conversations: was the goal reached, was a required test passed. "
+    "Composite and reliability use them.",
+}
+
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in EvalPartition.all(context)})
@@ -19,7 +26,7 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
 
 @stored_together(
     "judgments",
-    ("turn_judgments", "conversation_judgments"),
+    _MADE,
     "judging",
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
@@ -66,7 +73,10 @@ def rubric_ratings(
     conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """U1–U6 per session, three criteria per scenario: rated, or a row that says why not."""
+    """U1–U6 per session, three criteria per scenario: rated against the written anchors, or a row that says why not.
+
+    Universal and domain scores are sums of these.
+    """
     agents, versions = _agents(context), versions_of(context)
     return rate(
         *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
