@@ -16,6 +16,7 @@ RATING_COLOURS = ("#b3261e", "#d97706", "#c9a400", "#7cb342", "#2e7d32")  # 1..5
 SERIES = (BLUE, AMBER, "#6a1b9a", GREEN, RED, "#00838f")
 
 MOST = 14  # rows of a picture
+GRID = 7  # rows and columns of a matrix
 _LEFT, _LINE, _LONGEST = 190, 24, 26
 
 
@@ -161,20 +162,17 @@ def radar(title: str, axes: Sequence[tuple[str, float | None]], *, top: float = 
 def matrix(
     title: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[tuple[int, int, str, str]]
 ) -> str:
-    """A grid; `cells`: (row, column, colour, words), each a square with its words. At most fourteen rows, ten columns."""
-    n_rows, n_columns = min(len(rows), MOST), min(len(columns), 10)
+    """A grid; `cells`: (row, column, colour, words), each a field with its words. At most seven rows and columns."""
+    n_rows, n_columns = min(len(rows), GRID), min(len(columns), GRID)
     lines = [_label(name, 24 * i + 26) for i, name in enumerate(rows[:n_rows])]
     lines += [
-        f'<text x="{_LEFT + 54 * j + 25}" y="18" text-anchor="middle">{_text(name, 8)}</text>'
+        f'<text x="{_LEFT + 70 * j + 33}" y="18" text-anchor="middle">{_text(name, 10)}</text>'
         for j, name in enumerate(columns[:n_columns])
     ]
-    for i, j, colour, words in cells:
-        if i < n_rows and j < n_columns:
-            x, y = _LEFT + 54 * j, 24 * i + 26
-            lines.append(f'<path d="M{x} {y}h50v20h-50z" fill="{colour}"/>')
-            lines.append(
-                f'<text x="{x + 25}" y="{y + 14}" text-anchor="middle" fill="#fff">{_text(words, 8)}</text>'
-            )
+    drawn = [(_LEFT + 70 * j, 24 * i + 26, *look) for i, j, *look in cells if i < n_rows and j < n_columns]
+    lines += [f'<path d="M{x} {y}h66v20h-66z" fill="{colour}"/>' for x, y, colour, _ in drawn]
+    words = [f'<text x="{x + 33}" y="{y + 14}">{_text(said, 8)}</text>' for x, y, _, said in drawn]
+    lines.append(f'<g text-anchor="middle" fill="#fff">{"".join(words)}</g>')
     return _picture(title, lines, 740, 24 * n_rows + 34, left_out=len(rows) - n_rows)
 
 
