@@ -6,7 +6,7 @@ import polars as pl
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
 from agent_eval.report.lineage import MADE_FROM, lineage_page
-from agent_eval.storage.provenance import provenance
+from agent_eval.storage.lineage import written_by_partition
 from agent_eval.tables import table
 
 _RATED = ["agent_id", "methodology_version", "judge", "prompt_hash", "is_effective"]
@@ -15,7 +15,7 @@ _RATED = ["agent_id", "methodology_version", "judge", "prompt_hash", "is_effecti
 def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str) -> None:
     """Adds a section `lineage` to each partition of this run: tables, rows, runs, judges, prompts and hashes."""
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
-    written = provenance(project.store, [table(step) for step in MADE_FROM if step != name])
+    written = written_by_partition(project.store, {step: table(step) for step in MADE_FROM})
     rated = project.store.read(table("rubric_ratings"), partitions, columns=_RATED).filter("is_effective")
     judged = rated.group_by(*partitions.columns, "judge").agg(
         n_ratings=pl.len(),

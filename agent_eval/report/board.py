@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
+from agent_eval.report.names import Paths
 from agent_eval.report.scoring import STATUS_COLOURS
 from agent_eval.report.svg import GREY, Span, spans
 from agent_eval.scores.exact import from_text, rounded
@@ -121,11 +122,16 @@ def versions_in(board: pl.DataFrame) -> list[str]:
     return board["methodology_version"].unique(maintain_order=True).to_list()
 
 
-def board_page(board: pl.DataFrame, version: str) -> dict[str, str]:
-    """Markdown for the asset page of one version: the board, and a plot of its composites."""
+def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> dict[str, str]:
+    """Markdown for the asset page of one version: the board, and a plot of its composites.
+
+    `report`: where the HTML report lies; each row names its agent's page there, a link if that is an address.
+    """
+    pages = [f"{report.rstrip('/')}/{Paths(version).agent(agent, version)}" for agent in board["agent_id"]]
     rows = [_span(row) for row in board.iter_rows(named=True)]
     plot = spans(f"Composite scores under {version} with 95 % intervals, 0 to 100", rows)
-    return {"board": markdown_table(readable(board)), "plot": plot}
+    linked = readable(board).with_columns(report=pl.Series(pages, dtype=pl.String))
+    return {"board": markdown_table(linked, links="report"), "plot": plot}
 
 
 def _span(row: dict[str, Any]) -> Span:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 
 from agent_eval.plaintext import one_line
+from agent_eval.report.charts import radar as geometry
 
 GREEN, AMBER, GREY, RED, BLUE = "#2e7d32", "#b26a00", "#9e9e9e", "#b3261e", "#1565c0"
 RATING_COLOURS = ("#b3261e", "#d97706", "#c9a400", "#7cb342", "#2e7d32")  # 1..5
@@ -130,33 +131,28 @@ def curves(title: str, drawn: Sequence[Curve]) -> str:
     return _picture(title, lines, 720, 196, left_out=max(0, len(drawn) - len(SERIES)))
 
 
-def radar(title: str, axes: Sequence[tuple[str, float | None]], *, top: float = 5) -> str:
-    """Values from 0 to `top` around a circle; a value that is missing leaves a gap, never a point at the centre."""
-
-    def at(i: int, share: float) -> tuple[float, float]:
-        angle = 2 * math.pi * i / len(axes) - math.pi / 2
-        return 180 + 90 * share * math.cos(angle), 118 + 90 * share * math.sin(angle)
-
-    def path(points: Iterable[tuple[float, float]]) -> str:
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-    rings = [path(at(i, ring / 5) for i in range(len(axes))) for ring in range(1, 6)]
-    lines = [f'<polygon points="{ring}" fill="none" stroke="#ddd"/>' for ring in rings]
-    points = [None if value is None else at(i, value / top) for i, (_, value) in enumerate(axes)]
-    known = [point for point in points if point is not None]
-    if len(known) == len(points):
-        lines.append(f'<polygon points="{path(known)}" fill="{BLUE}" fill-opacity=".2" stroke="{BLUE}"/>')
-    else:
-        pairs = zip(points, [*points[1:], *points[:1]], strict=True)
-        sides = [path((a, b)) for a, b in pairs if a is not None and b is not None]
-        lines += [f'<polyline points="{side}" stroke="{BLUE}"/>' for side in sides]
-    lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{BLUE}"/>' for x, y in known]
-    for i, (name, value) in enumerate(axes):
-        x, y = at(i, 1.16)
-        lines.append(f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{_text(name)}</text>')
-        shown = "missing" if value is None else f"{value:.2f}"
-        lines.append(f'<text x="400" y="{60 + 22 * i}">{_text(name)}  {shown}</text>')
-    return _picture(title, lines, 720, 236)
+def radar(title: str, axes: Sequence[tuple[str, float | None]]) -> str:
+    """Ratings from 1 to 5 around a circle; one that is missing leaves a gap, never a point at the centre."""
+    drawn = geometry([(name, name, value) for name, value in axes])
+    lines = ['<g transform="translate(190 124)" fill="none" stroke="#ddd">']
+    lines += [f'<polygon points="{ring}"/>' for ring in drawn.rings]
+    lines += [f'<path d="M0 0L{axis.end[0]} {axis.end[1]}"/>' for axis in drawn.axes]
+    lines.append(f'</g><g transform="translate(190 124)" stroke="{BLUE}">')
+    if drawn.outline is not None:
+        lines.append(f'<polygon points="{drawn.outline}" fill="{BLUE}" fill-opacity=".2"/>')
+    lines += [f'<path d="M{a[0]} {a[1]}L{b[0]} {b[1]}"/>' for a, b in drawn.lines]
+    lines += [
+        f'<circle cx="{axis.point[0]}" cy="{axis.point[1]}" r="3" fill="{BLUE}"/>'
+        for axis in drawn.axes
+        if axis.point
+    ]
+    lines.append('</g><g transform="translate(190 124)">')
+    for i, axis in enumerate(drawn.axes):
+        (x, y), name = axis.label, _text(axis.name)
+        shown = "missing" if axis.value is None else f"{axis.value:.2f}"
+        lines.append(f'<text x="{x}" y="{y + 4:.1f}" text-anchor="{axis.anchor}">{name}</text>')
+        lines.append(f'<text x="220" y="{22 * i - 50}">{name} {shown}</text>')
+    return _picture(title, [*lines, "</g>"], 720, 248)
 
 
 def matrix(

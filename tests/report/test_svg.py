@@ -66,7 +66,7 @@ def test_a_missing_rating_opens_the_radar_and_is_named() -> None:
     assert len(list(closed.iter(polygon))) == rings + 1
     assert len(list(opened.iter(polygon))) == rings
     assert len(list(opened.iter(circle))) == 2
-    assert "U2  missing" in texts(opened)
+    assert "U2 missing" in texts(opened)
 
 
 def test_a_value_lies_at_its_share_of_the_scale() -> None:

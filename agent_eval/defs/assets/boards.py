@@ -35,7 +35,8 @@ def leaderboard(
     """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
     board = boards.leaderboard(composite_scores, agents, reliability)
     for version in versions_in(board):
-        page = board_page(board.filter(pl.col("methodology_version") == version), version)
+        of_version = board.filter(pl.col("methodology_version") == version)
+        page = board_page(of_version, version, _report_at(project))
         context.add_asset_metadata(
             {k: dg.MetadataValue.md(v) for k, v in page.items()}, partition_key=version
         )
@@ -70,11 +71,16 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(made.index),
-            "open": dg.MetadataValue.url(made.index.as_uri()),
+            "open": dg.MetadataValue.url(project.settings.report_url or made.index.as_uri()),
             "n_pages": made.n_pages,
             "n_bytes": made.n_bytes,
         }
     )
+
+
+def _report_at(project: Project) -> str:
+    """Where a browser finds the report, if it is served; else its folder."""
+    return project.settings.report_url or str(project.settings.data_dir / "report")
 
 
 ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard, html_report]
