@@ -122,8 +122,8 @@ def versions_in(board: pl.DataFrame) -> list[str]:
     return board["methodology_version"].unique(maintain_order=True).to_list()
 
 
-def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> dict[str, str]:
-    """Markdown for the asset page of one version: the board, and a plot of its composites.
+def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> str:
+    """Markdown for the asset page of one version: a plot of the composites, and the board.
 
     `report`: where the HTML report lies; each row names its agent's page there, a link if that is an address.
     """
@@ -131,7 +131,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -
     rows = [_span(row) for row in board.iter_rows(named=True)]
     plot = spans(f"Composite scores under {version} with 95 % intervals, 0 to 100", rows)
     linked = readable(board).with_columns(report=pl.Series(pages, dtype=pl.String))
-    return {"board": markdown_table(linked, links="report"), "plot": plot}
+    return f"{plot}\n\n{markdown_table(linked, links='report')}"
 
 
 def _span(row: dict[str, Any]) -> Span:

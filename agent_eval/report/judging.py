@@ -15,6 +15,17 @@ _ANSWERS = {
 }
 
 
+def _known_sum(column: str) -> pl.Expr:
+    """The sum, null when any part is unknown."""
+    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
+
+
+FIGURES = (
+    _known_sum("cost_usd").alias("cost_usd"),
+    (pl.col("status") == "unscored").sum().alias("n_unscored"),
+)
+
+
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     """How far judge models got: one row per version, agent and metric that a model was asked about.
 
@@ -141,11 +152,6 @@ def failures_plot(counted: pl.DataFrame) -> str:
         parts.setdefault(label, []).append(Part(n, *looks[author]))
     rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
     return bars("Failures by label and whose fault they are", rows)
-
-
-def _known_sum(column: str) -> pl.Expr:
-    """The sum, null when any part is unknown."""
-    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
 def _rating_part(rating: int | None, share: float) -> Part:

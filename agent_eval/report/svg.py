@@ -165,7 +165,11 @@ def matrix(
         f'<text x="{_LEFT + 70 * j + 33}" y="18" text-anchor="middle">{_text(name, 10)}</text>'
         for j, name in enumerate(columns[:n_columns])
     ]
-    drawn = [(_LEFT + 70 * j, 24 * i + 26, *look) for i, j, *look in cells if i < n_rows and j < n_columns]
+    drawn = [
+        (_LEFT + 70 * j, 24 * i + 26, colour, said)
+        for i, j, colour, said in cells
+        if i < n_rows and j < n_columns
+    ]
     lines += [f'<path d="M{x} {y}h66v20h-66z" fill="{colour}"/>' for x, y, colour, _ in drawn]
     words = [f'<text x="{x + 33}" y="{y + 14}">{_text(said, 8)}</text>' for x, y, _, said in drawn]
     lines.append(f'<g text-anchor="middle" fill="#fff">{"".join(words)}</g>')

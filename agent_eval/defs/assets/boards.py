@@ -37,9 +37,7 @@ def leaderboard(
     for version in versions_in(board):
         of_version = board.filter(pl.col("methodology_version") == version)
         page = board_page(of_version, version, _report_at(project))
-        context.add_asset_metadata(
-            {k: dg.MetadataValue.md(v) for k, v in page.items()}, partition_key=version
-        )
+        context.add_asset_metadata({"board": dg.MetadataValue.md(page)}, partition_key=version)
     show_lineage(context, project, "leaderboard")
     return board
 

@@ -142,12 +142,11 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
 
 
 def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
-    """Row count, tables and plots on the asset's page, of each partition its own."""
-    for key, n_rows, page in asset_pages(name, rows, partitions):
-        told = {title: dg.MetadataValue.md(text) for title, text in page.items()}
-        context.add_asset_metadata(
-            {"dagster/row_count": n_rows, **told}, asset_key=name, partition_key="|".join(key)
-        )
+    """Row count, figures, plots and tables on the asset's page, of each partition its own."""
+    for page in asset_pages(name, rows, partitions):
+        texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
+        shown = {"dagster/row_count": page.n_rows, **page.figures, **texts}
+        context.add_asset_metadata(shown, asset_key=name, partition_key="|".join(page.partition))
 
 
 def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
