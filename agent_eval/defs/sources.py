@@ -3,10 +3,14 @@
 from collections.abc import Callable, Mapping
 
 import dagster as dg
+import polars as pl
+from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
 from agent_eval import gating, sources
+from agent_eval.defs.assets.common import OWNERS
 from agent_eval.defs.partitions import AGENTS, VERSIONS
 from agent_eval.project import Project
+from agent_eval.report.markdown import markdown_table
 
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
@@ -18,18 +22,33 @@ def _source(
     group: str,
     partitions: dg.PartitionsDefinition,
     observe: Callable[[Project, list[str]], Mapping[str, str]],
+    *,
+    kind: str,
     description: str,
-) -> dg.AssetsDefinition | dg.SourceAsset:
+    observed: Mapping[str, str],
+    stales: str,
+) -> dg.AssetsDefinition:
+    """A source; `observed`: what its data version is the hash of, and where that stands; `stales`: what a change redoes."""
+    table = markdown_table(pl.DataFrame({"hashed": list(observed), "where": list(observed.values())}))
+
     @dg.observable_source_asset(
-        name=name, partitions_def=partitions, group_name=group, description=description
+        name=name,
+        partitions_def=partitions,
+        group_name=group,
+        description=description,
+        metadata={"observed": dg.MetadataValue.md(table), "a change redoes": stales},
+        tags={f"dagster/kind/{kind}": ""},
     )
-    def observed(
+    def seen(
         context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
     ) -> dg.DataVersionsByPartition:
         keys = list(VERSIONS.get_partition_keys()) if partitions is VERSIONS else _agents(context)
         return dg.DataVersionsByPartition(dict(observe(project, keys)))
 
-    return observed
+    source = create_external_asset_from_source_asset(
+        seen
+    )  # what Definitions makes of it; a source takes no owners
+    return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS))
 
 
 agent_sessions = _source(
@@ -37,44 +56,78 @@ agent_sessions = _source(
     "ingest",
     AGENTS,
     sources.session_versions,
-    "data/sessions/<agent> and the agent's entry in agents.yaml.",
+    kind="json",
+    description="The transcripts of an agent as files: one folder per session, and its entry in agents.yaml. Whatever is "
+    "said of the agent is made from these.",
+    observed={
+        "every file of every session": "data/sessions/<agent>/<session>/",
+        "the agent's entry": "data/agents.yaml",
+    },
+    stales="everything of this agent",
 )
 human_ratings = _source(
     "human_ratings",
     "ingest",
     AGENTS,
     sources.rating_versions,
-    "data/ratings/*.csv: people's ratings; they win over every judge.",
+    kind="csv",
+    description="People's ratings of an agent. They win over every judge.",
+    observed={"the agent's lines, by content": "data/ratings/*.csv"},
+    stales="judgments, rubric ratings and scores of this agent",
 )
 judge_spec = _source(
     "judge_spec",
     "judging",
     VERSIONS,
     sources.judge_versions,
-    "What judges are asked: rubrics, metrics, judge profile, recorded verdicts.",
+    kind="yaml",
+    description="What judges are asked under a version, and which: a changed rubric makes this version's judgments stale, "
+    "and no other's.",
+    observed={
+        "rubrics, anchors and required tests": "agent_eval/methodology/versions/, data/methodologies/",
+        "metrics and their rubrics": "agent_eval/metrics/, setting metric_modules",
+        "judge profile": "agent_eval/metrics/profile.py",
+        "recorded verdicts": "data/verdicts/*.jsonl",
+        "judge models and how they are asked": "settings judge_*, else the models that were last asked",
+    },
+    stales="judgments, rubric ratings and all that is made from them, of every agent under this version",
 )
 scoring_spec = _source(
     "scoring_spec",
     "scores",
     VERSIONS,
     sources.scoring_versions,
-    "What scores are made of: weights, required tests, disclosures, penalties; when an answer is correct.",
+    kind="yaml",
+    description="What scores are made of under a version. A changed weight makes scores stale, and no judgment.",
+    observed={
+        "weights, slots, required tests, disclosures, penalties": "agent_eval/methodology/versions/, data/methodologies/",
+        "when an answer is correct": "setting answer_threshold",
+    },
+    stales="scores, reliability and boards under this version; no judge is asked",
 )
-
 cluster_spec = _source(
     "cluster_spec",
     "errors",
     VERSIONS,
     sources.cluster_versions,
-    "What failures are clustered by: data/clusters/*.yaml, the embedding, merges and splits that were made.",
+    kind="yaml",
+    description="What failures are clustered by: people's names, merges and splits, and the embedding.",
+    observed={
+        "people's words on clusters": "data/clusters/*.yaml",
+        "the embedding": "setting cluster_embedding",
+        "merges and splits that were made": "table error_events",
+    },
+    stales="failures, clusters and trends under every version",
 )
-
 gate_spec = _source(
     "gate_spec",
     "boards",
     VERSIONS,
     gating.gate_versions,
-    "What gates are held against: [gates] in agent_eval.toml, and the latest audits of judge models.",
+    kind="toml",
+    description="What gates are held against, and what judge models said when they were last asked the same again.",
+    observed={"the gates": "[gates] in agent_eval.toml", "the latest audits": "table judge_audits"},
+    stales="gate results under this version",
 )
 
 SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec, cluster_spec, gate_spec]

@@ -1,24 +1,16 @@
 """The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
 
-import base64
-from collections.abc import Iterable
 from fractions import Fraction
-from html import escape
 from typing import Any
 
 import polars as pl
 
-from agent_eval.plaintext import one_line
 from agent_eval.report.markdown import markdown_table
+from agent_eval.report.names import Paths
+from agent_eval.report.scoring import STATUS_COLOURS
+from agent_eval.report.svg import GREY, Span, spans
 from agent_eval.scores.exact import from_text, rounded
 from agent_eval.scores.ratings import grouped
-
-STATUS_COLOURS = {
-    "published": "#2e7d32",
-    "provisional": "#b26a00",
-    "incomplete": "#757575",
-    "invalid": "#b3261e",
-}
 
 
 def shown(exact: str | None) -> str:
@@ -130,38 +122,26 @@ def versions_in(board: pl.DataFrame) -> list[str]:
     return board["methodology_version"].unique(maintain_order=True).to_list()
 
 
-def board_page(board: pl.DataFrame, version: str) -> dict[str, str]:
-    """Markdown for the asset page of one version: the board, and a plot of its composites."""
-    plot = _image(_bars(board.iter_rows(named=True)), f"Composite scores under {version}")
-    return {"board": markdown_table(readable(board)), "plot": plot}
+def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> str:
+    """Markdown for the asset page of one version: a plot of the composites, and the board.
+
+    `report`: where the HTML report lies; each row names its agent's page there, a link if that is an address.
+    """
+    pages = [f"{report.rstrip('/')}/{Paths(version).agent(agent, version)}" for agent in board["agent_id"]]
+    rows = [_span(row) for row in board.iter_rows(named=True)]
+    plot = spans(f"Composite scores under {version} with 95 % intervals, 0 to 100", rows)
+    linked = readable(board).with_columns(report=pl.Series(pages, dtype=pl.String))
+    return f"{plot}\n\n{markdown_table(linked, links='report')}"
 
 
-def _bars(rows: Iterable[dict[str, object]]) -> str:
-    """Horizontal bars of composites, 0–100; rows without a composite keep their place and say why."""
-    lines: list[str] = []
-    n_rows = 0
-    for i, row in enumerate(rows):
-        n_rows = i + 1
-        y, score, status = 26 * i + 8, row["composite_score"], str(row["status"])
-        name = escape(one_line(str(row["name"] or row["agent_id"])))
-        lines.append(f'<text x="190" y="{y + 13}" text-anchor="end">{name}</text>')
-        if isinstance(score, float):
-            colour = STATUS_COLOURS.get(status, "#757575")
-            lines.append(
-                f'<rect x="200" y="{y}" width="{score * 4:.1f}" height="18" rx="2" fill="{colour}"/>'
-            )
-            lines.append(
-                f'<text x="{206 + score * 4:.1f}" y="{y + 13}">{shown(str(row["composite_exact"]))} {status}</text>'
-            )
-        else:
-            lines.append(f'<text x="206" y="{y + 13}" fill="#757575">{status}</text>')
-    height = 26 * n_rows + 16
-    style = 'font-family="system-ui, sans-serif" font-size="12" fill="#333"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="720" height="{height}" {style}>{"".join(lines)}</svg>'
-
-
-def _image(svg: str, alt: str) -> str:
-    return f"![{alt}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+def _span(row: dict[str, Any]) -> Span:
+    """An agent's composite with its interval; without a composite the row says why."""
+    status = str(row["status"])
+    words = f"{composite(row)} {status}" if row["composite_score"] is not None else status
+    colour = STATUS_COLOURS.get(status, GREY)
+    return Span(
+        row["name"] or row["agent_id"], row["composite_score"], row["low"], row["high"], words, colour
+    )
 
 
 def _flag(value: object) -> bool | None:

@@ -4,9 +4,21 @@ import polars as pl
 
 from agent_eval.clusters.severity import ORDERED
 from agent_eval.report.markdown import markdown_table
+from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, Part, bars
 
 LONGEST = 160  # characters of a cell on an asset's page
 MOST = 50  # clusters on an asset's page
+
+
+_SEVERITIES = {"critical": "#7f0000", "high": RED, "medium": AMBER, "low": "#c9a400"}
+_TRENDS = {
+    "new": AMBER,
+    "regressed": RED,
+    "unchanged": GREY,
+    "improved": GREEN,
+    "gone": BLUE,
+    "unknown": "#cfcfcf",
+}
 
 
 def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
@@ -21,6 +33,40 @@ def clusters_page(error_clusters: pl.DataFrame) -> str:
     """The clusters of one agent as a markdown table, the gravest fifty."""
     rate = pl.col("rate_per_100_turns").round(1).alias("per 100 turns")
     return _page(error_clusters, rate, "trend", "examples", pl.col("root_cause").alias("root cause"))
+
+
+def severities_plot(error_clusters: pl.DataFrame) -> str:
+    """A bar per severity, gravest first: failures, and in how many clusters."""
+    counts: dict[str, list[int]] = {}
+    for severity, n in error_clusters.select("severity", "n_failures").iter_rows():
+        counts.setdefault(severity, []).append(n)
+    rows = [
+        Bar(
+            name,
+            (Part(sum(counts[name]), colour, name),),
+            f"{sum(counts[name])} in {len(counts[name])} clusters",
+        )
+        for name, colour in _SEVERITIES.items()
+        if name in counts
+    ]
+    return bars("Failures by severity", rows)
+
+
+def trends_plot(error_trends: pl.DataFrame) -> str:
+    """A bar per agent: its clusters by what became of them since the baseline."""
+    counts = error_trends.group_by("agent_id", "trend").len().sort("agent_id", "trend")
+    parts: dict[str, dict[str, int]] = {}
+    for agent, trend, n in counts.iter_rows():
+        parts.setdefault(agent, {})[trend] = n
+    rows = [
+        Bar(
+            agent,
+            tuple(Part(found[t], colour, t) for t, colour in _TRENDS.items() if t in found),
+            f"{sum(found.values())} clusters",
+        )
+        for agent, found in parts.items()
+    ]
+    return bars("Error clusters by trend", rows)
 
 
 def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str:

@@ -1,13 +1,29 @@
-"""Judgments as the Dagster UI shows them: how much was judged, what it cost, how the ratings are spread."""
-
-import base64
+"""Judgments as the Dagster UI shows them: how much was judged, what it cost, how ratings and failures are spread."""
 
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
+from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RATING_COLOURS, RED, Bar, Part, bars
 
 _FREE = ("human", "rule", "recorded", "none")
-_COLOURS = ("#b3261e", "#d97706", "#c9a400", "#7cb342", "#2e7d32")  # 1..5
+_PAIR = ["methodology_version", "agent_id"]
+_ANSWERS = {
+    "scored": (GREEN, "scored"),
+    "unscored": (RED, "unscored: the judge failed"),
+    "invalid": (AMBER, "invalid"),
+    "not_applicable": (GREY, "not applicable"),
+}
+
+
+def _known_sum(column: str) -> pl.Expr:
+    """The sum, null when any part is unknown."""
+    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
+
+
+FIGURES = (
+    _known_sum("cost_usd").alias("cost_usd"),
+    (pl.col("status") == "unscored").sum().alias("n_unscored"),
+)
 
 
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
@@ -33,39 +49,122 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def judging_page(judgments: pl.DataFrame) -> dict[str, str]:
-    """Markdown for the asset page: coverage and cost per agent and metric, and a plot of the effective ratings."""
-    page = {"coverage": markdown_table(coverage(judgments))}
-    if "rating_1to5" in judgments.columns and judgments["rating_1to5"].count():
-        svg = _spread(judgments.filter("is_effective", pl.col("rating_1to5").is_not_null()))
-        encoded = base64.b64encode(svg.encode()).decode()
-        page["ratings"] = f"![Ratings 1 to 5 by metric](data:image/svg+xml;base64,{encoded})"
-    return page
+def coverage_table(counted: pl.DataFrame) -> str:
+    """What models were asked and what it cost, a line per metric and one for all."""
+    total = counted.select(
+        pl.lit("all").alias("metric"),
+        pl.lit("").alias("judge"),
+        pl.col("n_asked", "n_scored", "n_quotes", "n_quotes_found").sum(),
+        _known_sum("cost_usd"),
+        pl.col("n_tokens_in", "n_tokens_cached").sum(),
+    )
+    return markdown_table(pl.concat([counted.drop(_PAIR), total], how="vertical_relaxed"))
 
 
-def _known_sum(column: str) -> pl.Expr:
-    """The sum, null when any part is unknown."""
-    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
+def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
+    """One row per version, agent, metric and rating: how many effective judgments."""
+    rated = judgments.filter("is_effective", pl.col("rating_1to5").is_not_null())
+    return rated.group_by(*_PAIR, pl.col("metric").alias("row"), "rating_1to5").len().sort(pl.all())
 
 
-def _spread(rated: pl.DataFrame) -> str:
-    """One bar per metric, parted by the shares of the ratings 1 to 5. Names are from our own tables of metrics."""
-    counts = rated.group_by("metric", "rating_1to5").len().sort("metric", "rating_1to5")
-    lines: list[str] = []
-    metrics = counts["metric"].unique(maintain_order=True).to_list()
-    for i, metric in enumerate(metrics):
-        y, x = 24 * i + 8, 180.0
-        mine = counts.filter(metric=metric)
-        total = int(mine["len"].sum())
-        lines.append(f'<text x="170" y="{y + 13}" text-anchor="end">{metric}</text>')
-        for rating, n in mine.select("rating_1to5", "len").iter_rows():
-            width = 400 * n / total
-            lines.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="18" fill="{_COLOURS[rating - 1]}">'
-                f"<title>{rating}: {n}</title></rect>"
-            )
-            x += width
-        lines.append(f'<text x="590" y="{y + 13}">n = {total}</text>')
-    style = 'font-family="system-ui, sans-serif" font-size="12" fill="#333"'
-    height = 24 * len(metrics) + 16
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="700" height="{height}" {style}>{"".join(lines)}</svg>'
+def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
+    """One row per version, agent, target and criterion, and rating: how many that count; without a rating: status."""
+    counted = rubric_ratings.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
+    return (
+        counted.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
+        .len()
+        .sort(*_PAIR, "row", "criterion", "rating_1to5", "status", "judge", nulls_last=True)
+    )
+
+
+def ratings_plot(counted: pl.DataFrame) -> str:
+    """One bar per row, parted by the shares of the ratings 1 to 5; grey: without a rating."""
+    parts: dict[str, dict[int | None, int]] = {}
+    for row, rating, n in counted.select("row", "rating_1to5", "len").iter_rows():
+        of_row = parts.setdefault(row, {})
+        of_row[rating] = of_row.get(rating, 0) + n
+    drawn = [
+        Bar(
+            row,
+            tuple(
+                _rating_part(rating, n / sum(counts.values()))
+                for rating, n in sorted(counts.items(), key=_order)
+            ),
+            _mean(counts),
+        )
+        for row, counts in parts.items()
+    ]
+    return bars("Shares of the ratings 1 to 5", drawn, largest=1)
+
+
+def grid_table(counted: pl.DataFrame) -> str:
+    """Target by criterion: the ratings, or why there is none, and who rated."""
+    rating = pl.coalesce(pl.col("rating_1to5").cast(pl.String), pl.col("status"))
+    told = (
+        counted.group_by("row", "criterion", maintain_order=True)
+        .agg(
+            pl.format("{} × {}", rating, "len").str.join(", ").alias("ratings"),
+            pl.col("judge").unique().sort().str.join(" + ").alias("judge"),
+        )
+        .rename({"row": "target"})
+    )
+    return markdown_table(told, limit=80)
+
+
+def answers(judgments: pl.DataFrame) -> pl.DataFrame:
+    """One row per version, agent, metric and status: how many effective judgments, and those without a value."""
+    counted = judgments.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
+    return counted.group_by(*_PAIR, "metric", "status").len().sort(*_PAIR, "metric", "status")
+
+
+def answers_plot(counted: pl.DataFrame) -> str:
+    """One bar per metric: scored, unscored, not applicable."""
+    parts: dict[str, dict[str, int]] = {}
+    for metric, status, n in counted.select("metric", "status", "len").iter_rows():
+        parts.setdefault(metric, {})[status] = n
+    rows = [
+        Bar(
+            metric,
+            tuple(Part(counts[s], *look) for s, look in _ANSWERS.items() if s in counts),
+            f"{counts.get('scored', 0)} of {sum(counts.values())} scored",
+        )
+        for metric, counts in parts.items()
+    ]
+    return bars("What was scored, by metric", rows)
+
+
+def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
+    """One row per version, agent, label and fault author: how many failures, most frequent label first."""
+    per_label = pl.len().over(*_PAIR, "label").alias("of_label")
+    return (
+        failures.with_columns(per_label)
+        .group_by(*_PAIR, "label", "of_label", "fault_author")
+        .len()
+        .sort(*_PAIR, "of_label", "label", "fault_author", descending=[False, False, True, False, False])
+    )
+
+
+def failures_plot(counted: pl.DataFrame) -> str:
+    """One bar per failure label: whose fault it was."""
+    looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "cannot be told")}
+    parts: dict[str, list[Part]] = {}
+    for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
+        parts.setdefault(label, []).append(Part(n, *looks[author]))
+    rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
+    return bars("Failures by label and whose fault they are", rows)
+
+
+def _rating_part(rating: int | None, share: float) -> Part:
+    return (
+        Part(share, GREY, "none") if rating is None else Part(share, RATING_COLOURS[rating - 1], str(rating))
+    )
+
+
+def _order(counted: tuple[int | None, int]) -> int:
+    return counted[0] or 6
+
+
+def _mean(counts: dict[int | None, int]) -> str:
+    known = {rating: n for rating, n in counts.items() if rating is not None}
+    n = sum(known.values())
+    return f"mean {sum(r * c for r, c in known.items()) / n:.2f}, n = {n}" if n else "no rating"

@@ -16,14 +16,25 @@ def inert(text: str, limit: int | None = None) -> str:
     return plain(cut.translate(_ESCAPED))
 
 
-def markdown_table(frame: pl.DataFrame, *, limit: int | None = None) -> str:
-    """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'."""
+def markdown_table(frame: pl.DataFrame, *, limit: int | None = None, links: str | None = None) -> str:
+    """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
+
+    `links`: a column of our own whose texts are addresses: http(s) ones become links.
+    """
     if frame.is_empty():
         return "no rows"
     head = "| " + " | ".join(inert(name) for name in frame.columns) + " |"
     rule = "|" + " --- |" * frame.width
-    rows = ("| " + " | ".join(_cell(value, limit) for value in row) + " |" for row in frame.iter_rows())
+    linked = frame.columns.index(links) if links else -1
+    rows = (
+        "| " + " | ".join(_link(v) if i == linked else _cell(v, limit) for i, v in enumerate(row)) + " |"
+        for row in frame.iter_rows()
+    )
     return "\n".join([head, rule, *rows])
+
+
+def _link(address: str) -> str:
+    return f"[open](<{address}>)" if address.startswith(("https://", "http://")) else inert(address)
 
 
 def _cell(value: object, limit: int | None) -> str:

@@ -1,34 +1,41 @@
-"""How each stored table came about: its rows, and the last run that wrote to it."""
+"""How stored tables came about: their rows, and the runs that wrote them last; whole, or by partition."""
 
+from collections.abc import Mapping
+
+import duckdb
 import polars as pl
 
 from agent_eval.storage.store import Store, quoted
 from agent_eval.tables import Table
 
-SCHEMA = pl.Schema(
-    [
-        ("table", pl.String()),
-        ("n_rows", pl.Int64()),
-        ("last_run_id", pl.String()),
-        ("last_written", pl.Datetime("us")),
-    ]
-)
+_PARTITION = ("agent_id", "methodology_version")
+_WRITTEN = {"n_rows": pl.Int64(), "last_run_id": pl.String(), "last_written": pl.Datetime("us")}
+SCHEMA = pl.Schema({"table": pl.String(), **_WRITTEN})
+BY_PARTITION = pl.Schema({"table": pl.String(), **dict.fromkeys(_PARTITION, pl.String()), **_WRITTEN})
 
 
-def written(store: Store, tables: dict[str, Table]) -> pl.DataFrame:
+def written(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
     """One row per table that holds rows: how many, the run that wrote last and when (UTC), sorted by name."""
+    last_run = pl.col("last_run_id").sort_by("last_written").last()
+    parts = written_by_partition(store, tables).group_by("table")
+    return parts.agg(pl.col("n_rows").sum(), last_run, pl.col("last_written").max()).sort("table")
+
+
+def written_by_partition(store: Store, tables: Mapping[str, Table]) -> pl.DataFrame:
+    """The same by agent and methodology version; null where a table is not partitioned by it."""
     if store.file is not None and not store.file.exists():
-        return pl.DataFrame(schema=SCHEMA)
+        return pl.DataFrame(schema=BY_PARTITION)
     with store.session(read_only=True) as con:
         found = con.execute("SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'").fetchall()
-        rows = [
-            (
-                name,
-                *con.execute(
-                    f"SELECT count(*), arg_max(run_id, created_at), max(created_at) FROM store.{quoted(name)}"
-                ).fetchall()[0],
-            )
-            for (name,) in sorted(found)
-            if name in tables
-        ]
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row").filter(pl.col("n_rows") > 0)
+        parts = [_counted(con, tables[name]) for (name,) in sorted(found) if name in tables]
+    return pl.concat([pl.DataFrame(schema=BY_PARTITION), *parts])
+
+
+def _counted(con: duckdb.DuckDBPyConnection, table: Table) -> pl.DataFrame:
+    of = ", ".join(name if name in table.partition else f"NULL AS {name}" for name in _PARTITION)
+    counted = con.execute(
+        f"SELECT {of}, count(*), arg_max(run_id, created_at), max(created_at) FROM store.{quoted(table.name)}"
+        " GROUP BY ALL HAVING count(*) > 0"
+    )
+    rows = [(table.name, *row) for row in counted.fetchall()]
+    return pl.DataFrame(rows, schema=BY_PARTITION, orient="row")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_eval.report.charts import radar, span, stacked
 from agent_eval.report.html import ReportFolderError
-from agent_eval.report.html.charts import radar, span, stacked
 from agent_eval.report.html.folder import MARKER, replacing
-from agent_eval.report.html.names import Paths, file_name
 from agent_eval.report.html.tables import merged_versions
 from agent_eval.report.html.texts import LONGEST, Piece, clean, is_in, shown
+from agent_eval.report.names import Paths, file_name
 
 IDS = st.text(max_size=80) | st.sampled_from(
     ["../../etc/passwd", "CON", "a/b", ".", "..", "a\x00b", "é" * 200, "a b", "A B"]

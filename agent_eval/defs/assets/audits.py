@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import dagster as dg
 
 from agent_eval.auditing import Audit, audit_judges
-from agent_eval.defs.assets.common import KINDS, OWNERS, watch_of
+from agent_eval.defs.assets.common import KINDS, OWNERS, declared, described, watch_of
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.gates.drift import ALL_METRICS
-from agent_eval.tables import table
 
 AUDITED = dg.AssetCheckSpec(
     "audited",
@@ -20,7 +19,12 @@ AUDITED = dg.AssetCheckSpec(
 
 @dg.asset(
     group_name="judging",
-    description=f"{table('judge_audits').grain.capitalize()}. Made by the schedule weekly_audit, or agent-eval audit.",
+    description=described(
+        "judge_audits",
+        "Does the judge still say what it said: stored answers beside new ones to the same questions. Made by the "
+        "schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
+    ),
+    metadata=declared("judge_audits"),
     kinds=KINDS,
     owners=OWNERS,
     pool="llm",

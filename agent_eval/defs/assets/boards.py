@@ -7,6 +7,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.assets.common import OWNERS, ins, stored
+from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.report.board import board_page, versions_in
@@ -29,26 +30,27 @@ def leaderboard(
     composite_scores: pl.DataFrame,
     reliability: pl.DataFrame,
     agents: pl.DataFrame,
+    project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """Ranks within each template, on exact composites; unpublished rows below with their reasons."""
+    """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
     board = boards.leaderboard(composite_scores, agents, reliability)
     for version in versions_in(board):
-        page = board_page(board.filter(pl.col("methodology_version") == version), version)
-        context.add_asset_metadata(
-            {k: dg.MetadataValue.md(v) for k, v in page.items()}, partition_key=version
-        )
+        of_version = board.filter(pl.col("methodology_version") == version)
+        page = board_page(of_version, version, _report_at(project))
+        context.add_asset_metadata({"board": dg.MetadataValue.md(page)}, partition_key=version)
+    show_lineage(context, project, "leaderboard")
     return board
 
 
 @stored("pairwise_comparisons", "boards", VERSIONS, ins=ins(composite_scores=TO_VERSION), freshness=WEEKLY)
 def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
-    """Every two published agents of a template: difference, interval, probability, corrected significance."""
+    """Is one agent better than another: every two published ones of a template, with interval and significance."""
     return boards.pairwise_comparisons(composite_scores)
 
 
 @stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION), freshness=WEEKLY)
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
-    """Agents ranked by pass^k within each task set."""
+    """Agents ranked by pass^k within each task set: who succeeds every time."""
     return trials.reliability_leaderboard(reliability)
 
 
@@ -67,11 +69,16 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(made.index),
-            "open": dg.MetadataValue.url(made.index.as_uri()),
+            "open": dg.MetadataValue.url(project.settings.report_url or made.index.as_uri()),
             "n_pages": made.n_pages,
             "n_bytes": made.n_bytes,
         }
     )
+
+
+def _report_at(project: Project) -> str:
+    """Where a browser finds the report, if it is served; else its folder."""
+    return project.settings.report_url or str(project.settings.data_dir / "report")
 
 
 ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard, html_report]

@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.progress import Progress, Watch
 from agent_eval.project import Project
+from agent_eval.report.pages import asset_pages
 from agent_eval.tables import table
 
 OWNERS = ["team:evaluation"]
@@ -44,8 +46,8 @@ def stored(
         asset = dg.asset(
             name=name,
             group_name=group,
-            description=_description(name),
-            metadata=_metadata(name),
+            description=described(name, inspect.getdoc(body) or ""),
+            metadata=declared(name),
             partitions_def=partitions,
             ins=ins,
             deps=deps,
@@ -65,7 +67,7 @@ def stored(
 
 def stored_together(
     op_name: str,
-    names: Sequence[str],
+    names: Mapping[str, str],
     group: str,
     partitions: dg.PartitionsDefinition,
     *,
@@ -76,13 +78,14 @@ def stored_together(
 ) -> Wired:
     """Decorator of the op that fills several tables at once; its body returns their frames by name.
 
+    `names`: each table and what it is, in the order in which they are stored.
     `quality`: more checks that the op reports, from its inputs and frames by name; they warn and do not block.
     """
 
     def wire(body: Body) -> dg.AssetsDefinition:
         assets = dg.multi_asset(
             name=op_name,
-            outs={name: _out(name, group) for name in names},
+            outs={name: _out(name, about, group) for name, about in names.items()},
             ins=ins,
             deps=deps,
             partitions_def=partitions,
@@ -93,15 +96,15 @@ def stored_together(
                 *(spec for spec, _ in quality),
             ],
         )
-        return assets(_guarded(names, body, [check for _, check in quality]))
+        return assets(_guarded(tuple(names), body, [check for _, check in quality]))
 
     return wire
 
 
-def _out(name: str, group: str) -> dg.AssetOut:
+def _out(name: str, about: str, group: str) -> dg.AssetOut:
     return dg.AssetOut(
-        description=_description(name),
-        metadata=_metadata(name),
+        description=described(name, about),
+        metadata=declared(name),
         group_name=group,
         kinds=KINDS,
         owners=OWNERS,
@@ -121,7 +124,10 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
         partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
         for name in names:
             output = name if len(names) > 1 else "result"
-            yield from checked(name, frames[name], partitions, {**inputs, **frames}, output=output)
+            for event in checked(name, frames[name], partitions, {**inputs, **frames}, output=output):
+                if isinstance(event, dg.Output):
+                    _show(context, name, event.value, partitions)
+                yield event
         for check in quality:
             yield check({**inputs, **frames})
 
@@ -133,6 +139,14 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
     op.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     vars(op)["__signature__"] = signature
     return op
+
+
+def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
+    """Row count, figures, plots and tables on the asset's page, of each partition its own."""
+    for page in asset_pages(name, rows, partitions):
+        texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
+        shown = {"dagster/row_count": page.n_rows, **page.figures, **texts}
+        context.add_asset_metadata(shown, asset_key=name, partition_key="|".join(page.partition))
 
 
 def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
@@ -156,12 +170,15 @@ def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
     return watch
 
 
-def _description(name: str) -> str:
+def described(name: str, about: str) -> str:
+    """What a table's asset is, in words, then its grain and key."""
     contract = table(name)
-    return f"{contract.grain.capitalize()}. Key: {', '.join(contract.key)}."
+    grain = contract.grain[0].upper() + contract.grain[1:]
+    return f"{about}\n\n{grain}. Key: {', '.join(contract.key)}."
 
 
-def _metadata(name: str) -> dict[str, Any]:
+def declared(name: str) -> dict[str, Any]:
+    """The columns of a table's asset, with type and meaning."""
     columns = [
         dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
         for c in table(name).columns

@@ -14,19 +14,25 @@ from agent_eval.defs.partitions import (
     TO_AGENT,
     TO_VERSION,
     VERSIONS,
-    EvalPartition,
     key_frame,
 )
 from agent_eval.project import Project
-from agent_eval.report.clusters import clusters_page, trends_page
+from agent_eval.report.clusters import trends_page
 from agent_eval.tables import table
 
-_NAMES = ("failures", "error_clusters", "error_rates")
+_MADE = {
+    "failures": "What went wrong in which turn, with the quote that shows it, whose fault it was, and the cluster it "
+    "belongs to.",
+    "error_clusters": "Failures that are the same error, under an id that lasts: how grave, how often, since when. The "
+    "list of what to mend first.",
+    "error_rates": "How often each cluster occurred in each run of the agent, among the turns judged for it. Trends "
+    "compare these.",
+}
 
 
 @stored_together(
     "clustered_failures",
-    _NAMES,
+    _MADE,
     "errors",
     PAIRS,
     ins=ins(tool_calls=TO_AGENT, sessions=TO_AGENT),
@@ -49,8 +55,7 @@ def clustered_failures(
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
     watch = watch_of(context, project)
     made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
-    _show(context, made[1])
-    return dict(zip(_NAMES, made, strict=True))
+    return dict(zip(_MADE, made, strict=True))
 
 
 @stored(
@@ -66,7 +71,7 @@ def error_trends(
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """Each agent's clusters beside those of the baseline that agents.yaml names, else of its run before."""
+    """Did errors get better: each agent's clusters beside those of its baseline in agents.yaml, else of its run before."""
     from agent_eval.clusters import trends
 
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))
@@ -75,16 +80,6 @@ def error_trends(
         page = trends_page(error_clusters.filter(of_version), compared.filter(of_version))
         context.add_asset_metadata({"clusters": dg.MetadataValue.md(page)}, partition_key=version)
     return compared
-
-
-def _show(context: dg.AssetExecutionContext, error_clusters: pl.DataFrame) -> None:
-    """The table of clusters on the asset's page, per partition."""
-    for pair in EvalPartition.all(context):
-        of_pair = (pl.col("agent_id") == pair.agent_id) & (
-            pl.col("methodology_version") == pair.methodology_version
-        )
-        page = dg.MetadataValue.md(clusters_page(error_clusters.filter(of_pair)))
-        context.add_asset_metadata({"clusters": page}, asset_key="error_clusters", partition_key=pair.key)
 
 
 ASSETS = [clustered_failures, error_trends]

@@ -23,7 +23,7 @@ from agent_eval.scores.gates import INPUTS, KINDS
 def gate_results(
     context: dg.AssetExecutionContext, agents: pl.DataFrame, project: dg.ResourceParam[Project]
 ) -> pl.DataFrame:
-    """Every gate of [gates] in agent_eval.toml: passed, failed or unknown, with the evidence."""
+    """May it be released: every gate of [gates] in agent_eval.toml, passed, failed or unknown, with the evidence."""
     pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")
     rows = gating.gate_results(project, pairs)
     red = rows.filter(pl.col("result") != "passed").select(

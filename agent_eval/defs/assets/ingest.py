@@ -9,7 +9,16 @@ from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all
 
 # `agents` last: its column taken_in says that all the others are stored
-TAKEN = ("sessions", "conversations", "turns", "tool_calls", "import_errors", "agents")
+TAKEN = {
+    "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
+    "disclosed. Status and intervals of the boards rest on them.",
+    "conversations": "What was talked about and how it ended: task, trial, scenario, declared outcome, cost. Judges and "
+    "reliability start here.",
+    "turns": "The texts themselves, turn by turn, as they were found. They are data: never run, never trusted.",
+    "tool_calls": "Every tool call with its arguments and its result, as tool correctness and the rules read them.",
+    "import_errors": "The records that were refused, each by file and line with the reason and the fix; all others count.",
+    "agents": "Who is evaluated: name, category, provider and the baseline of each agent. Boards take the names from here.",
+}
 
 
 @stored_together("take_in", TAKEN, "ingest", AGENTS, deps=["agent_sessions"])
@@ -35,7 +44,7 @@ def transcripts(
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """Which conversations count for an agent under a version, and as what."""
+    """Which conversations count for an agent under a version, and as what: slot, required test, or why not. No texts."""
     return admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
 
 

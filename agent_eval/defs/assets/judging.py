@@ -1,7 +1,5 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
-from collections.abc import Mapping
-
 import dagster as dg
 import polars as pl
 
@@ -11,9 +9,15 @@ from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartitio
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
-from agent_eval.report.judging import judging_page
 
 ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
+
+_MADE = {
+    "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
+    "they rest on. Everything above is computed from these.",
+    "conversation_judgments": "What is said of whole conversations: was the goal reached, was a required test passed. "
+    "Composite and reliability use them.",
+}
 
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
@@ -22,7 +26,7 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
 
 @stored_together(
     "judgments",
-    ("turn_judgments", "conversation_judgments"),
+    _MADE,
     "judging",
     PAIRS,
     ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
@@ -48,15 +52,7 @@ def judgments(
         watch=watch_of(context, project),
     )
     project.keep_judge(versions, run_id=context.run.run_id)
-    _show(context, vars(judged))
     return vars(judged)
-
-
-def _show(context: dg.AssetExecutionContext, judged: Mapping[str, pl.DataFrame]) -> None:
-    """Coverage, cost and the distribution of ratings on the assets' pages."""
-    for name, judgments in judged.items():
-        page = {key: dg.MetadataValue.md(text) for key, text in judging_page(judgments).items()}
-        context.add_asset_metadata(page, asset_key=name)
 
 
 @stored(
@@ -77,7 +73,10 @@ def rubric_ratings(
     conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """U1–U6 per session, three criteria per scenario: rated, or a row that says why not."""
+    """U1–U6 per session, three criteria per scenario: rated against the written anchors, or a row that says why not.
+
+    Universal and domain scores are sums of these.
+    """
     agents, versions = _agents(context), versions_of(context)
     return rate(
         *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),

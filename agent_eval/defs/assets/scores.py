@@ -5,6 +5,7 @@ import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored
 from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
 from agent_eval.scores import assertions, composite, domain, tools, universal
@@ -20,7 +21,7 @@ def tool_correctness(
     tool_calls: pl.DataFrame,
     turn_judgments: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Selection, parameters, sequence and utilisation where tools were expected."""
+    """Were the right tools called: selection, parameters, sequence and utilisation, where tools were expected."""
     return tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
 
 
@@ -34,7 +35,7 @@ def tool_correctness(
 def assertion_results(
     transcripts: pl.DataFrame, conversations: pl.DataFrame, tool_calls: pl.DataFrame
 ) -> pl.DataFrame:
-    """Whether each demand of `expected` was met: expected calls, trajectories, forbidden calls."""
+    """Was each demand of `expected` met: expected calls, trajectories, forbidden calls. The gate `assertions` counts them."""
     return assertions.assertion_results(transcripts, conversations, tool_calls)
 
 
@@ -42,7 +43,7 @@ def assertion_results(
 def universal_scores(
     context: dg.AssetExecutionContext, rubric_ratings: pl.DataFrame, project: dg.ResourceParam[Project]
 ) -> pl.DataFrame:
-    """U1–U6 and their sum / 30 × 100."""
+    """U1–U6, the qualities that every agent is held to, and their sum / 30 × 100: the U of the composite."""
     return universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
 
 
@@ -53,7 +54,7 @@ def domain_scores(
     transcripts: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """D1–D5, each the sum of three criteria / 15 × 100, and their mean."""
+    """D1–D5, the scenarios of the agent's domain, each the sum of three criteria / 15 × 100, and their mean: the D."""
     return domain.domain_scores(rubric_ratings, transcripts, project.methodologies(versions_of(context)))
 
 
@@ -75,7 +76,8 @@ def composite_scores(
     conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """The composite with its penalty, disclosures, required tests and status."""
+    """The one number of an agent: U and D weighted, less the penalty; with disclosures, required tests and status."""
+    show_lineage(context, project, "composite_scores")
     return composite.composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
         project.methodologies(versions_of(context)),
@@ -91,7 +93,7 @@ def reliability(
     turn_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> pl.DataFrame:
-    """pass@k and pass^k over trials of tasks: unbiased, plug-in and Bayesian, with intervals."""
+    """Does the agent succeed again: pass@k and pass^k over trials of tasks, by three estimators, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )

@@ -8,9 +8,9 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
-from agent_eval.report.html.charts import Span, span
-from agent_eval.report.html.names import Paths
+from agent_eval.report.charts import Span, span
 from agent_eval.report.html.tables import Row
+from agent_eval.report.names import Paths
 from agent_eval.scores.leaderboard import ORDER_OF_STATUS, in_reading_order
 from agent_eval.scores.ratings import grouped
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
-from agent_eval.report.html.names import TURNS_PER_PAGE, Paths
 from agent_eval.report.html.tables import Row
 from agent_eval.report.html.texts import Shown, clean, shown
+from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
 WHOLE = -1  # stands for the index of a turn where all of a conversation is meant

@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology import Methodology, diff
-from agent_eval.report.html.names import Paths
 from agent_eval.report.html.tables import Row
+from agent_eval.report.names import Paths
 from agent_eval.scores.exact import from_text, rounded
 
 

@@ -11,9 +11,9 @@ from agent_eval.methodology import Methodology
 from agent_eval.report.html import about, agent, board, methodology
 from agent_eval.report.html.conversation import Material, conversation_pages
 from agent_eval.report.html.folder import replacing
-from agent_eval.report.html.names import Paths
 from agent_eval.report.html.render import Renderer
 from agent_eval.report.html.tables import Reader, by_key, chunks, merged_versions, only
+from agent_eval.report.names import Paths
 from agent_eval.tables import table
 
 AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together

@@ -1,4 +1,4 @@
-"""The geometry of the plots; `templates/_charts.html` draws it as inline SVG, coloured by the style sheet."""
+"""The geometry of plots; `html/templates/_charts.html` draws it for the report, `svg.py` for the Dagster UI."""
 
 import math
 from collections.abc import Mapping, Sequence

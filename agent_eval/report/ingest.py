@@ -1,0 +1,152 @@
+"""What was taken in, as the Dagster UI shows it: outcomes, tools, refused records, what counts under a version."""
+
+import polars as pl
+
+from agent_eval.report.markdown import markdown_table
+from agent_eval.report.svg import AMBER, GREEN, GREY, RED, Bar, Part, bars
+
+MOST = 25  # rows of a table
+_AGENT = "agent_id"
+_PAIR = ["agent_id", "methodology_version"]
+
+
+def agent_table(agents: pl.DataFrame) -> str:
+    """Who the agent is."""
+    return markdown_table(agents.select("name", "category", "template", "provider", "baseline"), limit=80)
+
+
+def sessions_table(sessions: pl.DataFrame) -> str:
+    """One line per session: when, by whom, for which versions, what was disclosed, what went wrong."""
+    told = sessions.select(
+        pl.col("session_id").alias("session"),
+        pl.col("session_date").alias("date"),
+        "evaluator",
+        pl.col("methodology_versions").alias("versions"),
+        "u3_scope",
+        "repeatability_tested",
+        pl.col("invalid_reason").alias("invalid"),
+    )
+    return _head(told)
+
+
+def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
+    """One row per agent and session: conversations by declared outcome, turns, tool calls, known cost."""
+    is_correct = pl.col("outcome_correct")
+    return (
+        conversations.group_by(_AGENT, "session_id")
+        .agg(
+            conversations=pl.len(),
+            correct=is_correct.fill_null(value=False).sum(),
+            wrong=(~is_correct).fill_null(value=False).sum(),
+            no_outcome=is_correct.is_null().sum(),
+            turns=pl.col("n_turns").sum(),
+            tool_calls=pl.col("n_tool_calls").sum(),
+            cost_usd=pl.when(pl.col("cost_usd").null_count() == 0).then(pl.col("cost_usd").sum()),
+        )
+        .sort(_AGENT, "session_id")
+    )
+
+
+def outcomes_plot(counted: pl.DataFrame) -> str:
+    """A bar per session: correct, wrong, no outcome declared."""
+    shown = (
+        ("correct", GREEN, "correct"),
+        ("wrong", RED, "wrong"),
+        ("no_outcome", GREY, "no outcome declared"),
+    )
+    rows = [
+        Bar(
+            row["session_id"],
+            tuple(Part(row[column], colour, name) for column, colour, name in shown if row[column]),
+            f"n = {row['conversations']}",
+        )
+        for row in counted.iter_rows(named=True)
+    ]
+    return bars("Conversations by declared outcome", rows)
+
+
+def counts_table(counted: pl.DataFrame) -> str:
+    """Counts without the agent, whose page it is."""
+    return _head(counted.drop(_AGENT))
+
+
+def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
+    """One row per agent: turns, how many are without a reply, characters said, latency."""
+    return (
+        turns.group_by(_AGENT)
+        .agg(
+            turns=pl.len(),
+            without_reply=pl.col("agent_message").is_null().sum(),
+            with_tool_calls=(pl.col("n_tool_calls") > 0).sum(),
+            tool_calls=pl.col("n_tool_calls").sum(),
+            median_reply_characters=pl.col("agent_message").str.len_chars().median(),
+            median_latency_ms=pl.col("latency_ms").median(),
+        )
+        .sort(_AGENT)
+    )
+
+
+def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
+    """One row per agent and tool: calls, and how many ended in an error; most called first."""
+    is_error = pl.col("is_error").fill_null(value=False)
+    return (
+        tool_calls.group_by(_AGENT, "name")
+        .agg(n=pl.len(), n_errors=is_error.sum(), n_unknown=pl.col("is_error").is_null().sum())
+        .sort(_AGENT, "n", "name", descending=[False, True, False])
+    )
+
+
+def tools_plot(counted: pl.DataFrame) -> str:
+    """A bar per tool: answered, failed, unknown."""
+    rows = [
+        Bar(
+            row["name"],
+            tuple(
+                Part(n, colour, name)
+                for n, colour, name in (
+                    (row["n"] - row["n_errors"] - row["n_unknown"], GREEN, "answered"),
+                    (row["n_errors"], RED, "error"),
+                    (row["n_unknown"], GREY, "unknown"),
+                )
+                if n
+            ),
+            str(row["n"]),
+        )
+        for row in counted.iter_rows(named=True)
+    ]
+    return bars("Tool calls", rows)
+
+
+def refused_table(import_errors: pl.DataFrame) -> str:
+    """Each refused record by file and line, with what to do."""
+    return _head(import_errors.select("file", "line", "reason"))
+
+
+def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
+    """One row per agent, version, slot and reason: how many conversations."""
+    return (
+        transcripts.group_by(*_PAIR, "slot", "is_admitted", "reason")
+        .agg(conversations=pl.len(), turns=pl.col("n_turns").sum())
+        .sort(*_PAIR, "slot", "is_admitted", "reason", descending=[False, False, False, True, False])
+    )
+
+
+def slots_plot(counted: pl.DataFrame) -> str:
+    """A bar per slot: conversations that count, and those that do not."""
+    parts: dict[str, list[Part]] = {}
+    for slot, is_admitted, n in counted.select("slot", "is_admitted", "conversations").iter_rows():
+        part = Part(n, GREEN, "counts") if is_admitted else Part(n, AMBER, "does not count")
+        parts.setdefault(slot or "no slot", []).append(part)
+    rows = [Bar(slot, tuple(found), f"{sum(p.size for p in found):g}") for slot, found in parts.items()]
+    return bars("Conversations by slot", rows)
+
+
+def reasons_table(counted: pl.DataFrame) -> str:
+    """Why conversations do not count."""
+    left_out = counted.filter(~pl.col("is_admitted")).select("slot", "conversations", "reason")
+    return "every conversation counts" if left_out.is_empty() else _head(left_out)
+
+
+def _head(rows: pl.DataFrame) -> str:
+    shown = markdown_table(rows.head(MOST), limit=160)
+    return shown if rows.height <= MOST else f"{shown}\n\n{MOST} of {rows.height} rows"

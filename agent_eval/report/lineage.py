@@ -1,0 +1,73 @@
+"""From a score to its sources in one table: which tables it was made from, how many rows, by which run, judged by whom."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from agent_eval.report.markdown import markdown_table
+
+MADE_FROM: Mapping[str, tuple[str, ...]] = {
+    "leaderboard": ("composite_scores", "reliability", "agents"),
+    "composite_scores": (
+        "universal_scores",
+        "domain_scores",
+        "transcripts",
+        "sessions",
+        "conversations",
+        "conversation_judgments",
+        "scoring_spec",
+    ),
+    "universal_scores": ("rubric_ratings", "scoring_spec"),
+    "domain_scores": ("rubric_ratings", "transcripts", "scoring_spec"),
+    "rubric_ratings": (
+        "transcripts",
+        "conversations",
+        "turns",
+        "sessions",
+        "turn_judgments",
+        "conversation_judgments",
+        "judge_spec",
+        "human_ratings",
+    ),
+    "turn_judgments": ("transcripts", "conversations", "turns", "judge_spec", "human_ratings"),
+    "conversation_judgments": ("transcripts", "conversations", "turns", "judge_spec", "human_ratings"),
+    "transcripts": ("conversations", "sessions", "agents", "judge_spec"),
+    "turns": ("agent_sessions",),
+    "conversations": ("agent_sessions",),
+    "sessions": ("agent_sessions",),
+}
+"""The way from a board to the sources: table → what its asset is made from."""
+
+
+def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Mapping[str, str]) -> str:
+    """Markdown: the hashes that a score rests on, who judged, and a line per table on the way to the sources.
+
+    Args:
+        of: The table whose page it is; its own rows are of this run.
+        written: Rows table, n_rows, last_run_id, last_written: what is stored of the page's partition.
+        judged: Rows judge, n_ratings, n_prompts, prompt_hash: who gave the effective ratings.
+        facts: Name → value: versions and hashes.
+    """
+    last_run = pl.col("last_run_id").sort_by("last_written").last()
+    held = {
+        name: (n, run)
+        for name, n, run in written.group_by("table").agg(pl.sum("n_rows"), last_run).iter_rows()
+    }
+    steps = list(MADE_FROM)[list(MADE_FROM).index(of) :]
+    lines = [
+        {
+            "table": name,
+            "rows": "this run" if name == of else str(held.get(name, (0, ""))[0]),
+            "written by run": "this run" if name == of else held.get(name, (0, "–"))[1][:8],
+            "made from": ", ".join(MADE_FROM[name]),
+        }
+        for name in steps
+    ]
+    rests_on = pl.DataFrame({"rests on": list(facts), "is": list(facts.values())})
+    return "\n\n".join(
+        (
+            markdown_table(pl.DataFrame(lines)),
+            markdown_table(judged) if judged.height else "no rating",
+            markdown_table(rests_on, limit=120),
+        )
+    )

@@ -1,0 +1,48 @@
+"""Every asset says what it is; after a run its page shows how many rows there are, and what is in them."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from agent_eval.definitions import defs
+from agent_eval.defs.sources import SOURCES
+from tests.conftest import at_home
+
+GRAPH = defs.resolve_asset_graph()
+KEYS = sorted(GRAPH.get_all_asset_keys())
+OBSERVED = {key for source in SOURCES for key in source.keys}
+UNSTORED = {dg.AssetKey("html_report")}
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.path[-1])
+def test_every_asset_says_what_it_is_whose_it_is_and_what_its_columns_mean(key: dg.AssetKey) -> None:
+    node = GRAPH.get(key)
+    assert len((node.description or "").split()) >= 8
+    assert node.group_name != "default"
+    assert node.owners
+    assert node.kinds
+    if key in OBSERVED:
+        assert "observed" in node.metadata
+    elif key not in UNSTORED:
+        columns = node.metadata["dagster/column_schema"].columns
+        assert columns
+        assert all(column.description for column in columns)
+
+
+def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_own_partition(
+    sample_root: Path,
+) -> None:
+    with at_home(sample_root), dg.DagsterInstance.get() as instance:
+        for key in KEYS:
+            if key in OBSERVED | UNSTORED | {dg.AssetKey("judge_audits")}:
+                continue  # observed, or made by a schedule of their own
+            event = instance.get_latest_materialization_event(key)
+            assert event is not None, key
+            shown = event.asset_materialization.metadata
+            assert isinstance(shown["dagster/row_count"].value, int), key
+            pages = [v.value for v in shown.values() if isinstance(v, dg.MarkdownMetadataValue)]
+            assert any("| --- |" in page or "](data:image/svg" in page for page in pages), key
+            assert all(
+                len(page) < 8_000 for text in pages for page in text.split("\n\n") if "data:image" in page
+            ), key
