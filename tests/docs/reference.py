@@ -1,0 +1,173 @@
+"""The pages of docs/reference, made from the code: settings, stored tables, commands.
+
+After a change to one of them: `python -m tests.docs.reference` writes the pages anew.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from typer.main import get_command
+
+from agent_eval.cli import app
+from agent_eval.settings import FILE, Settings
+from agent_eval.tables import TABLES, Column, Table
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+COMMAND = "python -m tests.docs.reference"
+
+
+def settings_page() -> str:
+    """Every setting: what may stand there, the default, what it does."""
+    rows = [
+        f"| `{name}` | {_shown_type(field)} | {_default(field)} | {_in_cell(field.description or '')} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    head = [
+        "# Settings",
+        "",
+        _made_from("agent_eval/settings.py"),
+        "",
+        f"A setting stands in `{FILE}` at the project's root, or in the environment as `AGENT_EVAL_` and its name in "
+        "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. The environment wins over the file, an "
+        "option of the command over both. A key that does not exist is an error that names those that do.",
+        "",
+        "Beside them the environment knows `AGENT_EVAL_HOME`, the project's folder, and `DAGSTER_HOME`, by default "
+        "`.dagster` in it. Keys of providers stand in the environment only, under the names that litellm gives them.",
+        "",
+        "| setting | value | default | does |",
+        "|---|---|---|---|",
+    ]
+    return _page([*head, *rows])
+
+
+def tables_page() -> str:
+    """Every stored table with its columns."""
+    head = [
+        "# Tables",
+        "",
+        _made_from("agent_eval/tables/schema.py"),
+        "",
+        "All tables lie in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
+        "columns: `run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "
+        "partitions and no others. Columns are added, never renamed.",
+        "",
+        "| table | grain |",
+        "|---|---|",
+        *(f"| [`{t.name}`](#{t.name}) | {_in_cell(t.grain)} |" for t in TABLES.values()),
+    ]
+    return _page([*head, *(line for t in TABLES.values() for line in _table(t))])
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options, as `--help` tells them."""
+    head = [
+        "# Commands",
+        "",
+        _made_from("agent_eval/cli.py"),
+        "",
+        "`agent-eval COMMAND --help` tells the same.",
+    ]
+    return _page([*head, *(line for name, command in _commands() for line in _command(name, command))])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "tables.md": tables_page,
+    "commands.md": commands_page,
+}
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write every page anew."""
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+def _page(lines: list[str]) -> str:
+    return "\n".join(lines).strip() + "\n"
+
+
+def _made_from(file: str) -> str:
+    return f"<!-- generated from {file} by `{COMMAND}`; do not edit by hand -->"
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _shown_type(field: FieldInfo) -> str:
+    limits = {type(limit).__name__.lower(): limit for limit in field.metadata}
+    words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
+    told = [text.format(getattr(limits[name], name)) for name, text in words.items() if name in limits]
+    return " ".join([_in_cell(_kind(field.annotation)), *told])
+
+
+def _kind(annotation: Any) -> str:
+    """A type in words; None, the absence of the setting, is left out."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{part}`" for part in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(_kind(part) for part in parts if part is not NoneType)
+    if origin is tuple:
+        return f"list of {_kind(parts[0])}s"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    names = {str: "text", int: "integer", float: "number", Path: "path"}
+    return names[annotation]
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == () or isinstance(value, BaseModel):
+        return "none"
+    return f"`{value}`"
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield from ("", f"## {table.name}", "", f"{table.grain[:1].upper()}{table.grain[1:]}.")
+    yield from ("", f"Key: {_names(table.key)}. Partition: {_names(table.partition)}.")
+    yield from ("", "| column | type | null | meaning |", "|---|---|---|---|")
+    yield from (_column(column) for column in table.columns)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _column(column: Column) -> str:
+    null = "yes" if column.nullable else "no"
+    return f"| `{column.name}` | {_in_cell(str(column.dtype))} | {null} | {_in_cell(column.meaning)} |"
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    """Leaf commands with their full names; click's classes differ by typer's version, hence Any."""
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {leaf}", found) for leaf, found in command.commands.items())
+        else:
+            yield name, command
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    usage = " ".join([f"agent-eval {name}", *map(_metavar, arguments)])
+    yield from ("", f"## {name}", "", f"`{usage}`", "", *(command.help or "").splitlines())
+    rows = [p for p in command.params if p.name != "help"]
+    if rows:
+        yield from ("", "| | |", "|---|---|")
+    for p in rows:
+        shown = _metavar(p) if p in arguments else ", ".join([*p.opts, *p.secondary_opts])
+        yield f"| `{shown}` | {_in_cell(getattr(p, 'help', None) or '')} |"
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper())
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,23 @@
+"""docs/reference says what the code says."""
+
+import pytest
+
+from agent_eval.settings import Settings
+from tests.docs import reference
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_page_is_up_to_date(name: str) -> None:
+    written = (reference.FOLDER / name).read_text(encoding="utf-8")
+    assert written == reference.PAGES[name](), f"run {reference.COMMAND}"
+
+
+def test_every_setting_says_what_it_does() -> None:
+    silent = [name for name, field in Settings.model_fields.items() if not field.description]
+    assert silent == []
+
+
+def test_a_setting_is_told_with_its_kind_limits_and_default() -> None:
+    assert "| `judge_concurrency` | integer from 1 to 1000 | `16` |" in reference.settings_page()
+    assert "| `metrics_off` | list of texts | none |" in reference.settings_page()
+    assert "| `judge_combine` | `median`, `mean` | `median` |" in reference.settings_page()
