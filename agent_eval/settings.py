@@ -54,9 +54,7 @@ class Settings(BaseSettings):
         default="wordllama",
         description="What embeds failures; `minilm` needs `pip install 'agent-eval[minilm]'`.",
     )
-    gates: GateSpec = Field(
-        default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md."
-    )
+    gates: GateSpec = Field(default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md.")
     audit_cron: str = Field(
         default="0 4 * * 0",
         description="When the schedule `weekly_audit` runs, in the time zone of the server.",
