@@ -38,8 +38,9 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             if key in OBSERVED | UNSTORED | {dg.AssetKey("judge_audits")}:
                 continue  # observed, or made by a schedule of their own
             event = instance.get_latest_materialization_event(key)
-            assert event and event.asset_materialization, key
-            shown = event.asset_materialization.metadata
+            made = event and event.asset_materialization
+            assert made, key
+            shown = made.metadata
             assert isinstance(shown["dagster/row_count"].value, int), key
             pages = [v.value for v in shown.values() if isinstance(v, dg.MarkdownMetadataValue)]
             assert any("| --- |" in page or "](data:image/svg" in page for page in pages), key
