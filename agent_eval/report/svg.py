@@ -76,9 +76,12 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
             x += width
         lines.append(f'<text x="{x + 6:.0f}" y="{y + 13}">{_text(row.words)}</text>')
     height = _LINE * len(drawn) + 12
-    names = dict.fromkeys((part.name, part.colour) for row in drawn for part in row.parts)
-    if len(names) > 1:
-        lines.append(_legend(list(names), height))
+    places: dict[tuple[str, str], int] = {}  # where it stands at most: the order of the longest bars
+    for row in drawn:
+        for i, part in enumerate(row.parts):
+            places[part.name, part.colour] = max(i, places.get((part.name, part.colour), 0))
+    if len(places) > 1:
+        lines.append(_legend(sorted(places, key=places.__getitem__), height))
         height += _LINE
     return _picture(title, lines, 720, height, left_out=len(rows) - len(drawn))
 
