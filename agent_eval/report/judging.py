@@ -20,8 +20,9 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
+_PAID = ~pl.col("judge").is_in(_FREE) & pl.col("status").is_in(["scored", "unscored"])
 FIGURES = (
-    _known_sum("cost_usd").alias("cost_usd"),
+    pl.when(_PAID.any() & ~(_PAID & pl.col("cost_usd").is_null()).any()).then(pl.col("cost_usd").sum()),
     (pl.col("status") == "unscored").sum().alias("n_unscored"),
 )
 
@@ -140,7 +141,14 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
         failures.with_columns(per_label)
         .group_by(*_PAIR, "label", "of_label", "fault_author")
         .len()
-        .sort(*_PAIR, "of_label", "label", "fault_author", descending=[False, False, True, False, False])
+        .sort(
+            *_PAIR,
+            "of_label",
+            "label",
+            "fault_author",
+            descending=[False, False, True, False, False],
+            nulls_last=True,
+        )
     )
 
 

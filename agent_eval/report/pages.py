@@ -136,10 +136,14 @@ def asset_pages(name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> Iter
         yield Page(
             key,
             0 if own is None else own.height,
-            {figure: value for figure, value in told.items() if value is not None},
+            {figure: _rounded(value) for figure, value in told.items() if value is not None},
             ({"page": "\n\n".join(drawn)} if drawn else {})
             | {"preview": _preview(table(name), rows.clear() if own is None else own)},
         )
+
+
+def _rounded(value: float | str) -> float | str:
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def _parted(rows: pl.DataFrame, by: list[str]) -> dict[tuple[str, ...], pl.DataFrame]:

@@ -31,8 +31,8 @@ _VERDICTS = {
     "better": GREEN,
     "worse": RED,
     "tie": BLUE,
-    "not distinguishable": "#757575",
-    "unknown": "#bdbdbd",
+    "not distinguishable": "#546e7a",
+    "unknown": "#757575",
 }
 _MIRRORED = {"better": "worse", "worse": "better"}
 STATUS_COLOURS = {"published": GREEN, "provisional": AMBER, "incomplete": "#757575", "invalid": RED}

@@ -165,7 +165,7 @@ def matrix(
     n_rows, n_columns = min(len(rows), GRID), min(len(columns), GRID)
     lines = [_label(name, 24 * i + 26) for i, name in enumerate(rows[:n_rows])]
     lines += [
-        f'<text x="{_LEFT + 70 * j + 33}" y="18" text-anchor="middle">{_text(name, 10)}</text>'
+        f'<text x="{_LEFT + 70 * j + 33}" y="18" text-anchor="middle">{_text(name, 9)}</text>'
         for j, name in enumerate(columns[:n_columns])
     ]
     drawn = [
