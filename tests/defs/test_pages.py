@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from agent_eval.definitions import defs
+from agent_eval.report.lineage import MADE_FROM
 from agent_eval.defs.sources import SOURCES
 from tests.conftest import at_home
 
@@ -48,3 +49,9 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             parts = [part for text in texts for part in text.split("\n\n")]
             assert not n_rows or any("| --- |" in part or "](data:image/svg" in part for part in parts), key
             assert all(len(part) < 8_192 for part in parts if "](data:image/svg" in part), key
+
+
+@pytest.mark.parametrize("name", MADE_FROM)
+def test_the_lineage_that_a_page_tells_is_that_of_the_graph(name: str) -> None:
+    parents = defs.resolve_asset_graph().get(dg.AssetKey(name)).parent_keys
+    assert {key.path[-1] for key in parents} == set(MADE_FROM[name])
