@@ -13,7 +13,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.errors import AgentEvalError
-from agent_eval.home import Home
+from agent_eval.home import Home, find_root
 from agent_eval.judge.budget import Budget, Price, UnknownPriceError
 from agent_eval.judge.client import LiteLLMClient, price_of
 from agent_eval.judge.panel import Asking, Panel
@@ -26,7 +26,7 @@ from agent_eval.judge.spec import JudgeSpec
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.registry import MetricSet
-from agent_eval.settings import Settings, home_around, read_settings
+from agent_eval.settings import Settings, read_settings
 from agent_eval.storage import Store
 from agent_eval.storage.journal import Journal, finished_journals
 from agent_eval.tables import table
@@ -68,8 +68,9 @@ class Project:
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
         """The project around `start` (default: the working directory), by the root rule."""
-        home = home_around(Path(start) if start else None)
-        return cls(home=home, settings=read_settings(home.root))
+        root = find_root(Path(start) if start else None)
+        settings = read_settings(root)
+        return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
 
     def with_settings(self, **changed: object) -> "Project":
         """The same project with some settings set otherwise; those that are None stay as they are."""
@@ -179,12 +180,12 @@ class Project:
         with finished_journals(self.journals, cache) as rows:
             self.store.upsert(cache, rows, run_id="judge")
 
-    def judge_spec(self, version: str) -> JudgeSpec | None:
-        """The judge models of the settings, else those that a version's judgments were last asked of; None: none yet."""
+    def judge_specs(self, versions: Collection[str]) -> dict[str, JudgeSpec]:
+        """Version → the judge models of the settings, else those that its judgments were last asked of, if any were."""
         if (own := self.own_judge) is not None:
-            return own
-        kept = self.kept_judges.get(version)
-        return JudgeSpec.from_json(kept) if kept else None
+            return dict.fromkeys(versions, own)
+        kept = self.kept_judges
+        return {version: JudgeSpec.from_json(kept[version]) for version in versions if version in kept}
 
     @property
     def own_judge(self) -> JudgeSpec | None:
@@ -208,8 +209,8 @@ class Project:
         """
         if (own := self.own_judge) is not None:
             return Panel(own, self.asking)
-        kept = [spec for version in sorted(versions) if (spec := self.judge_spec(version)) is not None]
-        return Panel(kept[-1]) if kept else None
+        kept = self.judge_specs(sorted(versions))
+        return Panel(list(kept.values())[-1]) if kept else None
 
     @cached_property
     def asking(self) -> Asking:

@@ -91,10 +91,10 @@ def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
     no model does not make a model's verdicts stale.
     """
     recorded = verdicts_hash(project.verdicts[0])
+    judges = project.judge_specs(versions)
     hashes = {}
     for version, methodology in project.methodologies(versions).items():
-        judge = project.judge_spec(version)
-        asked = [judge.to_json()] if judge else []
+        asked = [judges[version].to_json()] if version in judges else []
         tests = [test.slug for test in methodology.required_tests]
         hashes[version] = digest(
             methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *asked
@@ -123,9 +123,8 @@ def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     is_lost = pl.col("status") == "unscored"
     is_left = pl.col("unscored_reason") == NEEDS_MODEL
     is_counted = pl.col("metric") != HALLUCINATION_PASSED
-    has_judge = pl.col("methodology_version").is_in(
-        [v for v in pairs["methodology_version"].unique() if project.judge_spec(v) is not None]
-    )
+    judges = project.judge_specs(pairs["methodology_version"].unique().to_list())
+    has_judge = pl.col("methodology_version").is_in(list(judges))
     columns = ["metric", "judge", "status", "unscored_reason", *_PAIR]
     of_metrics = pl.concat(
         project.store.read(table(name), pairs, columns=columns)

@@ -8,6 +8,7 @@ from pydantic import PrivateAttr
 
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
+from agent_eval.storage import Store
 from agent_eval.tables import table
 
 
@@ -19,15 +20,16 @@ class TableIO(dg.ConfigurableIOManager):
     """
 
     root: str | None = None
+    _store: Store = PrivateAttr()
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Wait for the store's place for runs, and sign in there."""
-        store = Project.open(self.root).store
-        self._turn.enter_context(store.only_one("run"))
+        self._store = Project.open(self.root).store
+        self._turn.enter_context(self._store.only_one("run"))
         if context.run:
-            store.sign_in("run", context.run.run_id)
-            self._turn.callback(store.sign_in, "run", "")
+            self._store.sign_in("run", context.run.run_id)
+            self._turn.callback(self._store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Sign off and leave the place to the next run."""
@@ -36,8 +38,8 @@ class TableIO(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         target = table(context.asset_key.path[-1])
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
-        Project.open(self.root).store.replace(target, obj, partitions, run_id=context.run_id)
+        self._store.replace(target, obj, partitions, run_id=context.run_id)
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
-        return Project.open(self.root).store.read(table(context.asset_key.path[-1]), partitions)
+        return self._store.read(table(context.asset_key.path[-1]), partitions)

@@ -4,6 +4,7 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.partitions import key_frame
+from agent_eval.judge.spec import JudgeSpec
 from agent_eval.project import Project
 from agent_eval.report.lineage import MADE_FROM, lineage_page
 from agent_eval.storage.lineage import written_by_partition
@@ -25,22 +26,23 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
     judged = judged.with_columns(
         n_prompts=pl.col("n_prompts") - pl.col("prompt_hash").is_null().cast(pl.Int64)
     )
+    judges = project.judge_specs(partitions["methodology_version"].unique().to_list())
     for key in partitions.iter_rows(named=True):
+        version = key["methodology_version"]
         of_key = pl.all_horizontal(pl.col(c).eq(v) | pl.col(c).is_null() for c, v in key.items())
         page = lineage_page(
             name,
             written.filter(of_key),
             judged.filter(of_key).drop(partitions.columns).sort("judge"),
-            _facts(project, key["methodology_version"]) | {"run": context.run.run_id},
+            _facts(project, version, judges.get(version)) | {"run": context.run.run_id},
         )
         context.add_asset_metadata(
             {"lineage": dg.MetadataValue.md(page)}, asset_key=name, partition_key="|".join(key.values())
         )
 
 
-def _facts(project: Project, version: str) -> dict[str, str]:
+def _facts(project: Project, version: str, judge: JudgeSpec | None) -> dict[str, str]:
     methodology = project.registry.get(version)
-    judge = project.judge_spec(version)
     return {
         "methodology": version,
         "rubrics and tests, hash": methodology.rubric_hash,

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from agent_eval.storage import locks
+from agent_eval.storage import engines, locks
 from agent_eval.storage.errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamp, stamped
 from agent_eval.tables import Table
@@ -31,8 +31,6 @@ _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.List(pl.Float32): "FLOAT[]",
 }
 STAMPS = {"run_id": "VARCHAR", "created_at": "TIMESTAMP"}
-# Nothing is fetched on its own: a file of another kind is refused, not answered by a download.
-_SETTINGS = ("SET python_enable_replacements=false", "SET autoinstall_known_extensions=false")
 _BUSY = re.compile(r"set lock on file|unique file handle conflict", re.IGNORECASE)
 _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
@@ -128,15 +126,13 @@ class Store:
             present = _columns(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
                 return pl.DataFrame(schema=wanted)  # a column that is not there matches nothing
-            match = ""
-            if keys is not None:
-                con.register("wanted", _Streamed(keys))
-                match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})"
+            match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             select = _listed(name for name in wanted if name in present)
             order = _listed(name for name in table.key if name in present)
-            frame: pl.DataFrame = con.sql(
-                f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
-            ).pl()
+            with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
+                frame: pl.DataFrame = con.sql(
+                    f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
+                ).pl()
         lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
@@ -180,7 +176,6 @@ class Store:
         doing = "read" if read_only else "write"
         with contextlib.ExitStack() as held:
             con = self._opened(held, read_only, doing)
-            held.callback(con.close)
             with self._translated(doing):
                 version, written_by = stamped(con)
                 if version > SCHEMA_VERSION:
@@ -214,7 +209,7 @@ class Store:
                 try:
                     if not read_only:
                         self._make_file()
-                    con = self._attached(self.attach, "READ_ONLY" if read_only else "")
+                    con = attempt.enter_context(self._attached(self.attach, "READ_ONLY" if read_only else ""))
                     held.push(attempt.pop_all())
                     return con
                 except duckdb.Error as error:
@@ -252,7 +247,7 @@ class Store:
         fresh = self.file.with_name(f"{self.file.name}.new")
         try:
             fresh.unlink(missing_ok=True)
-            with contextlib.closing(self._attached(str(fresh), self.making)) as con:
+            with self._attached(str(fresh), self.making) as con:
                 stamp(con)
             # a log without its database can never be read again, and would stop the new one from opening
             self.file.with_name(f"{self.file.name}.wal").unlink(missing_ok=True)
@@ -260,22 +255,10 @@ class Store:
         finally:
             fresh.unlink(missing_ok=True)
 
-    def _attached(self, attach: str, more: str) -> duckdb.DuckDBPyConnection:
-        options = ", ".join(filter(None, [self.options, more]))
-        place = attach.replace("'", "''")
-        con = duckdb.connect(":memory:")
-        try:
-            for statement in (
-                *_SETTINGS,
-                *self.setup,
-                f"ATTACH '{place}' AS store" + (f" ({options})" if options else ""),
-                "USE store",
-            ):
-                con.execute(statement)
-        except BaseException:
-            con.close()
-            raise
-        return con
+    def _attached(
+        self, attach: str, more: str
+    ) -> contextlib.AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return engines.attached(attach, ", ".join(filter(None, [self.options, more])), self.setup)
 
 
 def _holder(message: str) -> str:
@@ -293,6 +276,13 @@ class _Streamed:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches, anew for each scan."""
         return self.frame.__arrow_c_stream__(requested_schema)
+
+
+@contextlib.contextmanager
+def _registered(con: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame) -> Iterator[None]:
+    con.register(name, _Streamed(frame))
+    yield
+    con.unregister(name)
 
 
 def quoted(name: str) -> str:
@@ -324,15 +314,13 @@ def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
     """Delete rows that match on every column of `keys`; a null matches a null."""
-    con.register("doomed", _Streamed(keys.unique()))
     match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM doomed.{quoted(n)}" for n in keys.columns)
-    con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")
-    con.unregister("doomed")
+    with _registered(con, "doomed", keys.unique()):
+        con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")
 
 
 def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, run_id: str) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     stamped = rows.with_columns(run_id=pl.lit(run_id), created_at=pl.lit(now, dtype=pl.Datetime("us")))
-    con.register("fresh", _Streamed(stamped))
-    con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
-    con.unregister("fresh")
+    with _registered(con, "fresh", stamped):
+        con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")
