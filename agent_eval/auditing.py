@@ -6,7 +6,7 @@ decided in `judge.drift`; here is only where the answers are.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from agent_eval.judge.audit import audit_sample
 from agent_eval.judge.calls import Thread
-from agent_eval.judge.drift import latest_drift
+from agent_eval.judge.drift import Audit, latest_drift
 from agent_eval.judge.engine import open_threads
 from agent_eval.judge.panel import Panel
 from agent_eval.judge.progress import Watch
@@ -27,17 +27,6 @@ from agent_eval.transcripts.hashing import canonical
 
 _AUDITS = table("judge_audits")
 Row = Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What an audit did: the drift it found, or why nothing was asked."""
-
-    drift: pl.DataFrame  # see judge.drift; no rows when nothing was asked
-    skipped: str | None = None
-    n_asked: int = 0  # answers
-    n_lost: int = 0
-    why_lost: str = ""
 
 
 def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -> Audit:

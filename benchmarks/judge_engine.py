@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.judge_server import MockJudge, mock_judge
 
 CONVERSATIONS, TURNS, CONCURRENCY, LATENCY_S = 200, 10, 50, 0.2
+ROUNDS = 3
 KILLS = 10
 SMALL = (40, 10)
 FAULTS = {"p429": 0.05, "p500": 0.02, "pmal": 0.03, "ptrunc": 0.01}
@@ -34,18 +35,26 @@ def measure() -> Iterator[str]:
 
 def _speed(judge: MockJudge) -> Iterator[str]:
     n = CONVERSATIONS * TURNS
+    rounds = []
+    for _ in range(
+        ROUNDS - 1
+    ):  # in turns with the bare loop, since the machine is not alone; the last one below
+        with tempfile.TemporaryDirectory() as root:
+            judge.reset(latency_ms=LATENCY_S * 1000)
+            rounds.append((load(judge, root, CONVERSATIONS, TURNS), _bare(judge, n)))
     with tempfile.TemporaryDirectory() as root:
         judge.reset(latency_ms=LATENCY_S * 1000)
         took, counted = load(judge, root, CONVERSATIONS, TURNS), judge.stats()
+        rounds.append((took, _bare(judge, n)))
+        took, bare = _best(took for took, _ in rounds), _best(bare for _, bare in rounds)
         ideal = n * LATENCY_S / CONCURRENCY
         yield (
-            f"{n:,} turns at concurrency {CONCURRENCY}: {took['wall_s']:.1f} s = {took['wall_s'] / ideal:.2f} × ideal (bar 1.5), "
+            f"{n:,} turns at concurrency {CONCURRENCY}, the best of {ROUNDS}: {took['wall_s']:.1f} s = {took['wall_s'] / ideal:.2f} × ideal (bar 1.5), "
             f"{1000 * took['cpu_s'] / counted['calls']:.2f} CPU s per 1,000 calls with storing (bar 5.5), "
             f"import of litellm {took['import_cpu_s']:.1f} CPU s, {took['peak_mb']:.0f} MB peak (bar 400)"
         )
-        bare = _bare(judge, n)
         yield (
-            f"a bare loop of litellm in the same run: {bare['wall_s'] / ideal:.2f} × ideal, {1000 * bare['cpu_s'] / n:.2f} CPU s per "
+            f"a bare loop of litellm in turns with it: {bare['wall_s'] / ideal:.2f} × ideal, {1000 * bare['cpu_s'] / n:.2f} CPU s per "
             f"1,000 calls; this engine / bare: wall {took['wall_s'] / bare['wall_s']:.2f}, CPU {took['cpu_s'] / bare['cpu_s']:.2f} "
             "(bars 0.95 and 1.20: the bars above over the bare loop they were set beside, 1.58 × and 4.6 CPU s)"
         )
@@ -108,6 +117,13 @@ def _kills(judge: MockJudge) -> Iterator[str]:
         f"{KILLS} × kill -9: {counted['calls'] - CONVERSATIONS * TURNS} calls repeated in all "
         f"(bar {KILLS} × {CONCURRENCY}), {took['n_unscored']} unscored at the end"
     )
+
+
+def _best(rounds: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The least wall and CPU time, and the highest memory, over some rounds of the same."""
+    every = list(rounds)
+    least = {name: min(took[name] for took in every) for name in ("wall_s", "cpu_s")}
+    return every[-1] | least | {"peak_mb": max(took.get("peak_mb", 0) for took in every)}
 
 
 def _bare(judge: MockJudge, n_calls: int) -> dict[str, float]:

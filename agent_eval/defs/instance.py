@@ -10,7 +10,6 @@ from pathlib import Path
 
 import dagster as dg
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
-from sqlalchemy.exc import DBAPIError
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.storage import Store
@@ -37,6 +36,8 @@ def records_in(home: Path) -> Iterator[None]:
     Raises:
         DagsterHomeError: If they cannot be read or written, e.g. because the disk is full.
     """
+    from sqlalchemy.exc import DBAPIError  # costs more than the time that the definitions may take
+
     try:
         yield
     except DBAPIError as error:

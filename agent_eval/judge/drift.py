@@ -8,6 +8,7 @@ thing.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -25,6 +26,17 @@ SCHEMA = pl.Schema(
         "kappa": pl.Float64,
     }
 )
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit did: the drift it found, or why nothing was asked."""
+
+    drift: pl.DataFrame  # as of latest_drift; no rows when nothing was asked
+    skipped: str | None = None
+    n_asked: int = 0  # answers
+    n_lost: int = 0
+    why_lost: str = ""
 
 
 def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
