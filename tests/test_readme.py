@@ -44,7 +44,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     found = subprocess.run(
         ["bash", "-c", f'{extract}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip().endswith("-m pytest -n 2")
+    assert found.stdout.strip().endswith("-m pytest -n 3")
     assert found.stdout.strip() in README
 
 

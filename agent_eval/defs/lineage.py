@@ -3,6 +3,7 @@
 import dagster as dg
 import polars as pl
 
+from agent_eval.defs.metadata import add_metadata
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.spec import JudgeSpec
 from agent_eval.project import Project
@@ -27,6 +28,7 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
         n_prompts=pl.col("n_prompts") - pl.col("prompt_hash").is_null().cast(pl.Int64)
     )
     judges = project.judge_specs(partitions["methodology_version"].unique().to_list())
+    pages = {}
     for key in partitions.iter_rows(named=True):
         version = key["methodology_version"]
         of_key = pl.all_horizontal(pl.col(c).eq(v) | pl.col(c).is_null() for c, v in key.items())
@@ -36,9 +38,8 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
             judged.filter(of_key).drop(partitions.columns).sort("judge"),
             _facts(project, version, judges.get(version)) | {"run": context.run.run_id},
         )
-        context.add_asset_metadata(
-            {"lineage": dg.MetadataValue.md(page)}, asset_key=name, partition_key="|".join(key.values())
-        )
+        pages["|".join(key.values())] = {"lineage": dg.MetadataValue.md(page)}
+    add_metadata(context, name, pages)
 
 
 def _facts(project: Project, version: str, judge: JudgeSpec | None) -> dict[str, str]:

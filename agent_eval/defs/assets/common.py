@@ -9,6 +9,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
+from agent_eval.defs.metadata import add_metadata
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.progress import Progress, Watch
 from agent_eval.project import Project
@@ -143,10 +144,11 @@ def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) 
 
 def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
     """Row count, figures, plots and tables on the asset's page, of each partition its own."""
+    shown = {}
     for page in asset_pages(name, rows, partitions):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
-        shown = {"dagster/row_count": page.n_rows, **page.figures, **texts}
-        context.add_asset_metadata(shown, asset_key=name, partition_key="|".join(page.partition))
+        shown["|".join(page.partition)] = {"dagster/row_count": page.n_rows, **page.figures, **texts}
+    add_metadata(context, name, shown)
 
 
 def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
