@@ -20,7 +20,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check  ## style, types and tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 format: setup
 	$(BIN)/ruff check --fix .
