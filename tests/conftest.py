@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Daemons go before: every other test steps back, once per process, so that live ones keep their five minutes."""
+    """Daemons go before: every other test steps back, once per process, so that live ones are done within five minutes."""
     if item.get_closest_marker("live") is None and os.getpriority(os.PRIO_PROCESS, 0) == 0:
         os.nice(10)
 

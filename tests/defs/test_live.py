@@ -23,7 +23,10 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three agents of the sample and a methodology version of the user's own, after a run."""
+    """Three agents of the sample, a copy of one, and a methodology version of the user's own, after a run.
+
+    What will change stands side by side, so that a daemon makes it in few runs.
+    """
     root = tmp_path / "live"
     root.mkdir()
     copy_sample(root)
@@ -40,7 +43,7 @@ def root(tmp_path: Path) -> Path:
     (own / f"{OWN_VERSION}.yaml").write_text(
         packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
     )
-    add_agent(root, "old-desk", "harbor-desk")
+    add_agent(root, "quill-old", "quill-help")
     run_in_process(root)
     return root
 
@@ -82,7 +85,7 @@ def pairs(*agents: str, versions: tuple[str, ...] = VERSIONS) -> set[str]:
 
 
 def test_changes_of_files_reach_the_boards_and_move_nothing_else(root: Path) -> None:
-    """All at once, since a daemon takes minutes: what each change moves can be told apart by agent and version."""
+    """All at once, since a daemon takes minutes: what each change moves can be told apart by agent."""
     with served(root) as ui:
         before = ui.events()
         assert "Nothing was stale" in run_in_process(root)
@@ -90,30 +93,39 @@ def test_changes_of_files_reach_the_boards_and_move_nothing_else(root: Path) -> 
         remove_an_agent(root)
         edit_a_session(root)
         rate(root)
-        edit_the_weights_of_a_version(root)
-        eventually(lambda: "new-desk" in board(root), "the new agent is on the board", log=ui.log)
+        eventually(lambda: "quill-new" in board(root), "the new agent is on the board", log=ui.log)
         eventually(lambda: is_settled(root), "all is redone", log=ui.log)
         found = moved(before, ui.events())
-        taken_in = {"harbor-desk", "new-desk", "old-desk"}
-        reweighted = pairs(*AGENTS, *taken_in, versions=(OWN_VERSION,))
+        taken_in = {"quill-help", "quill-new", "quill-old"}
         assert {asset: found[asset] for asset in BY_AGENT} == dict.fromkeys(BY_AGENT, taken_in)
         assert found["transcripts"] == pairs(*taken_in)
-        assert found["turn_judgments"] == pairs(*taken_in, "quill-help")
-        assert found["composite_scores"] == pairs(*taken_in, "quill-help") | reweighted
+        assert found["turn_judgments"] == pairs(*taken_in, "harbor-desk")
+        assert found["composite_scores"] == pairs(*taken_in, "harbor-desk")
         assert {asset: found[asset] for asset in BOARDS} == {asset: set(VERSIONS) for asset in BOARDS}
         for version in VERSIONS:
-            assert set(board(root, version)) == {*AGENTS, "new-desk"}
-        assert board(root)["new-desk"] == board(root)["harbor-desk"]
+            assert set(board(root, version)) == {*AGENTS, "quill-new"}
+        assert board(root)["quill-new"] == board(root)["quill-help"]
         assert "Nothing was stale" in run_in_process(root)
         query = '{ assetNodeOrError(assetKey: {path: ["agents"]}) { ... on AssetNode { partitionKeys } } }'
         eventually(
-            lambda: "old-desk" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"],
+            lambda: "quill-old" not in ui.ask(query)["assetNodeOrError"]["partitionKeys"],
             "its partition is gone",
         )
 
 
-def test_the_nightly_schedule_repairs_what_was_missed(root: Path) -> None:
+def test_edited_weights_move_their_version_and_the_nightly_schedule_repairs_what_was_missed(
+    root: Path,
+) -> None:
+    """One after the other: what the schedule is to repair, automation may not see."""
     with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
+        before, scores = ui.events(), board(root, OWN_VERSION)
+        edit_the_weights_of_a_version(root)
+        eventually(lambda: board(root, OWN_VERSION) != scores, "the board has the new weights", log=ui.log)
+        eventually(lambda: is_settled(root), "all is redone", log=ui.log)
+        found = moved(before, ui.events())
+        assert found["composite_scores"] == pairs(*AGENTS, "quill-old", versions=(OWN_VERSION,))
+        assert found["leaderboard"] == {OWN_VERSION}
+        assert not found.keys() & {*BY_AGENT, "transcripts", "turn_judgments", "rubric_ratings"}
         ui.stop_sensor("source_changes")
         shutil.rmtree(root / "data" / "sessions" / "quill-help")
         assert "quill-help" in board(root)
@@ -130,25 +142,25 @@ def add_agent(root: Path, agent: str, like: str) -> None:
 
 
 def drop_a_session_for_a_new_agent(root: Path) -> None:
-    add_agent(root, "new-desk", "harbor-desk")
+    add_agent(root, "quill-new", "quill-help")
 
 
 def remove_an_agent(root: Path) -> None:
-    shutil.rmtree(root / "data" / "sessions" / "old-desk")
-    entries = [e for e in agents_file(root) if e["agent_id"] != "old-desk"]
+    shutil.rmtree(root / "data" / "sessions" / "quill-old")
+    entries = [e for e in agents_file(root) if e["agent_id"] != "quill-old"]
     (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
 
 
 def edit_a_session(root: Path) -> None:
-    session = next((root / "data" / "sessions" / "harbor-desk").glob("*/session.yaml"))
+    session = next((root / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     session.write_text(session.read_text() + "# looked at again\n")
 
 
 def rate(root: Path) -> None:
     head = "agent_id,session_id,conversation_id,turn_index,methodology_version,target,criterion,rating_1to5,rationale,evidence,rater,rated_at"
-    name = next((root / "data" / "sessions" / "quill-help").iterdir()).name
+    name = next((root / "data" / "sessions" / "harbor-desk").iterdir()).name
     (root / "data" / "ratings" / "late.csv").write_text(
-        f"{head}\nquill-help,{name},,,1.3.0,U1,,1,did not do it,,kim,2026-11-01T10:00:00Z\n"
+        f"{head}\nharbor-desk,{name},,,1.3.0,U1,,1,did not do it,,kim,2026-11-01T10:00:00Z\n"
     )
 
 
