@@ -182,8 +182,9 @@ def _session_facts(
     facts: dict[Pair, list[SessionFacts]] = {}
     for version, agent, *columns in held.group_by(PAIR, maintain_order=True).agg(pl.all()).iter_rows():
         pair = Pair(version, agent)
+        of_pair = gaps.get(pair, {})
         facts[pair] = [
-            SessionFacts(session, scope, tested, longest, tuple(gaps.get((pair, session), ())))
+            SessionFacts(session, scope, tested, longest, tuple(of_pair.get(session, ())))
             for session, scope, tested, longest in zip(*columns, strict=True)
         ]
     return facts
@@ -191,8 +192,8 @@ def _session_facts(
 
 def _gaps(
     counting: pl.DataFrame, methodologies: Mapping[str, Methodology]
-) -> dict[tuple[Pair, str], list[str]]:
-    """Required tests, then slots, that a session lacks; sessions that lack none are left out."""
+) -> dict[Pair, dict[str, list[str]]]:
+    """Required tests, then slots, that a session of a pair lacks; sessions that lack none are left out."""
     key = [*PAIR, "session_id"]
     needed = pl.DataFrame(
         [
@@ -212,9 +213,9 @@ def _gaps(
         .join(served, on=[*key, "part"], how="anti")
         .sort(*key, "order")
     )
-    gaps: dict[tuple[Pair, str], list[str]] = defaultdict(list)
+    gaps: dict[Pair, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for version, agent, session, part, _ in lacked.iter_rows():
-        gaps[Pair(version, agent), session].append(part)
+        gaps[Pair(version, agent)][session].append(part)
     return gaps
 
 

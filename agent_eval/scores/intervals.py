@@ -54,9 +54,11 @@ class Sample(NamedTuple):
         Raises:
             NotANumberError: If one is no finite number.
         """
-        for value in values:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise NotANumberError(value)
+        # at the speed of C; which of them it is, is looked for only where there is one
+        if not ({*map(type, values)} <= {float, int} and all(map(math.isfinite, values))):
+            for value in values:
+                if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                    raise NotANumberError(value)
         n = len(values)
         mean = math.fsum(values) / n if n else math.nan
         return cls(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / max(n - 1, 1)))

@@ -109,23 +109,18 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     Conversations of one slot are averaged into their session first, then sessions. A part without a rating
     in any session is null and named; it is never left out of a mean. Rows of other parts are not looked at.
     """
-    rows = _on_grid(rubric_ratings, expected)
-    is_scored = pl.col("status") == "scored"
-    sums = _sums(rows, expected)
-    per_pair = rows.group_by(PAIR).agg(
-        pl.col("session_id").drop_nulls().n_unique(),
-        pl.col("judge").filter(is_scored).unique().sort(),
-        pl.col("status").is_in(LOST).sum(),
-    )
-    facts = {Pair(version, agent): known for version, agent, *known in per_pair.iter_rows()}
-    means, missing = _means(sums), _missing(rows, sums, expected)
-    by_session = _by_session(sums)
+    parts, sessions = _numbered_parts(expected), _numbered_sessions(rubric_ratings)
+    rows = _on_grid(rubric_ratings, parts, sessions)
+    sums = _sums(rows, parts, sessions)
+    facts = _facts(rows, parts, sessions)
+    means, missing = _means(sums, parts), _missing(rows, sums, parts, sessions)
+    by_session = _by_session(sums, sessions)
     found = {}
-    for pair, parts in expected.items():
+    for pair, of_pair in expected.items():
         n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
         found[pair] = Rated(
             n_sessions=n_sessions,
-            means={part: means.get((pair, part)) for part in parts},
+            means={part: means.get((pair, part)) for part in of_pair},
             by_session=tuple(by_session.get(pair, ())),
             judges=tuple(judges),
             n_unscored=n_unscored,
@@ -134,77 +129,93 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     return found
 
 
-def _sums(rows: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
-    """Per part and session: total of its ratings, how many conversations it has and how many of them are scored."""
-    key = [*PAIR, *Part._fields, "session_id"]
-    is_scored = pl.col("status") == "scored"
-    sessions = rows.select(*PAIR, "session_id").unique().group_by(PAIR).len()
-    n_cells = sum(n * len(expected[Pair(version, agent)]) for version, agent, n in sessions.iter_rows())
-    if rows.height == n_cells:  # the grid has no gaps, so every part of every session has one row
-        return rows.select(
-            *key,
-            total=pl.col("rating_1to5").fill_null(0),
-            n=pl.lit(1, dtype=pl.UInt32),
-            n_scored=is_scored.cast(pl.UInt32),
-        )
-    return rows.group_by(key).agg(total=pl.col("rating_1to5").sum(), n=pl.len(), n_scored=is_scored.sum())
+def _numbered_parts(expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
+    """The expected parts in their order, with a number each: a million rows are grouped by numbers, not by names."""
+    named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
+    schema = dict.fromkeys((*PAIR, *Part._fields), pl.String)
+    return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
 
 
-def _on_grid(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
-    """The effective rows of the expected parts; a part that a session does not have gets a 'missing' row."""
-    key = [*PAIR, *Part._fields]
-    parts = pl.DataFrame(
-        [(*pair, *part, i) for pair, of_pair in expected.items() for i, part in enumerate(of_pair)],
-        schema=dict.fromkeys(key, pl.String) | {"order": pl.Int64},
-        orient="row",
-    )
+def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
+    """The sessions of each pair with a number each; one null session for a pair that has none.
+
+    So effective rows without a session stand for "no session at all", and say nothing once there is one.
+    """
+    has_session = pl.col("session_id").is_not_null()
+    sessions = rubric_ratings.filter("is_effective").select(*PAIR, "session_id").unique()
+    return sessions.filter(has_session | ~has_session.any().over(PAIR)).with_row_index("session")
+
+
+def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """The effective rows of the expected parts, by number; a part that a session does not have gets a 'missing' row."""
     targets = parts["target"].unique()
+    used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", "is_effective")
     rows = (
-        effective(rubric_ratings.filter(pl.col("target").is_in(targets.implode())))
-        .select(*key, "session_id", "conversation_id", "rating_1to5", "status", "reason", "judge")
-        .join(parts, on=key, nulls_equal=True)
+        effective(used.filter(pl.col("target").is_in(targets.implode())))
+        .join(parts, on=[*PAIR, *Part._fields], nulls_equal=True)
+        .join(sessions, on=[*PAIR, "session_id"], nulls_equal=True)
+        .select("part", "session", "conversation_id", "rating_1to5", "status", "reason", "judge")
     )
-    sessions = _sessions(rubric_ratings.select(*PAIR, "session_id", "is_effective").filter("is_effective"))
-    # rows without a session stand for "no session at all": they say nothing once there is one
-    beside = rows.filter(pl.col("session_id").is_null()).join(sessions.drop_nulls(), on=PAIR, how="semi")
-    if not beside.is_empty():
-        rows = rows.join(beside, on=[*key, "session_id"], how="anti", nulls_equal=True)
     absent = _absent(rows, parts, sessions).with_columns(status=pl.lit("missing"), reason=pl.lit("no rating"))
     return pl.concat([rows, absent], how="diagonal")
 
 
-def _sessions(rows: pl.DataFrame) -> pl.DataFrame:
-    """The sessions of each pair; one null session for a pair that has none."""
-    has_session = pl.col("session_id").is_not_null()
-    sessions = rows.select(*PAIR, "session_id").unique()
-    return sessions.filter(has_session | ~has_session.any().over(PAIR))
-
-
 def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """Parts of sessions that no row stands for. Usually there are none, which counting alone shows."""
-    key = [*PAIR, *Part._fields]
-    n_present = rows.group_by(key).agg(n_present=pl.col("session_id").n_unique())
-    n_sessions = sessions.group_by(PAIR).agg(n_sessions=pl.len())
+    n_present = rows.group_by("part").agg(n_present=pl.col("session").n_unique())
     lacking = (
-        parts.join(n_sessions, on=PAIR)
-        .join(n_present, on=key, how="left", nulls_equal=True)
+        parts.join(sessions.group_by(PAIR).agg(n_sessions=pl.len()), on=PAIR)
+        .join(n_present, on="part", how="left")
         .filter(pl.col("n_present").fill_null(0) < pl.col("n_sessions"))
-        .select(*key, "order")
     )
-    present = rows.join(lacking, on=key, how="semi", nulls_equal=True)
-    return lacking.join(sessions, on=PAIR).join(
-        present, on=[*key, "session_id"], how="anti", nulls_equal=True
+    cells = lacking.join(sessions, on=PAIR).select("part", "session")
+    return cells.join(rows, on=["part", "session"], how="anti")
+
+
+def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Per part and session: total of its ratings, how many conversations it has and how many of them are scored."""
+    is_scored = pl.col("status") == "scored"
+    if rows.height == parts.join(sessions, on=PAIR).height:  # no gaps in the grid: one row for every cell
+        return rows.select(
+            "part",
+            "session",
+            total=pl.col("rating_1to5").fill_null(0),
+            n=pl.lit(1, dtype=pl.UInt32),
+            n_scored=is_scored.cast(pl.UInt32),
+        )
+    return rows.group_by("part", "session").agg(
+        total=pl.col("rating_1to5").sum(), n=pl.len(), n_scored=is_scored.sum()
     )
 
 
-def _means(sums: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
+def _facts(
+    rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
+) -> dict[Pair, tuple[int, list[str], int]]:
+    """Per pair: how many sessions it has, who rated, and how many ratings were lost."""
+    is_scored = pl.col("status") == "scored"
+    by_part = rows.group_by("part").agg(
+        judges=pl.col("judge").filter(is_scored).unique(), n_lost=pl.col("status").is_in(LOST).sum()
+    )
+    per_pair = (
+        parts.join(by_part, on="part")
+        .group_by(PAIR)
+        .agg(pl.col("judges").explode().drop_nulls().unique().sort(), pl.col("n_lost").sum())
+        .join(sessions.group_by(PAIR).agg(n_sessions=pl.col("session_id").count()), on=PAIR)
+        .select(*PAIR, "n_sessions", "judges", "n_lost")
+    )
+    return {
+        Pair(version, agent): (n, judges, lost) for version, agent, n, judges, lost in per_pair.iter_rows()
+    }
+
+
+def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
     """Exact means from integer sums and counts: sessions with equally many ratings are added up first."""
-    key = (*PAIR, *Part._fields)
-    equal = sums.group_by(*key, "n").agg(
+    equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
+    named = parts.join(equal, on="part").drop("part")
     collected: dict[tuple[Pair, Part], list[tuple[Fraction, int, bool]]] = defaultdict(list)
-    for version, agent, target, criterion, n, total, n_sessions, is_complete in equal.iter_rows():
+    for version, agent, target, criterion, n, total, n_sessions, is_complete in named.iter_rows():
         key_of = Pair(version, agent), Part(target, criterion)
         collected[key_of].append((Fraction(total, n), n_sessions, is_complete))
     return {
@@ -215,15 +226,15 @@ def _means(sums: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
     }
 
 
-def _by_session(sums: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | None]]]:
+def _by_session(sums: pl.DataFrame, sessions: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | None]]]:
     """Per pair, sorted by session: the sum of the session's parts, each the mean over its conversations."""
     # rounded: sums of floats depend on their order
     total = (pl.col("total") / pl.col("n")).sum().round(9)
     is_complete = (pl.col("n_scored") == pl.col("n")).all()
     per_session = (
-        sums.drop_nulls("session_id")
-        .group_by(*PAIR, "session_id")
+        sums.group_by("session")
         .agg(pl.when(is_complete).then(total).alias("total"))
+        .join(sessions.drop_nulls("session_id"), on="session")
         .sort(*PAIR, "session_id")
         .group_by(PAIR, maintain_order=True)
         .agg("session_id", "total")
@@ -235,17 +246,20 @@ def _by_session(sums: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | Non
 
 
 def _missing(
-    rows: pl.DataFrame, sums: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]
+    rows: pl.DataFrame, sums: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> defaultdict[Pair, list[str]]:
     """'U4: reason', 'D2.accuracy (session b): reason'; a slot that lacks all its criteria is named once."""
-    key = [*PAIR, *Part._fields, "session_id"]
-    n_sessions = sums.group_by(PAIR).agg(n_sessions=pl.col("session_id").n_unique())
     unrated = (
         rows.filter(pl.col("status") != "scored")
-        .join(sums.select(*key, "n"), on=key, nulls_equal=True)
-        .join(n_sessions, on=PAIR)
-        .sort(*PAIR, "order", "session_id", "conversation_id")
+        .join(sums.select("part", "session", "n"), on=["part", "session"])
+        .join(parts, on="part")
+        .join(sessions.select("session", "session_id", n_sessions=pl.len().over(PAIR)), on="session")
+        .sort(*PAIR, "part", "session_id", "conversation_id")
     )
+    n_criteria = {
+        (Pair(version, agent), target): n
+        for version, agent, target, n in parts.group_by(*PAIR, "target").len().iter_rows()
+    }
     lacking: dict[tuple[Pair, str, str, str], list[str]] = defaultdict(list)
     for row in unrated.iter_rows(named=True):
         pair = Pair(row["methodology_version"], row["agent_id"])
@@ -256,7 +270,7 @@ def _missing(
         lacking[pair, row["target"], where, row["reason"] or row["status"]].append(row["criterion"])
     texts: defaultdict[Pair, list[str]] = defaultdict(list)
     for (pair, target, where, reason), criteria in lacking.items():
-        is_whole = len(criteria) == sum(part.target == target for part in expected[pair])
+        is_whole = len(criteria) == n_criteria[pair, target]
         names = [target] if is_whole else [f"{target}.{criterion}" for criterion in criteria]
         texts[pair] += [f"{name}{where}: {reason}" for name in names]
     return texts
