@@ -23,6 +23,7 @@ class Pace:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = itertools.count()
         self._is_warm = False
+        self._is_filling = False
         self._held_until = 0.0
         self._n_done = self._n_refused = 0
 
@@ -72,8 +73,20 @@ class Pace:
         return self.n_running < int(self.limit) and not is_held
 
     def _fill(self) -> None:
+        """Give places away, one in each step of the loop.
+
+        Given away together, calls would be built together and sent together, and all places would wait at once.
+        """
+        if not self._is_filling and self._waiting and self._has_room():
+            self._is_filling = True
+            asyncio.get_running_loop().call_soon(self._grant)
+
+    def _grant(self) -> None:
+        self._is_filling = False
         while self._waiting and self._has_room():
             *_, future = heapq.heappop(self._waiting)
             if not future.done():
                 self.n_running += 1
                 future.set_result(None)
+                break
+        self._fill()
