@@ -38,10 +38,12 @@ def _link(address: str) -> str:
 
 
 def _cell(value: object, limit: int | None) -> str:
+    return inert(_text(value), limit)
+
+
+def _text(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
         return f"{value:.4g}"
-    if isinstance(value, list):
-        return inert(", ".join(map(str, value)), limit)
-    return inert(str(value), limit)
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)

@@ -32,3 +32,8 @@ def test_no_text_leaves_its_cell(text: str) -> None:
 
 def test_long_text_is_cut_before_it_is_escaped() -> None:
     assert inert("a" * 200, limit=10) == "a" * 9 + "…"
+
+
+def test_numbers_of_a_list_are_rounded_like_numbers() -> None:
+    text = markdown_table(pl.DataFrame({"x": [[76.66666, None, 0.1 + 0.2]]}))
+    assert text.endswith("| 76.67, –, 0.3 |")
