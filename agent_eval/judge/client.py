@@ -5,6 +5,7 @@ off: trying again, storing and telling are the engine's business, and its logs w
 """
 
 import asyncio
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ _ENVIRONMENT = {
     # OpenAI-compatible servers are called without the OpenAI SDK, which walks through every schema and message
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
+_STAND_INS: set[str] = set()
+"""Models that `_make_known` entered."""
 _GRACE_S = 5.0  # a transport that forgets its own time-out
 
 
@@ -80,6 +83,7 @@ class LiteLLMClient:
         """One call."""
         litellm = imported()
         _hide_from_logging()
+        _make_known(self.model)
         try:
             async with asyncio.timeout(self.timeout_s + _GRACE_S):
                 response = await litellm.acompletion(
@@ -104,6 +108,8 @@ class LiteLLMClient:
 
 def price_of(model: str) -> Price | None:
     """The price that litellm knows of a model; None where it knows none."""
+    if model in _STAND_INS:
+        return None
     try:
         info = imported().get_model_info(model)
     except Exception:  # an unknown model is an Exception of no class of its own
@@ -113,6 +119,19 @@ def price_of(model: str) -> Price | None:
         return None
     cached = info.get("cache_read_input_token_cost")
     return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+
+
+@functools.cache
+def _make_known(model: str) -> None:
+    """Enter a model of an OpenAI-compatible server in litellm's table of models, once, where it is not there.
+
+    Several times per reply litellm looks for the price of a model, and an unknown one it looks for anew by all of its
+    rules: a tenth of a call. The price entered is a stand-in: nobody reads it, and `price_of` still says None.
+    """
+    if model.startswith("openai/") and price_of(model) is None:
+        prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
+        _STAND_INS.add(model)
+        imported().register_model({model: {"litellm_provider": "openai", "mode": "chat", **prices}})
 
 
 def imported() -> ModuleType:

@@ -138,8 +138,13 @@ def test_a_server_that_does_not_answer_and_one_that_is_not_there(
     assert (slow.failure, gone.failure) == ("timeout", "connection")
 
 
-def test_a_price_that_nobody_knows_is_none() -> None:
-    assert price_of("openai/mock") is None
+def test_a_price_that_nobody_knows_is_none_also_after_a_call(server: Server) -> None:
+    assert price_of("openai/nobodys-own") is None
+    for _ in range(2):
+        reply = complete(LiteLLMClient("openai/nobodys-own"))
+        assert isinstance(reply, Reply)
+        assert reply.usage.cost_usd is None
+    assert price_of("openai/nobodys-own") is None
     known = price_of("openai/gpt-4o-mini")
     assert known is not None
     assert known.sent > 0
