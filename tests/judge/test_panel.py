@@ -1,6 +1,7 @@
 """The panel: asked once, kept as it comes, given again; pace, outage, budget, ensemble, secrets."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -166,6 +167,34 @@ def test_nobody_starts_while_the_pace_is_held() -> None:
             return loop.time() - began
 
     assert run(go()) >= 0.045
+
+
+def test_places_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:
+    async def go() -> list[int]:
+        pace, ends = Pace(4), asyncio.Event()
+        began: list[int] = []
+
+        async def call(number: int) -> None:
+            async with pace.place(number):
+                began.append(number)
+                await ends.wait()
+
+        async with pace.place(0):
+            pass  # the first goes alone
+        async with asyncio.TaskGroup() as group:
+            for number in range(8):
+                group.create_task(call(number))
+            await asyncio.sleep(0)
+            assert began == [0, 1, 2, 3]
+            ends.set()
+            counts = []
+            while len(began) < 8:
+                await asyncio.sleep(0)
+                counts.append(len(began))
+        return counts
+
+    counts = run(go())
+    assert all(after - before <= 1 for before, after in itertools.pairwise([4, *counts]))
 
 
 def test_a_burst_of_lost_connections_counts_once_and_five_bursts_end_the_pass() -> None:
