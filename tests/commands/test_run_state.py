@@ -85,7 +85,7 @@ def test_an_edited_verdict_takes_effect_and_a_withdrawn_one_is_gone(sample_copy:
             row["verdict"]["rating_1to5"] = 4
     before = float(str(board("1.2.0")["forge-coder"]["raw_composite_score"]))
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run(Project.open(), versions=["1.2.0"])
+    run(Project.open())
     # one universal point is 20/15 of the composite
     assert float(str(board("1.2.0")["forge-coder"]["raw_composite_score"])) == pytest.approx(before - 20 / 15)
     file.write_text("")
@@ -129,10 +129,10 @@ def test_a_refused_record_keeps_the_exit_code_until_it_is_mended(sample_copy: Pa
     file = next((sample_copy / "data" / "sessions" / "harbor-desk").glob("*/conversations.jsonl"))
     good = file.read_text()
     file.write_text(good + "{\n")
-    assert run(Project.open(), versions=["1.3.0"]).exit_code == 1
-    assert run(Project.open(), versions=["1.3.0"]).exit_code == 1
+    assert run(Project.open()).exit_code == 1
+    assert run(Project.open()).exit_code == 1
     file.write_text(good)
-    assert run(Project.open(), versions=["1.3.0"]).exit_code == 0
+    assert run(Project.open()).exit_code == 0
 
 
 def test_no_escape_sequence_of_a_transcript_reaches_the_terminal(sample_copy: Path) -> None:
