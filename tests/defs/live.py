@@ -137,9 +137,9 @@ def _answers(ui: Ui) -> bool:
 
 
 def eventually(
-    is_so: Callable[[], bool], what: str, *, seconds: float = 900, log: Path | None = None
+    is_so: Callable[[], bool], what: str, *, seconds: float = 300, log: Path | None = None
 ) -> None:
-    """Wait until it is so; fails with the end of the log. The limit is for what hangs, not for what is slow."""
+    """Wait until it is so; fails with the end of the log."""
     end = time.monotonic() + seconds
     while not is_so():
         tail = log.read_text()[-3000:] if log and log.exists() else ""
