@@ -169,54 +169,41 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
 def _session_facts(
     counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
 ) -> dict[Pair, list[SessionFacts]]:
-    key = [*PAIR, "session_id"]
-    d3 = counting.filter(pl.col("slot") == "D3").group_by(key).agg(longest=pl.col("n_user_messages").max())
-    claims = declared(sessions).select(*key, "u3_scope", "repeatability_tested")
-    held = (
-        claims.join(counting, on=key, how="semi")
-        .join(d3, on=key, how="left")
-        .select(*claims.columns, pl.col("longest").fill_null(0))
-        .sort(key)
-    )
-    gaps = _gaps(counting, methodologies)
-    facts: dict[Pair, list[SessionFacts]] = {}
-    for version, agent, *columns in held.group_by(PAIR, maintain_order=True).agg(pl.all()).iter_rows():
-        pair = Pair(version, agent)
-        of_pair = gaps.get(pair, {})
-        facts[pair] = [
-            SessionFacts(session, scope, tested, longest, tuple(of_pair.get(session, ())))
-            for session, scope, tested, longest in zip(*columns, strict=True)
-        ]
+    """Per pair its sessions in order. Gaps are required tests, then slots."""
+    claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
+    facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
+    for version, methodology in methodologies.items():
+        of_version = pl.col("methodology_version") == version
+        needed = [*(t.slug for t in methodology.required_tests), *SCENARIOS]
+        held = (
+            counting.filter(of_version)
+            .group_by("agent_id", "session_id")
+            .agg(
+                pl.col("n_user_messages")
+                .filter(pl.col("slot") == "D3")
+                .max()
+                .fill_null(0)
+                .alias("longest_d3"),
+                *(_serves(part).any().alias(part) for part in needed),
+            )
+        )
+        lacked = pl.concat_list(
+            pl.when(~pl.col(part)).then(pl.lit(part)) for part in needed
+        ).list.drop_nulls()
+        told = (
+            claims.filter(of_version)
+            .join(held, on=["agent_id", "session_id"])
+            .sort("agent_id", "session_id")
+            .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
+        )
+        for agent, session, scope, tested, longest, gaps in told.iter_rows():
+            facts[Pair(version, agent)].append(SessionFacts(session, scope, tested, longest, tuple(gaps)))
     return facts
 
 
-def _gaps(
-    counting: pl.DataFrame, methodologies: Mapping[str, Methodology]
-) -> dict[Pair, dict[str, list[str]]]:
-    """Required tests, then slots, that a session of a pair lacks; sessions that lack none are left out."""
-    key = [*PAIR, "session_id"]
-    needed = pl.DataFrame(
-        [
-            (version, part, i)
-            for version, methodology in methodologies.items()
-            for i, part in enumerate([*(t.slug for t in methodology.required_tests), *SCENARIOS])
-        ],
-        schema={"methodology_version": pl.String, "part": pl.String, "order": pl.Int64},
-        orient="row",
-    )
-    tests = counting.select(*key, part="tests").filter(pl.col("part").list.len() > 0).explode("part")
-    served = pl.concat([counting.select(*key, part="slot"), tests])
-    lacked = (
-        counting.select(key)
-        .unique()
-        .join(needed, on="methodology_version")
-        .join(served, on=[*key, "part"], how="anti")
-        .sort(*key, "order")
-    )
-    gaps: dict[Pair, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for version, agent, session, part, _ in lacked.iter_rows():
-        gaps[Pair(version, agent)][session].append(part)
-    return gaps
+def _serves(part: str) -> pl.Expr:
+    """Whether a conversation holds the test, or stands in the slot."""
+    return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
 
 
 def _hallucination_results(
