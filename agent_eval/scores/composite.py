@@ -150,7 +150,8 @@ def composite_scores(
     universal, domain = _by_pair(universal_scores), _by_pair(domain_scores)
     checked = disclosed(transcripts, sessions, conversation_judgments, methodologies)
     measured = _measured(transcripts, conversations, conversation_judgments)
-    runs = _runs(transcripts, sessions)
+    pairs = pairs_of(transcripts)
+    runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
     return table("composite_scores").frame(
         _row(
@@ -163,7 +164,7 @@ def composite_scores(
             runs[pair],
         )
         | measured[pair]
-        for pair in pairs_of(transcripts)
+        for pair in pairs
     )
 
 
@@ -279,7 +280,7 @@ def _measured(
     }
 
 
-def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> dict[Pair, _Run]:
+def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[Pair]) -> dict[Pair, _Run]:
     counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
     held = transcripts.select(*PAIR, "session_id").unique()
     failed = (
@@ -294,7 +295,7 @@ def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> dict[Pair, _Run]
     return {
         pair: _Run(counting.get(pair), failures.get(pair, ()), superseded.get(pair, ()))
         for failures, superseded in [(_grouped(failed), _grouped(older))]
-        for pair in pairs_of(transcripts)
+        for pair in pairs
     }
 
 

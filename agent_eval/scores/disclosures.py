@@ -184,11 +184,11 @@ def _session_facts(
                 .max()
                 .fill_null(0)
                 .alias("longest_d3"),
-                *(_serves(part).any().alias(part) for part in needed),
+                *(_serves(part).any().alias(f"serves {part}") for part in needed),
             )
         )
         lacked = pl.concat_list(
-            pl.when(~pl.col(part)).then(pl.lit(part)) for part in needed
+            pl.when(~pl.col(f"serves {part}")).then(pl.lit(part)) for part in needed
         ).list.drop_nulls()
         told = (
             claims.filter(of_version)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -156,10 +157,15 @@ class Entry:
     point: Fraction  # the most that one rating point in one session moves the composite
     cost: float | None  # US dollars per conversation
 
-    @property
+    @cached_property
     def step(self) -> float:
         """The most that one rating point moves the raw composite of a session."""
         return float(self.point) * max(1, self.n_sessions)
+
+    @cached_property
+    def penalised(self) -> Sample:
+        """The sessions after the penalty."""
+        return self.sessions._replace(mean=self.sessions.mean - self.penalty)
 
     @property
     def interval(self) -> Interval | None:
@@ -172,8 +178,8 @@ class Entry:
 
 def difference_of(a: Entry, b: Entry) -> Difference:
     """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
-    ours, theirs = (entry.sessions._replace(mean=entry.sessions.mean - entry.penalty) for entry in (a, b))
-    return welch(ours, theirs, step=max(a.step, b.step))._replace(difference=float(a.exact - b.exact))
+    found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
+    return found._replace(difference=float(a.exact - b.exact))
 
 
 _Fields = Mapping[tuple[str, str | None], list[Entry]]  # by version and template
