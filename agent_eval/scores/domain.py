@@ -98,8 +98,8 @@ def _row(pair: Pair, template: Template | None, found: Rated) -> dict[str, objec
             for s, values in of_scenario.items()
             for j, value in enumerate(values, start=1)
         },
-        "session_ids": [session for session, _ in found.by_session],
-        "session_domain": [None if total is None else total / 75 * 100 for _, total in found.by_session],
+        "session_ids": found.session_ids,
+        "session_domain": [None if total is None else total / 75 * 100 for total in found.session_sums],
         "domain_0to100": as_float(score),
         "domain_exact": as_text(score),
         "judges": found.judges,

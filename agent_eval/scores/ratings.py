@@ -61,9 +61,8 @@ class Rated:
 
     n_sessions: int
     means: Mapping[Part, Fraction | None]
-    by_session: tuple[
-        tuple[str, float | None], ...
-    ]  # session, Σ of its parts' means; null unless all are rated
+    session_ids: Sequence[str]  # sorted
+    session_sums: Sequence[float | None]  # Σ of each one's part means; null unless all are rated
     judges: tuple[str, ...]
     n_unscored: int
     missing: tuple[str, ...]
@@ -118,10 +117,12 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     found = {}
     for pair, of_pair in expected.items():
         n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
+        names, totals = by_session.get(pair, ((), ()))
         found[pair] = Rated(
             n_sessions=n_sessions,
             means={part: means.get((pair, part)) for part in of_pair},
-            by_session=tuple(by_session.get(pair, ())),
+            session_ids=names,
+            session_sums=totals,
             judges=tuple(judges),
             n_unscored=n_unscored,
             missing=tuple(missing[pair]),
@@ -226,8 +227,10 @@ def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[Pair, Part], F
     }
 
 
-def _by_session(sums: pl.DataFrame, sessions: pl.DataFrame) -> Mapping[Pair, list[tuple[str, float | None]]]:
-    """Per pair, sorted by session: the sum of the session's parts, each the mean over its conversations."""
+def _by_session(
+    sums: pl.DataFrame, sessions: pl.DataFrame
+) -> Mapping[Pair, tuple[list[str], list[float | None]]]:
+    """Per pair its sessions, sorted, and of each the sum of its parts, each the mean over its conversations."""
     # rounded: sums of floats depend on their order
     total = (pl.col("total") / pl.col("n")).sum().round(9)
     is_complete = (pl.col("n_scored") == pl.col("n")).all()
@@ -240,8 +243,7 @@ def _by_session(sums: pl.DataFrame, sessions: pl.DataFrame) -> Mapping[Pair, lis
         .agg("session_id", "total")
     )
     return {
-        Pair(version, agent): list(zip(names, totals, strict=True))
-        for version, agent, names, totals in per_session.iter_rows()
+        Pair(version, agent): (names, totals) for version, agent, names, totals in per_session.iter_rows()
     }
 
 

@@ -44,10 +44,10 @@ def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, M
                 **pair._asdict(),
                 **{part.target.lower(): as_float(value) for part, value in found.means.items()},
                 "n_sessions": found.n_sessions,
-                "session_ids": [session for session, _ in found.by_session],
+                "session_ids": found.session_ids,
                 "session_universal": [
                     None if total is None else total / (5 * len(found.means)) * 100
-                    for _, total in found.by_session
+                    for total in found.session_sums
                 ],
                 "universal_0to100": as_float(score),
                 "universal_exact": as_text(score),
