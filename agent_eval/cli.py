@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.plaintext import one_line
+from agent_eval.formats.plain_text import one_line
 
 if TYPE_CHECKING:
     from agent_eval.project import Project
@@ -84,10 +84,10 @@ def run(
     Exit code: 0 materialised, whatever the gates say; 1 a record was refused or some judgments are unscored;
     2 nothing that a judge was asked got scored, or it could not run.
     """
-    from agent_eval.commands.output import consoles
-    from agent_eval.commands.printing import print_run
-    from agent_eval.commands.progress import shown_progress
     from agent_eval.commands.run import run as run_project
+    from agent_eval.commands.terminal.output import consoles
+    from agent_eval.commands.terminal.printing import print_run
+    from agent_eval.commands.terminal.progress import shown_progress
 
     project = _project().with_settings(
         judge_model=",".join(judge) if judge else None, max_cost_usd=max_cost, max_calls=max_calls
@@ -127,7 +127,7 @@ def import_(
     Exit code: 0 all imported; 1 some records refused; 2 none imported.
     """
     from agent_eval.commands.imports import import_transcripts
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     code = import_transcripts(
         _project(),
@@ -157,9 +157,9 @@ def leaderboard(
     as_json: AsJson = False,
 ) -> None:
     """The board of one methodology version: ranks, intervals, leads; or of several, side by side."""
-    from agent_eval.commands.board import FORMATS, side_by_side
-    from agent_eval.commands.board import leaderboard as show
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.results.leaderboard import FORMATS, side_by_side
+    from agent_eval.commands.results.leaderboard import leaderboard as show
+    from agent_eval.commands.terminal.output import consoles
 
     if output_format not in FORMATS:
         raise AgentEvalError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
@@ -186,8 +186,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Two agents: by how much is A better or worse, and is it chance?"""
-    from agent_eval.commands.compare import compare as show
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.results.compare import compare as show
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     version = _version(project, methodology)
@@ -202,8 +202,8 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """From a number to the turns, the judge's words and the rubric."""
-    from agent_eval.commands.explain import explain as show
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.results.explain import explain as show
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     show(
@@ -241,9 +241,9 @@ def reliability(
     as_json: AsJson = False,
 ) -> None:
     """pass@k and pass^k over trials of tasks, with intervals."""
-    from agent_eval.commands.output import consoles
-    from agent_eval.commands.reliability import checked_estimators, show_interactions
-    from agent_eval.commands.reliability import reliability as show
+    from agent_eval.commands.results.reliability import checked_estimators, show_interactions
+    from agent_eval.commands.results.reliability import reliability as show
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     out, version = consoles()[0], _version(project, methodology)
@@ -268,8 +268,8 @@ def tournament(
 
     Exit code: 1 when a line was refused; else 0.
     """
-    from agent_eval.commands.output import consoles
-    from agent_eval.commands.tournament import show_tournament
+    from agent_eval.commands.results.tournament import show_tournament
+    from agent_eval.commands.terminal.output import consoles
 
     code = show_tournament(_project(), *consoles(), folder=verdicts, agents=agent or (), as_json=as_json)
     raise typer.Exit(code)
@@ -292,7 +292,7 @@ def errors(
 ) -> None:
     """Error clusters: what goes wrong, how often, and whether it got better."""
     from agent_eval.commands import errors as command
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     out, err = consoles()
@@ -322,7 +322,7 @@ def gate(
     Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0.
     """
     from agent_eval.commands.gate import gate as show
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     code = show(
@@ -359,8 +359,8 @@ def audit(
     Exit code: 0 audited; 1 some answers were lost; 2 nothing could be audited.
     """
     from agent_eval.commands.audit import audit as show
-    from agent_eval.commands.output import consoles
-    from agent_eval.commands.progress import shown_progress
+    from agent_eval.commands.terminal.output import consoles
+    from agent_eval.commands.terminal.progress import shown_progress
 
     project = _project().with_settings(
         judge_model=",".join(judge) if judge else None,
@@ -386,8 +386,8 @@ def report(
 
     Every version is in it; --methodology names the one that it opens with. An earlier report in DIR is replaced.
     """
-    from agent_eval.commands.output import consoles
     from agent_eval.commands.report import report as write
+    from agent_eval.commands.terminal.output import consoles
 
     write(_project(), consoles()[0], out, version=methodology)
 
@@ -399,7 +399,7 @@ def backup(
 ) -> None:
     """A copy of the store in one file, while runs go on. It opens as a store: to restore, put it in its place."""
     from agent_eval.commands.backup import backup as copy
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     copy(_project(), consoles()[0], file, force=force)
 
@@ -426,9 +426,9 @@ def prompts(
 
     A run leaves out what earlier answers have decided. With --json one row for the prompt.
     """
-    from agent_eval.commands.output import consoles
     from agent_eval.commands.prompts import agent_subject, example_subject
     from agent_eval.commands.prompts import prompts as show
+    from agent_eval.commands.terminal.output import consoles
 
     project = _project()
     version = project.registry.get(_version(project, methodology))
@@ -447,7 +447,7 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
     """The Dagster UI on this project, with DAGSTER_HOME ready."""
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.ui import ui as serve
 
     serve(_project(), consoles()[1], host=host, port=port)
@@ -457,7 +457,7 @@ def ui(
 def methodology_list(as_json: AsJson = False) -> None:
     """Every version: date, status, hash, what it requires."""
     from agent_eval.commands.methodology import show_list
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     show_list(_project().registry, consoles()[0], as_json=as_json)
 
@@ -466,7 +466,7 @@ def methodology_list(as_json: AsJson = False) -> None:
 def methodology_show(version: str, as_json: AsJson = False) -> None:
     """One version whole: weights, anchors, templates, tests, rules."""
     from agent_eval.commands.methodology import show
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     show(_project().registry, version, consoles()[0], as_json=as_json)
 
@@ -475,7 +475,7 @@ def methodology_show(version: str, as_json: AsJson = False) -> None:
 def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
     """What changed between two versions."""
     from agent_eval.commands.methodology import show_diff
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
 
     show_diff(_project().registry, before, after, consoles()[0], as_json=as_json)
 
@@ -489,7 +489,7 @@ def methodology_validate(
 ) -> None:
     """Check every version file, its frozen hash and its worked example. Exit code: 1 when something is wrong."""
     from agent_eval.commands.methodology import validate
-    from agent_eval.commands.output import consoles
+    from agent_eval.commands.terminal.output import consoles
     from agent_eval.methodology import freeze as freeze_own
 
     project = _project()

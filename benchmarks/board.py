@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from agent_eval.methodology import load
-from agent_eval.scores.composite import composite_scores
-from agent_eval.scores.domain import domain_scores
-from agent_eval.scores.leaderboard import leaderboard, pairwise_comparisons
-from agent_eval.scores.universal import universal_scores
+from agent_eval.scores.composite.domain import domain_scores
+from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_comparisons
+from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.tables import table
 from benchmarks.measuring import best
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import Grown, Space, register, targets
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Vectors, embedder
-from agent_eval.clusters.registry import Grown, Space, register, targets
 from agent_eval.tables import table
 from benchmarks.failure_generator import REPORTED_ON, Failure, generate
 from benchmarks.measuring import cost

@@ -13,9 +13,9 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import comb, ndtri
 
-from agent_eval.scores.compare import compare
-from agent_eval.scores.intervals import Interval, Sample, bounded_mean, share_mean
-from agent_eval.scores.leaderboard import SCALE_0TO100
+from agent_eval.scores.composite.leaderboard import SCALE_0TO100
+from agent_eval.scores.statistics.compare import compare
+from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, share_mean
 
 Floats = NDArray[np.float64]
 SEED = 20261122  # the methods were chosen on other seeds

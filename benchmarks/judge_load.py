@@ -12,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.home import Home
-from agent_eval.judge.client import imported
 from agent_eval.judge.engine import Judged, judge_transcripts
+from agent_eval.judge.llm.client import imported
 from agent_eval.project import Project
 from agent_eval.settings import Settings
+from agent_eval.settings.home import Home
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.models import Conversation, Message, MessageToolCall

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from agent_eval.scores.reliability import ESTIMATORS, TrialTables, reliability
+from agent_eval.scores.reliability.pass_rates import ESTIMATORS, TrialTables, reliability
 from agent_eval.tables import table
 from benchmarks.measuring import cost
 

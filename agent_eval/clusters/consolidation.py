@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import BLOCK, Block, Minter, Space
 from agent_eval.clusters.embedding import Vectors
 from agent_eval.clusters.grouping import SLICE, Labels, grouped, means_of, medoid
-from agent_eval.clusters.registry import BLOCK, Block, Minter, Space
+from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
-from agent_eval.transcripts.hashing import digest
 
 MERGE_SHARE = 0.95  # of the radius: merging asks for more nearness than joining does
 SPLIT_SHARE = 1.1  # of the radius: a cluster is split only where the gap is clear

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import polars as pl
 
+from agent_eval.formats.hashing import digest
 from agent_eval.metrics.base import NO_FAILURE
-from agent_eval.transcripts.hashing import digest
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import BLOCK, Space, targets
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.overrides import with_words
-from agent_eval.clusters.registry import BLOCK, Space, targets
 from agent_eval.tables import table
 
 N_NEAREST, N_NEAR_MISSES = 8, 4

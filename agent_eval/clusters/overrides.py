@@ -13,15 +13,15 @@ import polars as pl
 import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
+from agent_eval.clusters.cluster_registry import BLOCK, Minter, rule_title
 from agent_eval.clusters.consolidation import event, events_frame
-from agent_eval.clusters.registry import BLOCK, Minter, rule_title
 from agent_eval.clusters.severity import highest, severity_of
 from agent_eval.clusters.texts import normalised
+from agent_eval.formats.hashing import digest
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.validation_messages import explain, shorten
+from agent_eval.formats.yaml import YamlError, compose, construct, line_of
 from agent_eval.tables import table
-from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.hashing import digest
-from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.yamltext import YamlError, compose, construct, line_of
 
 BY = "human"
 Id = Annotated[str, StringConstraints(pattern=r"^E-[0-9a-f]{10}$", strict=True)]

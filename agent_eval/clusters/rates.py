@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.failures import BEHAVIOUR, FAILURE_METRICS, TOOL_BEHAVIOUR, impartial_judgments
-from agent_eval.clusters.registry import targets
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.tables import table
 
 PAIR = ("methodology_version", "agent_id")

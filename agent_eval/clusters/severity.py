@@ -3,7 +3,7 @@
 import polars as pl
 
 from agent_eval.metrics.base import DEFAULT_SEVERITY, SEVERITIES
-from agent_eval.metrics.registry import DEFAULT
+from agent_eval.metrics.metric_set import DEFAULT
 
 ORDERED = pl.Enum(SEVERITIES)
 

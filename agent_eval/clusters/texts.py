@@ -4,7 +4,7 @@ import re
 
 import polars as pl
 
-from agent_eval.transcripts.hashing import digest
+from agent_eval.formats.hashing import digest
 
 LONGEST = 2_000  # characters that are read; what a judge says first says what went wrong
 _REFERENCE = re.compile(

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.rates import PAIR, metrics_of
-from agent_eval.clusters.registry import targets
 from agent_eval.tables import table
 
 LEVEL = 0.05  # share of false discoveries among clusters called significant

@@ -4,9 +4,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_eval.auditing import audit_judges
-from agent_eval.commands.output import print_json
+from agent_eval.commands.terminal.output import print_json
 from agent_eval.project import Project
+from agent_eval.project.audits import audit_judges
 
 
 def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int:

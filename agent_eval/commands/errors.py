@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_eval.clustering import consolidate_clusters
 from agent_eval.clusters import trends
-from agent_eval.commands.output import print_json
+from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
-from agent_eval.plaintext import plain
+from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
-from agent_eval.report.clusters import gravest_first
+from agent_eval.project.clusters import consolidate_clusters
+from agent_eval.report.asset_pages.clusters import gravest_first
 from agent_eval.tables import table
 
 WIDTH = 100

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from rich.console import Console
 
-from agent_eval.commands.output import print_json
 from agent_eval.commands.run import what_is_stale
+from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
-from agent_eval.judge.calls import Estimate, Thread, estimate
-from agent_eval.judge.panel import Panel
+from agent_eval.judge.llm.calls import Estimate, Thread, estimate
+from agent_eval.judge.llm.panel import Panel
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all

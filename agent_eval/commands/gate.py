@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_eval.commands.output import print_json
-from agent_eval.gating import gate_results
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.gates import GateSpec, exit_code
 from agent_eval.project import Project
+from agent_eval.project.gates import gate_results
 from agent_eval.report.ci import annotations, inert_in_actions, junit
-from agent_eval.scores.gates import GateSpec, exit_code
 from agent_eval.settings import read_gates
 
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.plaintext import one_line
+from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file

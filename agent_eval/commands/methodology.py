@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from agent_eval.commands.output import print_json
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import Methodology, Registry, diff
 from agent_eval.methodology.models import Template, Weights
-from agent_eval.plaintext import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

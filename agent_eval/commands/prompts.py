@@ -9,10 +9,10 @@ from functools import cached_property
 import polars as pl
 from rich.console import Console
 
-from agent_eval.commands.output import print_json
+from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
+from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.engine import answered_freely, open_part
-from agent_eval.judge.naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.prompts import (
     NO_NAMES,
     Names,
@@ -28,8 +28,8 @@ from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding, facts_of, findings_of
+from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
 from agent_eval.tables import table

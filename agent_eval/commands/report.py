@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agent_eval.project import Project
-from agent_eval.reporting import publish
+from agent_eval.project.report import publish
 
 
 def report(project: Project, out: Console, folder: Path | None, *, version: str | None) -> None:

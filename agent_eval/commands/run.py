@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from agent_eval.clustering import refusals as cluster_refusals
-from agent_eval.gating import checked_gates, without_current_gates
-from agent_eval.judge.ratings import unasked_ratings
+from agent_eval.formats.refusals import Refusal
+from agent_eval.judge.inputs.human_ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project, taken_in
+from agent_eval.project.clusters import refusals as cluster_refusals
+from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
+from agent_eval.project.gates import checked_gates, without_current_gates
 from agent_eval.settings import unknown_variables
-from agent_eval.sources import Sources, read_sources, with_open_judgments
 from agent_eval.tables import table
-from agent_eval.transcripts.records import Refusal
 
 RUN_STATE = table("run_state")
 _PAIR = ["agent_id", "methodology_version"]

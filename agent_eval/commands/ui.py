@@ -8,7 +8,7 @@ from rich.console import Console
 
 from agent_eval.defs.launch import Launch, dagster_home
 from agent_eval.project import Project
-from agent_eval.sources import read_sources
+from agent_eval.project.data_versions import read_sources
 
 
 def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:

@@ -18,10 +18,10 @@ from agent_eval.defs.instance import UNFINISHED, close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
+from agent_eval.formats.hashing import digest
 from agent_eval.project import Project, taken_in
-from agent_eval.sources import Sources, read_sources, with_open_judgments
+from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
 from agent_eval.tables import table
-from agent_eval.transcripts.hashing import digest
 
 EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"

@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from agent_eval.gating import gates_of
+from agent_eval.gates.finding import listed
 from agent_eval.project import Project
+from agent_eval.project.gates import gates_of
 from agent_eval.report.markdown import markdown_table
-from agent_eval.scores.gates.finding import listed
 
 Quality = Callable[[Mapping[str, Any]], dg.AssetCheckResult]
 SHOWN = 50  # rows in the metadata

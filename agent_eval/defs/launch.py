@@ -19,7 +19,7 @@ from agent_eval.defs.partitions import VERSIONS, EvalPartition, rectangles, shap
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
-from agent_eval.sources import Sources
+from agent_eval.project.data_versions import Sources
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]

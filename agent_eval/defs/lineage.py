@@ -5,9 +5,9 @@ import polars as pl
 
 from agent_eval.defs.metadata import add_metadata
 from agent_eval.defs.partitions import key_frame
-from agent_eval.judge.spec import JudgeSpec
+from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.project import Project
-from agent_eval.report.lineage import MADE_FROM, lineage_page
+from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page
 from agent_eval.storage.lineage import written_by_partition
 from agent_eval.tables import table
 

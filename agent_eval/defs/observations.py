@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import dagster as dg
 
-from agent_eval.sources import Sources
+from agent_eval.project.data_versions import Sources
 
 DATA_VERSION = "dagster/data_version"
 NAMES = tuple(Sources.__dataclass_fields__)

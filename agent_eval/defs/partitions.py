@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple, Self
 import dagster as dg
 import polars as pl
 
-from agent_eval.home import NoRootError, find_root
 from agent_eval.methodology import version_names
 from agent_eval.settings import Settings, home_around, read_settings
+from agent_eval.settings.home import NoRootError, find_root
 
 
 def _version_names() -> tuple[str, ...]:

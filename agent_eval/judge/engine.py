@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from agent_eval.judge.calls import Thread
 from agent_eval.judge.evidence import Transcript
+from agent_eval.judge.inputs.human_ratings import latest_ratings, placed_ratings
+from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.loop import run
-from agent_eval.judge.panel import Given, Panel
-from agent_eval.judge.progress import Watch
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.panel import Given, Panel
+from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.prompts import NO_NAMES, Names
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.ratings import latest_ratings, placed_ratings
-from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import NEEDS_MODEL, RULE, RulesJudge
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
+from agent_eval.judge.run_sync import run
 from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, Metric
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet, applicable, expected_of
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import DEFAULT, MetricSet, applicable, expected_of
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agent_eval.transcripts.hashing import digest
+from agent_eval.formats.hashing import digest
 
 
 def question_key(

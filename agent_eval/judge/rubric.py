@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from agent_eval.judge.calls import Thread
 from agent_eval.judge.engine import (
     HUMAN,
     PAID,
@@ -23,13 +22,14 @@ from agent_eval.judge.engine import (
     open_part,
 )
 from agent_eval.judge.evidence import Transcript
+from agent_eval.judge.inputs.human_ratings import TURN_TARGETS, latest_ratings, placed_ratings
+from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.panel import Given, Panel
-from agent_eval.judge.progress import Watch
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.panel import Given, Panel
+from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.prompts import NO_NAMES, Names
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
-from agent_eval.judge.ratings import TURN_TARGETS, latest_ratings, placed_ratings
-from agent_eval.judge.recorded import RecordedJudge
 from agent_eval.judge.rules import AUTONOMY, RulesJudge
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import Metric
@@ -37,8 +37,8 @@ from agent_eval.metrics.findings import Finding, apply_caps, facts_of, findings_
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
+from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.hashing import session_hash
 from agent_eval.transcripts.models import Conversation, Turn
 
 NOBODY = "none"

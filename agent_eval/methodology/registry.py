@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.home import NoRootError
+from agent_eval.formats.strict_yaml import Document, StrictYamlError, read_strict
 from agent_eval.methodology.models import Methodology, Version
-from agent_eval.methodology.strict_yaml import Document, StrictYamlError, read_strict
 from agent_eval.settings import home_around
+from agent_eval.settings.home import NoRootError
 
 PACKAGED = Path(__file__).parent / "versions"
 PACKAGED_RECORD = Path(__file__).parent / "published.yaml"

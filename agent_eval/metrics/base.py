@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agent_eval.transcripts.hashing import digest
+from agent_eval.formats.hashing import digest
 from agent_eval.transcripts.models import Conversation, Expected, Turn
 
 Grain = Literal["turn", "conversation", "session"]

@@ -12,11 +12,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.methodology.strict_yaml import Document, StrictYamlError, read_strict
+from agent_eval.formats.strict_yaml import Document, StrictYamlError, read_strict
+from agent_eval.formats.yaml import YamlError, read_text
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
-from agent_eval.metrics.registry import DEFAULT, MetricSet
-from agent_eval.transcripts.yamltext import YamlError, read_text
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 
 NAME_IN_MODULE = "METRICS"
 SHOWN_ERRORS = 5

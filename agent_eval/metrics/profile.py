@@ -12,7 +12,7 @@ The mapping is ours; the methodology is silent on it.
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from agent_eval.transcripts.hashing import digest
+from agent_eval.formats.hashing import digest
 
 PROFILE_VERSION = "1"
 

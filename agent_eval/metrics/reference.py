@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent_eval.metrics.base import Condition, Metric
-from agent_eval.metrics.registry import DEFAULT, MetricSet
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 
 BEGIN = "<!-- generated from agent_eval/metrics by agent_eval.metrics.reference; do not edit by hand -->"
 END = "<!-- end of the generated part -->"

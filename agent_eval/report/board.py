@@ -5,12 +5,12 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.names import Paths
-from agent_eval.report.scoring import STATUS_COLOURS
 from agent_eval.report.svg import GREY, Span, spans
-from agent_eval.scores.exact import from_text, rounded
-from agent_eval.scores.ratings import grouped
+from agent_eval.scores.composite.ratings import grouped
+from agent_eval.scores.statistics.exact import from_text, rounded
 
 
 def shown(exact: str | None) -> str:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from agent_eval.plaintext import REPLACEMENT, one_line, plain
+from agent_eval.formats.plain_text import REPLACEMENT, one_line, plain
 
 _COMMANDS = {"failed": "error", "unknown": "warning"}
 _NOT_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

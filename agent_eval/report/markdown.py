@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from agent_eval.plaintext import plain
+from agent_eval.formats.plain_text import plain
 
 _ESCAPED = str.maketrans(
     {c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}

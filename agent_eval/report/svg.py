@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from agent_eval.plaintext import one_line
+from agent_eval.formats.plain_text import one_line
 from agent_eval.report.charts import radar as geometry
 
 GREEN, AMBER, GREY, RED, BLUE = "#2e7d32", "#b26a00", "#9e9e9e", "#b3261e", "#1565c0"

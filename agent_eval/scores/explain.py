@@ -12,9 +12,9 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
-from agent_eval.scores.domain import domain_0to100, scenario_0to100, template_named
-from agent_eval.scores.exact import from_text, in_words, mean, rounded
-from agent_eval.scores.ratings import Pair, Part, Rated, effective, rated
+from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
+from agent_eval.scores.composite.ratings import Pair, Part, Rated, effective, rated
+from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounded
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
 LOWEST = 5  # conversations without a slot that are shown

@@ -16,7 +16,7 @@ import duckdb
 import polars as pl
 
 from agent_eval.storage import engines, locks
-from agent_eval.storage.errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
+from agent_eval.storage.store_errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamp, stamped
 from agent_eval.tables import Table
 

@@ -8,12 +8,12 @@ import yaml
 from pydantic import ValidationError
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.folders import Bounds
+from agent_eval.formats.atomic_files import locked, write_atomically
+from agent_eval.formats.files import Bounds
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.validation_messages import explain, shorten
+from agent_eval.formats.yaml import YamlError, compose, construct, is_null, line_of, read_text
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.writing import locked, write_atomically
-from agent_eval.transcripts.yamltext import YamlError, compose, construct, is_null, line_of, read_text
 
 
 class AgentsFileError(AgentEvalError):

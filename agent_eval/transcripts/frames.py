@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 from pydantic import JsonValue, TypeAdapter
 
+from agent_eval.formats.json_text import dumps
 from agent_eval.tables import table
-from agent_eval.transcripts.hashing import conversation_hash, turn_hashes
-from agent_eval.transcripts.jsontext import dumps
+from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
 Row = dict[str, object]

@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
@@ -17,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from agent_eval.formats.json_text import loads
 from agent_eval.methodology.models import Version
-from agent_eval.transcripts.jsontext import loads
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
@@ -26,13 +25,6 @@ SLOTS = ("D1", "D2", "D3", "D4", "D5")
 Scenario = Literal["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
-_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
-
-
-def is_slug(text: str) -> bool:
-    """Whether the text may name an agent or a session."""
-    return len(text) <= 128 and _SLUG.match(text) is not None
-
 
 Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
 """A cost or a time: finite, so that sums stay finite too."""

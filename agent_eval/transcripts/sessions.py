@@ -8,16 +8,16 @@ from pathlib import Path
 import polars as pl
 from pydantic import ValidationError
 
+from agent_eval.formats.files import Bounds, astray, entries
+from agent_eval.formats.hashing import canonical
+from agent_eval.formats.json_text import clean, dumps
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import MEGABYTE, Record, json_lines
+from agent_eval.formats.validation_messages import LONGEST, explain, shorten
+from agent_eval.formats.yaml import YamlError, compose, construct, read_text
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
-from agent_eval.transcripts.explain import LONGEST, explain, shorten
-from agent_eval.transcripts.folders import Bounds, astray, entries
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
-from agent_eval.transcripts.hashing import canonical
-from agent_eval.transcripts.jsontext import clean, dumps
 from agent_eval.transcripts.models import Agent, Conversation, Session
-from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.streams import MEGABYTE, Record, json_lines
-from agent_eval.transcripts.yamltext import YamlError, compose, construct, read_text
 
 __all__ = [
     "AgentsFileError",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from agent_eval.clusters.cluster_registry import Grown, Space, register
 from agent_eval.clusters.embedding import Vectors
-from agent_eval.clusters.registry import Grown, Space, register
 from agent_eval.tables import table
 
 BEHAVIOUR, TOOL = "agent_behavior_failure", "tool_call_behavior_failure"

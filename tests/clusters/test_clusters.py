@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.clusters.cluster_registry import cluster_id, register
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.failures import failures
-from agent_eval.clusters.registry import cluster_id, register
 from agent_eval.tables import table
 from tests.clusters.rows import MEMBERS, REGISTRY, SPACE, TODAY, TOOL, call, calls, judgment, judgments
 

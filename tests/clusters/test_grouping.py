@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.clusters import grouping
+from agent_eval.clusters.cluster_registry import Grown
 from agent_eval.clusters.consolidation import SMALLEST_PART, consolidate
 from agent_eval.clusters.embedding import MiniLM, MissingModelError, Vectors, WordLlama, embedder
 from agent_eval.clusters.grouping import grouped, means_of, medoid, nearest
-from agent_eval.clusters.registry import Grown
 from agent_eval.clusters.texts import normalised
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
 

@@ -2,8 +2,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from agent_eval.clusters.cluster_registry import Grown
 from agent_eval.clusters.overrides import Applied, apply_overrides, overrides_hash, read_overrides, split_id
-from agent_eval.clusters.registry import Grown
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
 
 FIRST = grown(told("refund late", "refund invented", "baggage free"))

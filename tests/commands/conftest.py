@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.judge.client import CallError, Reply
+from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 from tests.conftest import copy_sample
 from tests.judge.fakes import ScriptedClient
@@ -53,9 +53,9 @@ class Model:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model()
-    monkeypatch.setattr("agent_eval.project.LiteLLMClient", model.client)
-    monkeypatch.setattr("agent_eval.project.price_of", lambda _: None)
-    monkeypatch.setattr("agent_eval.judge.model.FIRST_PAUSE_S", 0.0001)
+    monkeypatch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
+    monkeypatch.setattr("agent_eval.project.project.price_of", lambda _: None)
+    monkeypatch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
     return model
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from agent_eval.cli import app
-from agent_eval.commands.tournament import NoVerdictsError
+from agent_eval.commands.results.tournament import NoVerdictsError
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import UnknownAgentError
 

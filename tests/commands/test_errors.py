@@ -7,16 +7,16 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.clustering import (
+from agent_eval.clusters.naming import Case, Name, Namer, Names
+from agent_eval.project import Project
+from agent_eval.project.clusters import (
     cached_vectors,
     cluster_failures,
     cluster_version,
     consolidate_clusters,
     space,
 )
-from agent_eval.clusters.naming import Case, Name, Namer, Names
-from agent_eval.project import Project
-from agent_eval.report.clusters import clusters_page, trends_page
+from agent_eval.report.asset_pages.clusters import clusters_page, trends_page
 from agent_eval.tables import table
 from tests.clusters.rows import TODAY, VERSION, told
 

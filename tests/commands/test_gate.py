@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app, main
-from agent_eval.judge.client import CallError
+from agent_eval.judge.llm.client import CallError
 from agent_eval.project import Project
 from agent_eval.tables import table
 from tests.commands.conftest import AGENT, Model

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.reliability import TooFewTrialsError, trial_tables
+from agent_eval.commands.results.reliability import TooFewTrialsError, trial_tables
 from agent_eval.defs.assets.scores import reliability as reliability_asset
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
-from agent_eval.scores.reliability import TrialTables, reliability
-from agent_eval.sources import read_sources
+from agent_eval.project.data_versions import read_sources
+from agent_eval.scores.reliability.pass_rates import TrialTables, reliability
 from agent_eval.tables import table
 
 VERSION = "1.3.0"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.commands.run import run
 from agent_eval.project import Project, UnknownAgentError
-from agent_eval.scores.exact import from_text
+from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
 
 AGENT_LABELS = {

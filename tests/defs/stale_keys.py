@@ -10,7 +10,7 @@ from dagster._core.loader import LoadingContextForTest
 from agent_eval.definitions import defs
 from agent_eval.defs.launch import Launch
 from agent_eval.project import Project
-from agent_eval.sources import read_sources
+from agent_eval.project.data_versions import read_sources
 from agent_eval.tables import table
 
 

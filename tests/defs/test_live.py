@@ -63,7 +63,7 @@ def board(root: Path, version: str = "1.3.0") -> dict[str, object]:
 
 def is_settled(root: Path) -> bool:
     """Whether `agent-eval run` would find nothing to do."""
-    from agent_eval.sources import read_sources
+    from agent_eval.project.data_versions import read_sources
 
     with at_home(root) as project:
         sources = read_sources(project, project.known_agents(), list(project.registry.versions))

@@ -7,7 +7,7 @@ import pytest
 
 from agent_eval.definitions import defs
 from agent_eval.defs.sources import SOURCES
-from agent_eval.report.lineage import MADE_FROM
+from agent_eval.report.asset_pages.lineage import MADE_FROM
 from tests.conftest import at_home
 
 GRAPH = defs.resolve_asset_graph()

@@ -15,12 +15,12 @@ from polars.testing import assert_frame_equal
 from rich.table import Table
 from rich.text import Text
 
-from agent_eval.commands.output import SafeConsole
+from agent_eval.commands.terminal.output import SafeConsole
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.validation_messages import LONGEST
 from agent_eval.report.markdown import markdown_table
 from agent_eval.storage import Store
 from agent_eval.tables import table
-from agent_eval.transcripts.explain import LONGEST
-from agent_eval.transcripts.records import Refusal
 
 CPU_SECONDS, SECONDS = 10, 60
 _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

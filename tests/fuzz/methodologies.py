@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from agent_eval.commands.methodology import show, show_list, validate
-from agent_eval.commands.output import SafeConsole
+from agent_eval.commands.terminal.output import SafeConsole
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.registry import PACKAGED, RECORD, Registry, freeze, version_names
 from tests.fuzz.holding import is_printable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from agent_eval.judge.ratings import COLUMNS, latest_ratings, ratings_hash, read_ratings
+from agent_eval.judge.inputs.human_ratings import COLUMNS, latest_ratings, ratings_hash, read_ratings
 from tests.fuzz.holding import check_refusals, check_store, check_text
 from tests.fuzz.hostile import changed_bytes, texts
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.agents import add_agent, read_agents
+from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.hashing import conversation_hash, turn_hashes
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.records import Refusal
 from agent_eval.transcripts.sessions import TakenIn, read_sessions, sessions_hash
 from tests.fuzz.holding import check_refusals, check_store, check_text
 from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes

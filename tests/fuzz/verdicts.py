@@ -4,9 +4,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, read_verdicts, verdicts_hash
 from agent_eval.judge.keys import cache_key, question_key
-from agent_eval.judge.recorded import RecordedJudge, read_verdicts, verdicts_hash
-from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from tests.fuzz.holding import check_refusals, check_store, check_text
 from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, texts, values
 from tests.judge.material import recorded

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from agent_eval.judge.budget import Budget, Usage
-from agent_eval.judge.client import CallError, Reply
-from agent_eval.judge.panel import Asking, Panel
+from agent_eval.judge.llm.budget import Budget, Usage
+from agent_eval.judge.llm.client import CallError, Reply
+from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Messages, Prompt
-from agent_eval.judge.spec import JudgeSpec
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import checks_of
 from agent_eval.tables import table

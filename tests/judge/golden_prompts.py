@@ -11,8 +11,8 @@ from pathlib import Path
 from agent_eval.commands.prompts import NAMED, example_subject, prompt_of
 from agent_eval.judge.prompts import Prompt, ReplyError, profile_hash, repair_messages
 from agent_eval.methodology import Registry
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import DEFAULT
 
 FOLDER = Path(__file__).parent / "golden"
 PROFILES = FOLDER / "profile.json"

@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_eval.judge.budget import Price
-from agent_eval.judge.calls import Thread
-from agent_eval.judge.client import CallError, LiteLLMClient, Reply, price_of
-from agent_eval.judge.loop import run
-from agent_eval.judge.panel import Asking, Panel
+from agent_eval.judge.llm.budget import Price
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, price_of
+from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import build_prompt
 from agent_eval.judge.protocol import Unscored
-from agent_eval.judge.spec import JudgeSpec
-from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.judge.run_sync import run
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
 from tests.judge.fakes import Kept
-from tests.judge.test_model import questions, talk
+from tests.judge.test_requests import questions, talk
 
 KEY = "sk-planted-0123456789abcdef"
 PROMPT = build_prompt(questions(talk(), [HELPFULNESS]), secret=b"s")
@@ -157,7 +157,7 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
 ) -> None:  # fmt: skip
     hasty = SimpleNamespace(**vars(asyncio) | {"sleep": lambda _: asyncio.sleep(0)})
     monkeypatch.setattr(
-        "agent_eval.judge.model.asyncio", hasty
+        "agent_eval.judge.llm.requests.asyncio", hasty
     )  # there only: the client has sleeps of its own
     server.status, server.body = status, "echo the key"
     kept = Kept()

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from agent_eval.judge.audit import audit_sample
-from agent_eval.judge.calls import Thread
-from agent_eval.judge.drift import label_kappa, latest_drift, weighted_kappa
+from agent_eval.judge.audits.drift import label_kappa, latest_drift, weighted_kappa
+from agent_eval.judge.audits.sampling import audit_sample
+from agent_eval.judge.llm.calls import Thread
 from agent_eval.judge.protocol import Question
-from agent_eval.metrics.registry import DEFAULT
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation, Message
 

@@ -9,14 +9,14 @@ import polars as pl
 import pytest
 
 from agent_eval.judge.engine import Judged, effective_answer, judge_transcripts
+from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
 from agent_eval.judge.protocol import Scored, Unscored
-from agent_eval.judge.recorded import RecordedVerdict
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
-from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.registry import DEFAULT
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE as TOOL_FAILURE
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE as TOOL_FAILURE
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Conversation
 from tests.judge.fakes import GARBAGE, Kept, ScriptedClient, panel_of

@@ -10,25 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.judge.audit import disagreements
-from agent_eval.judge.budget import Budget, Price, Usage
-from agent_eval.judge.calls import Thread
-from agent_eval.judge.ensemble import combined
-from agent_eval.judge.keeping import Keeper
-from agent_eval.judge.loop import run
-from agent_eval.judge.outage import Outage
-from agent_eval.judge.pace import Pace
-from agent_eval.judge.panel import Panel
-from agent_eval.judge.progress import Progress
+from agent_eval.judge.audits.sampling import disagreements
+from agent_eval.judge.llm.budget import Budget, Price, Usage
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.circuit_breaker import Outage
+from agent_eval.judge.llm.concurrency import Pace
+from agent_eval.judge.llm.ensemble import combined
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Progress
+from agent_eval.judge.llm.redaction import HIDDEN, kept_secret, redact
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.llm.write_behind import Keeper
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
-from agent_eval.judge.secrets import HIDDEN, kept_secret, redact
-from agent_eval.judge.spec import JudgeSpec
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION as GOAL
-from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.judge.run_sync import run
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
-from tests.judge.test_model import questions, talk
+from tests.judge.test_requests import questions, talk
 
 NOTHING = table("judge_cache").empty()
 THREADS = [Thread(questions(talk(f"c{i}", 2))) for i in range(3)]

@@ -20,10 +20,10 @@ from agent_eval.judge.prompts import (
 from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.findings import Finding
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION
-from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.registry import DEFAULT, TURN_METRICS
+from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation, Message, MessageToolCall, Outcome
 from tests.judge.attacks.grammar import read_back
 

@@ -20,11 +20,11 @@ from agent_eval.judge.prompts import (
 )
 from agent_eval.judge.prompts.fence import line
 from agent_eval.judge.protocol import Question, Scored
-from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.findings import Finding
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION
-from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.registry import TURN_METRICS
+from agent_eval.metrics.metric_set import TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation
 from tests.judge.attacks import ATTACKS, FAKE_REPLY
 from tests.judge.attacks.grammar import expected_frame, expected_turns, read_back

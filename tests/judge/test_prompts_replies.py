@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from agent_eval.judge.prompts import Names, Prompt, ReplyError, build_prompt, read_reply, repair_messages
 from agent_eval.judge.protocol import Question, Scored
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 from agent_eval.transcripts.models import Agent, Conversation, Message
 
 HELD = Conversation(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.judge.calls import Thread
-from agent_eval.judge.client import LiteLLMClient
-from agent_eval.judge.panel import Asking, Panel
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.client import LiteLLMClient
+from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import Scored
-from agent_eval.judge.spec import JudgeSpec
-from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
 from tests.judge.fakes import Kept
-from tests.judge.test_model import questions, talk
+from tests.judge.test_requests import questions, talk
 
 
 def weights() -> Path:

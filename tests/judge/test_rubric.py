@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
-from agent_eval.judge.recorded import RecordedVerdict
+from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
 from agent_eval.judge.rubric import orphan_ratings, rubric_ratings
 from agent_eval.methodology.registry import Registry
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
-from agent_eval.transcripts.hashing import session_hash
+from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.models import Conversation
 from tests.judge.material import (
     VERSION,

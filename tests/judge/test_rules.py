@@ -7,7 +7,7 @@ import pytest
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import RulesJudge, autonomy
-from agent_eval.metrics.registry import CONVERSATION_METRICS, TURN_METRICS
+from agent_eval.metrics.metric_set import CONVERSATION_METRICS, TURN_METRICS
 from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.material import agent, call, conversation, user
 

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from agent_eval.judge.protocol import Question, Scored
 from agent_eval.judge.rules import RulesJudge
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE, WRONG_ARGUMENTS
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE, WRONG_ARGUMENTS
 from agent_eval.transcripts.models import Conversation
 from tests.judge.material import agent, call, conversation, user
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_eval.judge.protocol import Question, Scored
 from agent_eval.judge.rules import RulesJudge
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.transcripts.models import Message
 from tests.judge.material import agent, call, conversation, user
 

@@ -8,7 +8,7 @@ import pytest
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.protocol import Question, Scored
 from agent_eval.judge.rules import RulesJudge
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.attacks import ATTACKS, Attack
 from tests.judge.material import agent, call, conversation, user

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.rules import RulesJudge
 from agent_eval.metrics.base import Measured, Metric
-from agent_eval.metrics.registry import applicable
+from agent_eval.metrics.metric_set import applicable
 from agent_eval.transcripts.models import Conversation, Expected, Turn
 from tests.judge.material import agent, conversation, user
 

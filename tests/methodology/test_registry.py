@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import agent_eval
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.strict_yaml import StrictYamlError, read_strict
 from agent_eval.methodology import (
     MethodologyFileError,
     Registry,
@@ -17,7 +18,6 @@ from agent_eval.methodology import (
 )
 from agent_eval.methodology.models import Version
 from agent_eval.methodology.registry import MAX_BYTES, PACKAGED
-from agent_eval.methodology.strict_yaml import StrictYamlError, read_strict
 from tests.methodology.conftest import Write
 
 PUBLISHED = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
@@ -176,7 +176,7 @@ def test_a_file_that_is_no_version_is_refused(own: Path, data: bytes, expected: 
 
 
 def test_the_pure_python_parser_refuses_the_same(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_eval.methodology.strict_yaml.LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("agent_eval.formats.strict_yaml.LOADER", yaml.SafeLoader)
     (own / "2.0.0.yaml").write_bytes(b"[" * 10_000)
     assert reason_for(own, "2.0.0.yaml") == "1: nested deeper than 32 levels"
 

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS, STRICTNESS, is_correct
 from agent_eval.metrics.answers import why_unfit
 from agent_eval.metrics.base import Measured, Metric
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION
-from agent_eval.metrics.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS, STRICTNESS, is_correct
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 
 REAL = dataclasses.replace(HELPFULNESS, name="effort", minimum=-1.5, maximum=10.0)
 

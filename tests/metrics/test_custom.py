@@ -9,7 +9,7 @@ import pytest
 
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.metrics.custom import MetricFileError, MetricModuleError, load_metrics, read_metric
-from agent_eval.metrics.registry import DEFAULT, MetricNameTakenError, UnknownMetricError
+from agent_eval.metrics.metric_set import DEFAULT, MetricNameTakenError, UnknownMetricError
 
 POLITENESS = """\
 name: politeness

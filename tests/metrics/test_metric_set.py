@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.coherence import COHERENCE
-from agent_eval.metrics.helpfulness import HELPFULNESS
-from agent_eval.metrics.registry import (
+from agent_eval.metrics.builtin.coherence import COHERENCE
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.metric_set import (
     CONVERSATION_METRICS,
     DEFAULT,
     TURN_METRICS,

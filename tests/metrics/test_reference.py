@@ -7,8 +7,8 @@ import pytest
 
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.custom import load_metrics
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.metrics.reference import reference, with_reference
-from agent_eval.metrics.registry import DEFAULT, MetricSet
 from agent_eval.transcripts.models import Conversation, Message
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

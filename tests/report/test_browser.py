@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from agent_eval.project import Project
+from agent_eval.project.report import site_of
 from agent_eval.report.html import write_report
-from agent_eval.reporting import site_of
 from tests.report.pages import frames_of, poisoned, site_from
 from tests.report.test_html import ATTACK
 

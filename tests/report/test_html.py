@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from agent_eval.project import Project
+from agent_eval.project.report import site_of
 from agent_eval.report.html import write_report
 from agent_eval.report.html.render import POLICY
-from agent_eval.reporting import site_of
 from agent_eval.tables import table
 from tests.report.pages import Page, frames_of, pages_of, poisoned, site_from
 

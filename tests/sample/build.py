@@ -17,21 +17,21 @@ import yaml
 from pydantic import JsonValue
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.judge.inputs.human_ratings import COLUMNS, read_ratings
+from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.keys import cache_key, question_key
-from agent_eval.judge.ratings import COLUMNS, read_ratings
-from agent_eval.judge.recorded import read_verdicts
 from agent_eval.methodology.models import Methodology
 from agent_eval.methodology.registry import Registry
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
-from agent_eval.metrics.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.metric_set import TURN_RATINGS, applicable
 from agent_eval.metrics.profile import PROFILE_VERSION
-from agent_eval.metrics.registry import TURN_RATINGS, applicable
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
-from agent_eval.metrics.tool_result_utilisation import TOOL_RESULT_UTILISATION
-from agent_eval.transcripts.hashing import conversation_hash, session_hash, turn_hashes
+from agent_eval.transcripts.content_hash import conversation_hash, session_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
 from tests.sample.authored_format import (
     AuthoredAgent,

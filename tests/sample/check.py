@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge.evidence import Transcript
 from agent_eval.methodology.registry import Registry
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.registry import TURN_RATINGS, applicable, expected_of
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.metric_set import TURN_RATINGS, applicable, expected_of
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
 from tests.sample.authored_format import AuthoredAgent, AuthoredConversation, AuthoredSession, AuthoredTurn
 

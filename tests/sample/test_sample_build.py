@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_eval.judge.ratings import read_ratings
-from agent_eval.judge.recorded import read_verdicts
+from agent_eval.judge.inputs.human_ratings import read_ratings
+from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.transcripts.sessions import read_agents, read_sessions
 from tests.sample.build import AUTHORED, DATA, build, check, write
 from tests.sample.check import AuthoredSampleError, read_authored

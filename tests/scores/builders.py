@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
-from agent_eval.scores.composite import composite_scores
-from agent_eval.scores.domain import domain_scores
-from agent_eval.scores.universal import universal_scores
+from agent_eval.scores.composite.domain import domain_scores
+from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.tables import table
 
 SLUG = "customer_service_v1"

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent_eval.scores.assertions import assertion_results
+from agent_eval.scores.tools.assertions import assertion_results
 from agent_eval.tables import table
 
 AGENT = {"agent_id": "lumen", "conversation_id": "c"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.reliability import (
+from agent_eval.scores.reliability.pass_rates import (
     Estimate,
     interaction_pass_at_k,
     pass_at_k,

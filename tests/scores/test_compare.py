@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.compare import compare, session_values, task_values
-from agent_eval.scores.domain import domain_scores
-from agent_eval.scores.universal import universal_scores
+from agent_eval.scores.composite.domain import domain_scores
+from agent_eval.scores.composite.universal import universal_scores
+from agent_eval.scores.statistics.compare import compare, session_values, task_values
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, composed, frames, ratings, session, transcripts
 

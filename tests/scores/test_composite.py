@@ -13,8 +13,8 @@ from polars.testing import assert_frame_equal
 
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
-from agent_eval.scores.composite import RatingError, composite, weigh
-from agent_eval.scores.exact import from_text, rounded
+from agent_eval.scores.composite.score import RatingError, composite, weigh
+from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.tables import table
 from tests.scores.builders import (
     METHODOLOGIES,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agent_eval.methodology.models import SCENARIOS
-from agent_eval.scores.disclosures import Disclosed, disclosed
-from agent_eval.scores.ratings import Pair
+from agent_eval.scores.composite.disclosures import Disclosed, disclosed
+from agent_eval.scores.composite.ratings import Pair
 from tests.scores.builders import (
     METHODOLOGIES,
     TESTS,

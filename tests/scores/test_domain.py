@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.methodology.models import SCENARIOS
-from agent_eval.scores.domain import UnknownTemplateError, domain_scores
-from agent_eval.scores.ratings import DuplicateRatingError
+from agent_eval.scores.composite.domain import UnknownTemplateError, domain_scores
+from agent_eval.scores.composite.ratings import DuplicateRatingError
 from agent_eval.tables import table
 from tests.scores.builders import CRITERIA, METHODOLOGIES, SLUG, one, rating, ratings, transcripts, unrated
 

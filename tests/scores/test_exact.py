@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.scores.exact import NotAFractionError, from_text, mean, rounded, to_text
+from agent_eval.scores.statistics.exact import NotAFractionError, from_text, mean, rounded, to_text
 
 FRACTIONS = st.fractions(min_value=0, max_value=100, max_denominator=10_000)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_eval.scores.trajectory import match
+from agent_eval.scores.tools.trajectory import match
 from agent_eval.transcripts.importers import tau2
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.models import Conversation

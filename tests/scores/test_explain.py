@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
-from agent_eval.scores.domain import domain_scores
+from agent_eval.scores.composite.domain import domain_scores
+from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.scores.explain import Node, NothingToExplainError, UnknownScoreError, explain, to_rows
-from agent_eval.scores.universal import universal_scores
 from agent_eval.tables import table
 from tests.scores.builders import (
     CRITERIA,

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.intervals import Sample, binomial_p, bounded_mean, holm, paired, share_mean, welch
+from agent_eval.scores.statistics.intervals import (
+    Sample,
+    binomial_p,
+    bounded_mean,
+    holm,
+    paired,
+    share_mean,
+    welch,
+)
 
 SCALE = (20.0, 100.0)
 SCORES = st.lists(st.floats(20, 100), min_size=2, max_size=12)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.scores.intervals import Interval, Sample, bounded_mean, welch
-from agent_eval.scores.leaderboard import (
+from agent_eval.scores.composite.leaderboard import (
     MixedVersionsError,
     competition_ranks,
     leaderboard,
@@ -20,6 +19,7 @@ from agent_eval.scores.leaderboard import (
     penalty_what_if,
     rank_ranges,
 )
+from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, welch
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, SLUG
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.scores.matching import best_matching, best_pairs, best_total, in_order
+from agent_eval.scores.tools.matching import best_matching, best_pairs, best_total, in_order
 
 Matching = list[tuple[int, int]]
 WORTHS = st.integers(1, 4).flatmap(

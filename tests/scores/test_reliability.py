@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.intervals import share_mean
-from agent_eval.scores.reliability import (
+from agent_eval.scores.reliability.pass_rates import (
     Estimator,
     TrialTables,
     assessment,
@@ -25,6 +24,7 @@ from agent_eval.scores.reliability import (
     reliability_leaderboard,
     trial_outcomes,
 )
+from agent_eval.scores.statistics.intervals import share_mean
 from agent_eval.tables import table
 
 SHARED = Path(os.environ.get("AGENT_EVAL_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))

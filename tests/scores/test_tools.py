@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.tools import ASPECTS, ToolCorrectness, tool_correctness, tool_correctness_table
+from agent_eval.scores.tools.correctness import (
+    ASPECTS,
+    ToolCorrectness,
+    tool_correctness,
+    tool_correctness_table,
+)
 from agent_eval.tables import table
 
 AGENT = {"agent_id": "a"}

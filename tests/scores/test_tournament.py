@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.judge.pairwise import Winner, ask_both_ways
-from agent_eval.scores.tournament import VERDICTS, Tournament, tournament
+from agent_eval.judge.inputs.pairwise_verdicts import Winner, ask_both_ways
+from agent_eval.scores.statistics.tournament import VERDICTS, Tournament, tournament
 
 
 def verdict(first: str, second: str, winner: str | None, task: str = "t", **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.trajectory import Mode, match
+from agent_eval.scores.tools.trajectory import Mode, match
 
 MODES: tuple[Mode, ...] = ("strict", "contains", "unordered", "within")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.reliability import interaction_reliability, reliability
-from agent_eval.scores.trials import TrialTables, interaction_outcomes, trial_outcomes
+from agent_eval.scores.reliability.pass_rates import interaction_reliability, reliability
+from agent_eval.scores.reliability.trials import TrialTables, interaction_outcomes, trial_outcomes
 from agent_eval.tables import table
 
 PAIR: dict[str, Any] = {"methodology_version": "1.3.0", "agent_id": "a", "conversation_id": "c"}

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.scores.exact import from_text
-from agent_eval.scores.ratings import DuplicateRatingError, VersionNotGivenError
-from agent_eval.scores.universal import universal_scores
+from agent_eval.scores.composite.ratings import DuplicateRatingError, VersionNotGivenError
+from agent_eval.scores.composite.universal import universal_scores
+from agent_eval.scores.statistics.exact import from_text
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, one, rating, ratings, unrated
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.frames import ConversationRows, conversations_from
-from agent_eval.transcripts.hashing import conversation_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation
 
 texts = st.text(max_size=12)

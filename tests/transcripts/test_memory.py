@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval.formats.streams import json_lines
 from agent_eval.transcripts.importers import import_file
-from agent_eval.transcripts.streams import json_lines
 
 WORDS = "where is my order " * 900  # 16.2 kB a record
 
@@ -74,7 +74,7 @@ def test_lines_take_no_more_memory_for_a_longer_file(tmp_path: Path) -> None:
 def test_a_line_beyond_the_limit_is_refused_without_being_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent_eval.transcripts.streams.LONGEST_LINE", 1_000_000)
+    monkeypatch.setattr("agent_eval.formats.streams.LONGEST_LINE", 1_000_000)
     path = tmp_path / "c.jsonl"
     with path.open("w") as stream:
         stream.write("1\n")
@@ -89,7 +89,7 @@ def test_a_line_beyond_the_limit_is_refused_without_being_held(
 
 
 def test_a_gzipped_bomb_is_not_unpacked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_eval.transcripts.streams.LARGEST_UNZIPPED", 2_000_000)
+    monkeypatch.setattr("agent_eval.formats.streams.LARGEST_UNZIPPED", 2_000_000)
     path = tmp_path / "c.jsonl.gz"
     path.write_bytes(gzip.compress(b"1\n" + b" " * 50_000_000 + b"\n2\n"))
     first, refused = json_lines(path, "c")

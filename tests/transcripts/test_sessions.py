@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agent_eval.formats.validation_messages import LONGEST
 from agent_eval.tables import table
-from agent_eval.transcripts.explain import LONGEST
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions, sessions_hash
 from tests.transcripts.making import AGENT, ANY, USER, conversation, lines, write_session

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import dagster as dg
 
 from agent_eval.defs.assets.common import KINDS, OWNERS, declared, described, watch_of
-from agent_eval.judge.drift import Audit
+from agent_eval.gates.judge_drift import ALL_METRICS
+from agent_eval.judge.audits.drift import Audit
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
-from agent_eval.scores.gates.drift import ALL_METRICS
 
 AUDITED = dg.AssetCheckSpec(
     "audited",
@@ -34,7 +34,7 @@ def judge_audits(
     context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
 ) -> Iterator[dg.MaterializeResult[None]]:
     """A fixed sample of stored answers, asked for again past the cache; adds to the audits before."""
-    from agent_eval.auditing import audit_judges  # brings the prompts: only when there is work
+    from agent_eval.project.audits import audit_judges  # brings the prompts: only when there is work
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
     yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])

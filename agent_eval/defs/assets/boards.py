@@ -11,8 +11,8 @@ from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.report.board import board_page, versions_in
-from agent_eval.scores import leaderboard as boards
-from agent_eval.scores import reliability as trials
+from agent_eval.scores.composite import leaderboard as boards
+from agent_eval.scores.reliability import pass_rates as trials
 
 # With `nightly` on, boards are made every night; without it, a board that nobody made for a week says so.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
@@ -63,7 +63,7 @@ def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
 )
 def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None]:
     """The whole report in data/report, as `agent-eval report` writes it. Nightly or by hand; no change triggers it."""
-    from agent_eval.reporting import publish  # templates cost time: only when there is work
+    from agent_eval.project.report import publish  # templates cost time: only when there is work
 
     made = publish(project)
     return dg.MaterializeResult(

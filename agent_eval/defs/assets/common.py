@@ -11,9 +11,9 @@ from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
 from agent_eval.defs.metadata import add_metadata
 from agent_eval.defs.partitions import key_frame
-from agent_eval.judge.progress import Progress, Watch
+from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
-from agent_eval.report.pages import asset_pages
+from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.tables import table
 
 OWNERS = ["team:evaluation"]

@@ -17,7 +17,7 @@ from agent_eval.defs.partitions import (
     key_frame,
 )
 from agent_eval.project import Project
-from agent_eval.report.clusters import trends_page
+from agent_eval.report.asset_pages.clusters import trends_page
 from agent_eval.tables import table
 
 _MADE = {
@@ -49,7 +49,7 @@ def clustered_failures(
     project: dg.ResourceParam[Project],
 ) -> dict[str, pl.DataFrame]:
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
-    from agent_eval.clustering import clustered
+    from agent_eval.project.clusters import clustered
 
     earlier = project.store.read(table("error_rates"), key_frame(PAIRS, context.partition_keys))
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)

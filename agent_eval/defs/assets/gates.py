@@ -3,13 +3,13 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval import gating
 from agent_eval.defs.assets.common import ins, on, stored
 from agent_eval.defs.gate_checks import gate_check
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, key_frame
+from agent_eval.gates import INPUTS, KINDS
 from agent_eval.project import Project
+from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
-from agent_eval.scores.gates import INPUTS, KINDS
 
 
 @stored(

@@ -8,8 +8,11 @@ from agent_eval.defs.gate_checks import gate_check
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
-from agent_eval.scores import assertions, composite, domain, tools, universal
-from agent_eval.scores import reliability as trials
+from agent_eval.scores.composite import domain, universal
+from agent_eval.scores.composite import score as composite
+from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.tools import assertions
+from agent_eval.scores.tools import correctness as tools
 
 SCORED_BY = [on("scoring_spec", TO_VERSION)]
 

@@ -20,7 +20,7 @@ from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding, bearing_on
-from agent_eval.metrics.registry import expected_of
+from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.models import Turn
 
 SCHEMA_NAME = "verdicts"

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from agent_eval.transcripts.hashing import canonical
+from agent_eval.formats.hashing import canonical
 
 _ESCAPED = re.compile(
     "["

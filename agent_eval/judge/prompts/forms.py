@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from pydantic import JsonValue
 
+from agent_eval.formats.hashing import digest
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.findings import checks_of, rules_of
-from agent_eval.transcripts.hashing import digest
 
 
 def rubric(metric: Metric) -> str:

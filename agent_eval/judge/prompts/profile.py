@@ -6,6 +6,7 @@ A rubric's words are not part of it: they have their own hash, and a changed rub
 from dataclasses import replace
 from functools import cache
 
+from agent_eval.formats.hashing import digest
 from agent_eval.judge.prompts import record
 from agent_eval.judge.prompts.build import build_prompt
 from agent_eval.judge.prompts.replies import ReplyError, repair_messages
@@ -13,7 +14,6 @@ from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.findings import Finding
 from agent_eval.metrics.profile import INFORMED_BY, PROFILE_HASH, PROFILE_VERSION
-from agent_eval.transcripts.hashing import digest
 from agent_eval.transcripts.models import Conversation, Expected, Message, MessageToolCall
 
 

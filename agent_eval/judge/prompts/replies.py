@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from agent_eval.formats.json_text import clean
 from agent_eval.judge.evidence import quotable
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.build import Messages, Prompt
@@ -19,7 +20,6 @@ from agent_eval.judge.prompts.forms import is_integer
 from agent_eval.judge.protocol import Scored, Verdict
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.findings import checks_of
-from agent_eval.transcripts.jsontext import clean
 
 LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)

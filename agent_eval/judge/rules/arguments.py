@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import Finding, calls_of, cut, may_have_failed, word_set, words_of_name
-from agent_eval.metrics.tool_call_behavior_failure import WRONG_ARGUMENTS
+from agent_eval.metrics.builtin.tool_call_behavior_failure import WRONG_ARGUMENTS
 from agent_eval.transcripts.models import Conversation, ToolCall
 
 MAX_SCHEMA = 100_000  # characters

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules.finding import RULE
-from agent_eval.metrics.registry import expected_of
+from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.models import Conversation
 
 AUTONOMY = "U5"

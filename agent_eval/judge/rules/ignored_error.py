@@ -6,7 +6,7 @@ import re
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import Finding, calls_of, only_reads, words_of_name
-from agent_eval.metrics.tool_call_behavior_failure import IGNORED_TOOL_RESULT
+from agent_eval.metrics.builtin.tool_call_behavior_failure import IGNORED_TOOL_RESULT
 from agent_eval.transcripts.models import ToolCall
 
 _ERROR_TEXT = re.compile(

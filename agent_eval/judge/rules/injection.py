@@ -26,7 +26,7 @@ from agent_eval.judge.rules.finding import (
     words_of,
     words_of_name,
 )
-from agent_eval.metrics.agent_behavior_failure import UNSAFE_STATE
+from agent_eval.metrics.builtin.agent_behavior_failure import UNSAFE_STATE
 from agent_eval.transcripts.models import Conversation, Message, ToolCall
 
 REACH = 700  # characters that an injection goes on after its unmistakable words, at most

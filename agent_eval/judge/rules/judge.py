@@ -11,12 +11,12 @@ from agent_eval.judge.rules.injection import followed_injection
 from agent_eval.judge.rules.repeated_call import repeated_call
 from agent_eval.judge.rules.repetition import repetition
 from agent_eval.judge.rules.unsafe import unsafe_call
-from agent_eval.metrics.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.answers import why_unfit
 from agent_eval.metrics.base import NEEDS_MODEL, Metric
-from agent_eval.metrics.goal_completion import GOAL_COMPLETION
-from agent_eval.metrics.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
-from agent_eval.metrics.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 
 Check = Callable[[Question], Finding | None]
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent_eval.formats.hashing import canonical
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import Finding, may_have_failed, only_reads, word_set, words_of_name
 from agent_eval.judge.rules.repetition import is_asked_again
-from agent_eval.metrics.tool_call_behavior_failure import REPEATED_TOOL_CALL
-from agent_eval.transcripts.hashing import canonical
+from agent_eval.metrics.builtin.tool_call_behavior_failure import REPEATED_TOOL_CALL
 from agent_eval.transcripts.models import ToolCall
 
 _LIVE = word_set(

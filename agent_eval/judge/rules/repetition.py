@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import Finding, quote_of, words_of
-from agent_eval.metrics.agent_behavior_failure import REPETITION
+from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Turn
 
 MIN_WORDS_EQUAL = 8  # shorter texts repeat for good reasons: thanks, greetings, holding lines

@@ -16,7 +16,7 @@ from agent_eval.judge.rules.finding import (
     words_of,
     words_of_name,
 )
-from agent_eval.metrics.agent_behavior_failure import UNSAFE_ACTION
+from agent_eval.metrics.builtin.agent_behavior_failure import UNSAFE_ACTION
 from agent_eval.transcripts.models import ToolCall
 
 _CONFIRMS = re.compile(

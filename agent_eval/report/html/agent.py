@@ -9,12 +9,12 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
+from agent_eval.report.asset_pages.clusters import change, gravest_first
 from agent_eval.report.charts import Part, radar, stacked
-from agent_eval.report.clusters import change, gravest_first
-from agent_eval.report.html.board import spans, standing
+from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
-from agent_eval.scores.exact import from_text, in_words, rounded
+from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
 EXAMPLES = 3  # failures that are quoted per cluster
 LIGHT = (

@@ -9,7 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology, diff
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
-from agent_eval.scores.exact import from_text, rounded
+from agent_eval.scores.statistics.exact import from_text, rounded
 
 
 def methodology_page(version: str, methodologies: Mapping[str, Methodology], paths: Paths) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from agent_eval.methodology import Methodology
-from agent_eval.report.html import about, agent, board, methodology
+from agent_eval.report.html import about, agent, methodology
+from agent_eval.report.html import board_pages as board
 from agent_eval.report.html.conversation import Material, conversation_pages
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import Renderer

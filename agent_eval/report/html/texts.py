@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_eval.plaintext import plain
+from agent_eval.formats.plain_text import plain
 
 LONGEST = 20_000  # characters of one text that are shown
 FOLDED = 1_500  # longer texts are folded

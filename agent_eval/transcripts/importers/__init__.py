@@ -4,7 +4,7 @@ A module reads its format into conversations and refusals, one record at a time;
 To add a format, write `read(source)` as in `tau2` and name it in `intake.FORMATS`.
 """
 
-from agent_eval.transcripts.importers.errors import (
+from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionIdError,
     NoTranscriptsError,

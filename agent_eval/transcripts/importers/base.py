@@ -8,13 +8,13 @@ from typing import cast
 
 from pydantic import JsonValue, ValidationError
 
-from agent_eval.transcripts.arrays import TornError, elements
-from agent_eval.transcripts.explain import explain, shorten
-from agent_eval.transcripts.hashing import canonical, digest
-from agent_eval.transcripts.jsontext import clean, dumps
+from agent_eval.formats.hashing import canonical, digest
+from agent_eval.formats.json_arrays import TornError, elements
+from agent_eval.formats.json_text import clean, dumps
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
+from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 
 LONGEST_ID = 512
 Fields = dict[str, object]

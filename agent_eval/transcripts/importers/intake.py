@@ -12,10 +12,16 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from agent_eval.transcripts.explain import explain
+from agent_eval.formats.atomic_files import locked, sync_folder, sync_stream
+from agent_eval.formats.files import is_slug
+from agent_eval.formats.json_text import clean, dumps
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
+from agent_eval.formats.validation_messages import explain
+from agent_eval.formats.yaml import YamlError
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
 from agent_eval.transcripts.importers.base import Importer, Source
-from agent_eval.transcripts.importers.errors import (
+from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionError,
     InvalidSessionIdError,
@@ -24,13 +30,8 @@ from agent_eval.transcripts.importers.errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.jsontext import clean, dumps
-from agent_eval.transcripts.models import Conversation, Session, is_slug
-from agent_eval.transcripts.records import Refusal
+from agent_eval.transcripts.models import Conversation, Session
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
-from agent_eval.transcripts.streams import BREAKS, Record, json_lines, opened
-from agent_eval.transcripts.writing import locked, sync_folder, sync_stream
-from agent_eval.transcripts.yamltext import YamlError
 
 FORMATS: Mapping[str, Importer] = {
     openai.NAME: openai.read,

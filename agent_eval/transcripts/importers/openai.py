@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, json_lines, opened, record_of
 from agent_eval.transcripts.importers.base import (
     Fields,
     Ids,
@@ -21,8 +23,6 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.records import Refusal
-from agent_eval.transcripts.streams import BREAKS, LONGEST_LINE, Record, broken, json_lines, opened, record_of
 
 NAME = "openai"
 EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
+from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers.base import (
     Fields,
     Ids,
@@ -25,7 +26,6 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.records import Refusal
 
 NAME = "tau2"
 EXPECTED = "a JSON object with the arrays tasks and simulations"

@@ -1,0 +1,306 @@
+"""The registry: cluster ids that last.
+
+A block is a failure label with its tool, or without. Within a block, a text that was seen before keeps its
+cluster; a new one joins the cluster it is near to; the rest is grouped, and each group is minted a cluster.
+An id is a hash of the block and of the text it was minted for, and is never given twice. The same registry and
+the same new failures give the same rows in any row order.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from agent_eval.clusters.embedding import Vectors
+from agent_eval.clusters.grouping import Labels, grouped, means_of, medoid, nearest
+from agent_eval.clusters.severity import severity_of
+from agent_eval.clusters.texts import with_text
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.hashing import digest
+from agent_eval.tables import table
+
+BLOCK = ("label", "tool")
+LONGEST_TITLE = 110  # characters
+Block = tuple[str, str | None]
+
+_REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
+
+
+class MergeRedirectError(AgentEvalError):
+    """A merged cluster leads nowhere."""
+
+    def __init__(self, cluster_id: str, chain: Sequence[str], problem: str) -> None:
+        super().__init__(
+            f"error_registry: {cluster_id} is merged into {' → '.join(chain)}, which {problem}. "
+            "Set merged_into to the id of a cluster that is not merged itself, or to null."
+        )
+
+
+@dataclass(frozen=True)
+class Space:
+    """Where texts are compared: their vectors by text hash, and how near failures of one cluster lie.
+
+    `vectors` gets one row per text, with text_hash and text, and gives one vector per row, of length at most 1.
+    """
+
+    vectors: Callable[[pl.DataFrame], Vectors]
+    radius: float
+
+
+@dataclass(frozen=True)
+class Grown:
+    """What became of the registry: tables error_registry and error_members, and failures with their clusters."""
+
+    registry: pl.DataFrame
+    members: pl.DataFrame
+    failures: pl.DataFrame
+
+
+def cluster_id(label: str, tool: str | None) -> str:
+    """The lasting id of a block's failures without words: 'E-' and ten hex digits."""
+    return f"E-{digest(label, tool)[:10]}"
+
+
+def register(
+    registry: pl.DataFrame, members: pl.DataFrame, failures: pl.DataFrame, space: Space, *, seen_at: str
+) -> Grown:
+    """Assign each failure to its cluster; mint clusters for what is near to none.
+
+    An existing row keeps all that it holds; only last_seen moves, and never back. A merged cluster redirects
+    to the one it was merged into.
+
+    Args:
+        registry: Table `error_registry`; empty at first.
+        members: Table `error_members`; empty at first.
+        failures: As `failures.failures` gives them.
+        space: Asked only for blocks with texts that were never seen.
+        seen_at: When these failures were seen, ISO 8601 in the form used so far.
+
+    Raises:
+        MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
+    """
+    told = with_text(failures)
+    minter = Minter(registry, members, seen_at)
+    for block, _ in _blocks(told.filter(pl.col("text") == "")):
+        minter.mint_block(block)
+    unseen = _unseen(told, members)
+    compared = _compared(unseen, members, space)
+    for block, new in _blocks(unseen):
+        _grow(minter, block, new, compared)
+    grown, all_members = minter.tables()
+    assigned = _assigned(told, all_members, targets(grown))
+    return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
+
+
+def targets(registry: pl.DataFrame) -> dict[str, str]:
+    """Where each id leads after all redirects.
+
+    Raises:
+        MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
+    """
+    merged: dict[str, str | None] = dict(registry.select("cluster_id", "merged_into").iter_rows())
+    return {start: _follow(start, merged) for start in sorted(merged)}
+
+
+class Minter:
+    """Clusters and members that are added to a registry; gives out ids that were never used."""
+
+    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: str) -> None:
+        self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
+        self.seen_at = seen_at
+        self.leads = targets(self.registry)
+        self.founders: dict[str, str | None] = dict(registry.select("cluster_id", "founder").iter_rows())
+        self.inhabited = {
+            *members["cluster_id"],
+            *registry.filter(pl.col("merged_into").is_not_null())["cluster_id"],
+        }
+        self.new_clusters: list[dict[str, object]] = []
+        self.new_members: list[dict[str, object]] = []
+
+    def mint(self, block: Block, founder: Mapping[str, object], *, title: str | None = None) -> str:
+        """A new cluster for a text, a row of `members` at least in text_hash, quote and reason; its id."""
+        minted = self._unused(block, str(founder["text_hash"]))
+        quote = str(founder["quote"] or founder["reason"] or "")
+        self._add(minted, block, title or rule_title(*block, quote), founder["text_hash"], founder["reason"])
+        self.inhabited.add(minted)
+        return minted
+
+    def mint_block(self, block: Block) -> None:
+        """The cluster of a block's failures without words, unless it is there."""
+        minted = cluster_id(*block)
+        if minted not in self.founders:
+            self._add(minted, block, rule_title(*block, ""), None, None)
+
+    def join(
+        self, block: Block, row: Mapping[str, object], cluster: str, distance: float, method: str
+    ) -> None:
+        """A text becomes a member of a cluster."""
+        label, tool = block
+        self.new_members.append(
+            {
+                **row,
+                "label": label,
+                "tool": tool,
+                "cluster_id": cluster,
+                "distance": distance,
+                "method": method,
+            }
+        )
+
+    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """error_registry and error_members with what was added, sorted by key."""
+        registry = pl.concat([self.registry, _REGISTRY.frame(self.new_clusters)])
+        members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
+        return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
+
+    def _unused(self, block: Block, founder: str) -> str:
+        """The hash of block and founder; the next one while that names something else.
+
+        An id without members that has this founder was minted by a run that died halfway: it is the same cluster.
+        """
+        n = 0
+        while True:
+            minted = f"E-{digest('minted', *block, founder, n)[:10]}"
+            if minted not in self.founders or (
+                minted not in self.inhabited and self.founders[minted] == founder
+            ):
+                return minted
+            n += 1
+
+    def _add(self, minted: str, block: Block, title: str, founder: object, reason: object) -> None:
+        if minted in self.founders:
+            return
+        self.founders[minted] = None if founder is None else str(founder)
+        severity = severity_of(block[0])
+        self.new_clusters.append(
+            {
+                "cluster_id": minted,
+                "label": block[0],
+                "tool": block[1],
+                "severity": severity,
+                "rule_severity": severity,
+                "title": title,
+                "rule_title": title,
+                "root_cause": reason,
+                "rule_root_cause": reason,
+                "founder": founder,
+                "first_seen": self.seen_at,
+                "last_seen": self.seen_at,
+            }
+        )
+
+
+def rule_title(label: str, tool: str | None, quote: str) -> str:
+    """'label · tool: “quote”', the quote in one line and cut."""
+    name = label if tool is None else f"{label} · {tool}"
+    said = " ".join(quote.split())
+    room = max(LONGEST_TITLE - len(name), 20)
+    return f"{name}: “{said if len(said) <= room else said[: room - 1] + '…'}”" if said else name
+
+
+def _blocks(told: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
+    for key, rows in told.sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
+        yield (str(key[0]), None if key[1] is None else str(key[1])), rows
+
+
+def _unseen(told: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Each text that is no member of its block, once, with the words of one failure: the first by id."""
+    return (
+        told.filter(pl.col("text") != "")
+        .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
+        .sort("failure_id")
+        .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
+        .select(*BLOCK, "text_hash", "text", "quote", "reason")
+    )
+
+
+def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Space:
+    """The space with the vectors of every text that has to be compared, asked for at once."""
+    texts = ("text_hash", "text")
+    known = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
+    wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
+    if wanted.is_empty():
+        return space
+    rows = dict(zip(wanted["text_hash"], range(wanted.height), strict=True))
+    vectors = space.vectors(wanted)
+    return Space(lambda some: vectors[[rows[name] for name in some["text_hash"]]], space.radius)
+
+
+def _grow(minter: Minter, block: Block, new: pl.DataFrame, space: Space) -> None:
+    """Assign a block's new texts (sorted by hash) to its clusters, and mint clusters for the rest."""
+    vectors = space.vectors(new.select("text_hash", "text"))
+    known, means = _prototypes(minter, block, space)
+    at, distance = nearest(vectors, means)
+    rows = new.select("text_hash", "text", "quote", "reason").to_dicts()
+    is_near = distance <= space.radius
+    for i in np.flatnonzero(is_near):
+        minter.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
+    rest = np.flatnonzero(~is_near)
+    if len(rest):
+        labels = grouped(vectors[rest], space.radius)
+        _mint(minter, block, [rows[i] for i in rest], vectors[rest], labels)
+
+
+def _prototypes(minter: Minter, block: Block, space: Space) -> tuple[list[str], Vectors]:
+    """The block's clusters, redirects followed, and the mean vector of each one's texts."""
+    label, tool = block
+    mine = minter.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
+    ids = [minter.leads[name] for name in mine["cluster_id"]]
+    if not ids:
+        return [], np.empty((0, 0), dtype=np.float32)
+    known, labels = np.unique(ids, return_inverse=True)
+    return known.tolist(), means_of(space.vectors(mine.select("text_hash", "text")), labels)
+
+
+def _mint(
+    minter: Minter, block: Block, rows: Sequence[Mapping[str, object]], vectors: Vectors, labels: Labels
+) -> None:
+    means = means_of(vectors, labels)
+    order = np.argsort(labels, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        minted = minter.mint(block, rows[group[medoid(vectors[group])]])
+        apart = 1 - vectors[group] @ means[labels[group[0]]]
+        for i, distance in zip(group, apart, strict=True):
+            minter.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
+
+
+def _assigned(told: pl.DataFrame, members: pl.DataFrame, leads: Mapping[str, str]) -> pl.DataFrame:
+    by_text = members.select(*BLOCK, "text_hash", "cluster_id", "distance", "method")
+    is_blank = pl.col("text") == ""
+    joined = told.join(by_text, on=[*BLOCK, "text_hash"], how="left", nulls_equal=True)
+    blocks = [cluster_id(*row) for row in joined.select(BLOCK).iter_rows()]
+    rows = joined.with_columns(
+        pl.when(is_blank)
+        .then(pl.Series(blocks, dtype=pl.String))
+        .otherwise("cluster_id")
+        .alias("cluster_id"),
+        pl.when(is_blank).then(0.0).otherwise("distance").alias("distance"),
+        pl.when(is_blank).then(pl.lit("block")).otherwise("method").alias("method"),
+        pl.when(~is_blank).then("text_hash").alias("text_hash"),
+    ).with_columns(pl.col("cluster_id").replace_strict(dict(leads), return_dtype=pl.String))
+    sorted_rows = rows.select(list(table("failures").schema)).sort(
+        "methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id"
+    )
+    return table("failures").conform(sorted_rows)
+
+
+def _follow(start: str, merged: Mapping[str, str | None]) -> str:
+    at, chain = start, list[str]()
+    while (target := merged[at]) is not None:
+        chain.append(target)
+        if target not in merged:
+            raise MergeRedirectError(start, chain, "is not in the registry")
+        if target == start or target in chain[:-1]:
+            raise MergeRedirectError(start, chain, "leads back to itself")
+        at = target
+    return at
+
+
+def _seen(registry: pl.DataFrame, ids: Collection[str] | pl.Series, seen_at: str) -> pl.DataFrame:
+    last_seen = (
+        pl.when(pl.col("cluster_id").is_in(sorted(set(ids))))
+        .then(pl.max_horizontal("last_seen", pl.lit(seen_at)))
+        .otherwise(pl.col("last_seen"))
+    )
+    return registry.with_columns(last_seen.alias("last_seen")).sort("cluster_id")

@@ -1,0 +1,1 @@
+"""Commands that show scores: leaderboard, explain, compare, reliability, tournament."""

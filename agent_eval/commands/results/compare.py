@@ -1,0 +1,75 @@
+"""`agent-eval compare A B`: two agents of one version, with significance."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.results.reliability import pairs_of, trial_tables
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.formats.plain_text import plain
+from agent_eval.project import Project
+from agent_eval.scores.reliability.trials import trial_outcomes
+from agent_eval.scores.statistics import compare as comparing
+from agent_eval.tables import table
+
+_NUMBERS = {"A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
+
+
+def compare(project: Project, out: Console, *, version: str, agent: str, other: str, as_json: bool) -> None:
+    """Print the comparison, from what is stored.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        SameAgentError: If both are one agent.
+    """
+    project.registry.get(version)
+    if agent == other:
+        raise comparing.SameAgentError(agent)
+    pairs = pairs_of(project, version, [agent, other])
+
+    def stored(name: str) -> pl.DataFrame:
+        return project.store.read(table(name), pairs)
+
+    known = trial_tables(project, pairs)
+    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
+    tasks = comparing.task_values(
+        outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
+    )
+    sessions = comparing.session_values(
+        stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
+    )
+    rows = comparing.compare(agent, other, sessions, tasks)
+    if as_json:
+        print_json(rows)
+        return
+    if rows.is_empty():
+        out.print("Nothing to compare: no score and no task that both have. Run `agent-eval run` first.")
+        return
+    out.print(_table(rows, version))
+    out.print(
+        "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks; corrected for all rows after Holm. "
+        "Verdicts are on the corrected p, at 5 %.",
+        markup=False,
+    )
+
+
+def _table(rows: pl.DataFrame, version: str) -> Table:
+    agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
+    title = f"A = {agent} · B = {other} · methodology {version}"
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in ("quantity", "A", "B", "A − B", "95 %", "p", "p (Holm)", "P(A better)", "over", "verdict"):
+        grid.add_column(name, justify="right" if name in _NUMBERS else "left")
+    for row in rows.iter_rows(named=True):
+        n, other_n, unit = row["n"], row["other_n"], row["unit"]
+        over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} sessions"
+        bounds = "none" if row["low"] is None else f"{row['low']:.3g} to {row['high']:.3g}"
+        grid.add_row(
+            Text(plain(row["quantity"])), _number(row["value"]), _number(row["other_value"]), _number(row["difference"]), bounds,
+            _number(row["p_value"]), _number(row["p_holm"]), _number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
+        )  # fmt: skip
+    return grid
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"

@@ -1,0 +1,146 @@
+"""`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
+
+from collections.abc import Sequence
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.plain_text import plain
+from agent_eval.methodology import Methodology
+from agent_eval.project import Project
+from agent_eval.report.board import badges, interval, leads, one_decimal, readable
+from agent_eval.report.markdown import markdown_table
+from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
+from agent_eval.scores.composite.ratings import grouped
+from agent_eval.tables import table
+
+FORMATS = ("table", "json", "csv", "md")
+_STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
+
+
+class UnknownTemplateError(AgentEvalError):
+    """A template was named that the board does not have."""
+
+    def __init__(self, template: str, known: list[str]) -> None:
+        super().__init__(
+            f"Template {template!r} is not in this methodology version. Templates: {', '.join(known)}."
+        )
+
+
+def board_of(project: Project, version: str, template: str | None = None) -> pl.DataFrame:
+    """The stored board of one version, in reading order; empty before the first run.
+
+    Raises:
+        UnknownTemplateError: If the version has no such template.
+    """
+    methodology = project.registry.get(version)
+    board = project.store.read(table("leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+    if template is not None:
+        slugs = [t.slug for t in methodology.templates]
+        if template not in slugs:
+            raise UnknownTemplateError(template, slugs)
+        board = board.filter(pl.col("template") == template)
+    return in_reading_order(one_version(board))
+
+
+def leaderboard(
+    project: Project,
+    console: Console,
+    *,
+    version: str,
+    template: str | None = None,
+    output_format: str = "table",
+) -> None:
+    """Print the board; `json` is one array of the table's rows."""
+    board = board_of(project, version, template)
+    if output_format == "json":
+        print_json(board)
+    elif output_format == "csv":
+        flat = board.with_columns(pl.col("missing").list.join("; "))
+        print(plain(flat.write_csv()), end="")  # noqa: T201
+    elif output_format == "md":
+        print(markdown_table(readable(board)))  # noqa: T201
+    else:
+        print_board(console, board, project.registry.get(version))
+
+
+def side_by_side(
+    project: Project,
+    console: Console,
+    *,
+    versions: Sequence[str],
+    template: str | None = None,
+    output_format: str = "table",
+) -> None:
+    """Print the boards of several versions, asked for by name: every row shows its version.
+
+    Scores of two versions are not comparable, so there is no common rank; `what_if_composite` puts each raw
+    composite under the current version's penalty.
+    """
+    current = project.registry.current
+    boards = [board_of(project, version, template) for version in project.methodologies(versions)]
+    board = penalty_what_if(pl.concat(boards), current)
+    if output_format == "json":
+        print_json(board)
+    elif output_format == "csv":
+        print(board.with_columns(pl.col("missing").list.join("; ")).write_csv(), end="")  # noqa: T201
+    else:
+        if_now = f"under {current.version}'s penalty"
+        texts = (
+            readable(board)
+            .drop("missing", "badges")
+            .insert_column(0, board["methodology_version"].alias("version"))
+        )
+        texts = texts.with_columns(
+            pl.Series(if_now, [one_decimal(value) for value in board["what_if_composite"]], dtype=pl.String)
+        )
+        if output_format == "md":
+            print(markdown_table(texts))  # noqa: T201
+            return
+        console.print(
+            _plain_grid(f"Leaderboards · methodology {', '.join(versions)} · not comparable", texts)
+        )
+
+
+def print_board(console: Console, board: pl.DataFrame, methodology: Methodology) -> None:
+    """The board for people: one table per template, then what bars the unranked rows."""
+    if board.is_empty():
+        console.print("No rows yet. Import transcripts and run `agent-eval run`.")
+    for (template,), rows in board.group_by("template", maintain_order=True):
+        title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}"
+        console.print(_table(title, rows))
+    for line in leads(board):
+        console.print(plain(line), markup=False)
+    notes = [row for row in board.iter_rows(named=True) if row["missing"]]
+    for row in notes:
+        console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
+        console.print(Text("; ".join(grouped(row["missing"]))))
+
+
+def _table(title: str, rows: pl.DataFrame) -> Table:
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in ("rank", "agent", "composite", "U", "D", "penalty", "interval", "status", "badges", "judge"):
+        grid.add_column(
+            name, justify="right" if name in {"rank", "composite", "U", "D", "penalty"} else "left"
+        )
+    texts = readable(rows)
+    for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
+        status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
+        grid.add_row(
+            text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
+            text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
+        )  # fmt: skip
+    return grid
+
+
+def _plain_grid(title: str, texts: pl.DataFrame) -> Table:
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in texts.columns:
+        grid.add_column(name)
+    for row in texts.iter_rows():
+        grid.add_row(*(Text(plain(cell)) for cell in row))
+    return grid

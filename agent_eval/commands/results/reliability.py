@@ -1,0 +1,191 @@
+"""`agent-eval reliability`: pass@k and pass^k per agent and task set."""
+
+from collections.abc import Sequence
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.plain_text import plain
+from agent_eval.project import Project
+from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.tables import table
+
+_NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
+
+
+class TooFewTrialsError(AgentEvalError):
+    """k attempts were asked for where no task has that many trials."""
+
+    def __init__(self, k: int, largest: int) -> None:
+        imports = "Import transcripts that carry an outcome, or have goals judged, then agent-eval run."
+        super().__init__(
+            f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
+            + (f"Ask for k ≤ {largest}, or for --estimator plug_in or bayesian." if largest else imports)
+        )
+
+
+def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
+    """The named estimators; UnknownEstimatorError for a name that is none."""
+    for name in named:
+        if name not in trials.ESTIMATORS:
+            raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
+    return [estimator for estimator in trials.ESTIMATORS if estimator in named]
+
+
+def reliability(
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agents: Sequence[str],
+    ks: Sequence[int],
+    as_json: bool,
+    estimators: Sequence[trials.StoredEstimator] = (),
+) -> None:
+    """Print reliability rows of one version: those stored, or for `ks` computed from the stored trials.
+
+    An agent without a task of k trials has a row without estimates for that k. Default estimator: unbiased; for
+    people the Bayesian row stands beside it where there are fewer than 30 trials.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        TrialCountError: If a wanted k is less than 1.
+        TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased estimate.
+    """
+    project.registry.get(version)
+    pairs = pairs_of(project, version, agents)
+    wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
+    if ks:
+        rows = _computed(project, pairs, ks, may_exceed=bool(estimators) and "unbiased" not in estimators)
+    else:
+        rows = project.store.read(table("reliability"), pairs)
+    if as_json:
+        print_json(rows.filter(wanted))
+        return
+    few = (
+        (pl.col("estimator") == "bayesian")
+        & (pl.col("n_trials") < trials.FEW_TRIALS)
+        & pl.lit(not estimators)
+    )
+    shown = rows.filter(wanted | few).sort(
+        "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
+    )
+    out.print(_table(shown, version))
+    for note in _notes(shown):
+        out.print(note, markup=False)
+
+
+def show_interactions(
+    project: Project, out: Console, *, version: str, agents: Sequence[str], ks: Sequence[int], as_json: bool
+) -> None:
+    """Print `interaction_pass_at_k`: attempts read as the interactions of one conversation, not as trials.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        TrialCountError: If a wanted k is less than 1.
+    """
+    project.registry.get(version)
+    outcomes = trials.trial_outcomes(
+        trial_tables(project, pairs_of(project, version, agents)),
+        answer_threshold=project.settings.answer_threshold,
+    )
+    rows = trials.interaction_reliability(outcomes, ks or (1, 3))
+    if as_json:
+        print_json(rows)
+        return
+    heads = (
+        "agent",
+        "conversation",
+        "k",
+        "interactions",
+        "correct",
+        "interaction pass@k",
+        "interaction pass^k",
+    )
+    grid = _grid(f"Interactions · methodology {version}", heads)
+    for row in rows.iter_rows(named=True):
+        grid.add_row(
+            Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
+            str(row["n_interactions_correct"]), _probability(row["interaction_pass_at_k"]), _probability(row["interaction_pass_hat_k"]),
+        )  # fmt: skip
+    out.print(
+        grid if rows.height else "No conversation has interactions with ground truth that are all scored."
+    )
+
+
+def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+    """The named agents (none: all) under one version, as keys of stored tables."""
+    wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
+    return wanted.with_columns(pl.lit(version).alias("methodology_version"))
+
+
+def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
+    """What says whether the trials of these agents and this version were correct, as it is stored."""
+    keys = {"conversations": pairs.select("agent_id")}
+    stored = (project.store.read(table(name), keys.get(name, pairs)) for name in trials.TrialTables._fields)
+    return trials.TrialTables(*stored)
+
+
+def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
+    """Table `reliability` for these k: what is stored ends at a default."""
+    tables, threshold = trial_tables(project, pairs), project.settings.answer_threshold
+    rows = trials.reliability(tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    largest = trials.largest_n(trials.trial_outcomes(tables, answer_threshold=threshold))
+    if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
+        raise TooFewTrialsError(max(ks), largest)
+    return rows
+
+
+def _table(rows: pl.DataFrame, version: str) -> Table | str:
+    if rows.is_empty():
+        return "No trials with a known outcome. Import transcripts that carry one, or have goals judged, then agent-eval run."
+    heads = (
+        "agent", "task set", "k", "estimator", "pass@k", "95 %", "pass^k", "95 %", "tasks", "trials", "excluded", "correct by", "assessment",
+    )  # fmt: skip
+    grid = _grid(f"Reliability · methodology {version}", heads)
+    for row in rows.iter_rows(named=True):
+        grid.add_row(
+            Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
+            _probability(row["pass_at_k"]), _bounds(row, "pass_at_k"), _probability(row["pass_hat_k"]), _bounds(row, "pass_hat_k"),
+            str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", row["assessment"] or "–",
+        )  # fmt: skip
+    return grid
+
+
+def _notes(rows: pl.DataFrame) -> list[str]:
+    """What the intervals are, and which tasks were left out."""
+    notes = [
+        f"{estimator}: {says}."
+        for estimator, says in rows.select("estimator", "interval")
+        .drop_nulls()
+        .unique()
+        .sort("estimator", "interval")
+        .rows()
+    ]
+    excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
+    for agent, k, names in (
+        excluded.select("agent_id", "k", "excluded_tasks").unique(maintain_order=True).iter_rows()
+    ):
+        more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
+        notes.append(plain(f"{agent}, k = {k}: too few trials of {', '.join(names[:10])}{more}."))
+    return notes
+
+
+def _grid(title: str, heads: Sequence[str]) -> Table:
+    grid = Table(title=title, title_justify="left", header_style="bold")
+    for name in heads:
+        grid.add_column(name, justify="right" if name in _NUMBERS else "left")
+    return grid
+
+
+def _probability(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _bounds(row: dict[str, float | None], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"

@@ -1,0 +1,97 @@
+"""`agent-eval tournament`: best-of between agents, from recorded pairwise verdicts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.plain_text import plain
+from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
+from agent_eval.project import Project
+from agent_eval.scores.statistics.tournament import Tournament, tournament
+
+
+class NoVerdictsError(AgentEvalError):
+    """There is nothing to hold a tournament on."""
+
+    def __init__(self, folder: Path, agents: Sequence[str]) -> None:
+        of = f" between {', '.join(agents)}" if agents else ""
+        super().__init__(
+            f"No pairwise verdicts{of} in {folder}/*.jsonl. Write one JSON object a line: task, first, second (agent ids), "
+            'winner ("first", "second", "tie" or null) and judge; each pair of answers both ways round.'
+        )
+
+
+def show_tournament(
+    project: Project, out: Console, err: Console, *, folder: Path | None, agents: Sequence[str], as_json: bool
+) -> int:
+    """Print standings, win matrix, circles and the judge's position bias; `as_json`: the standings.
+
+    Returns:
+        0, or 1 when a line was refused.
+
+    Raises:
+        NoVerdictsError: If there are no verdicts (between the named agents).
+    """
+    source = folder or project.home.data / "pairwise"
+    verdicts, refusals = read_pairwise(source)
+    for refusal in refusals:
+        err.print(plain(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+    if agents:
+        verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
+    if verdicts.is_empty():
+        raise NoVerdictsError(source, agents)
+    result = tournament(verdicts)
+    if as_json:
+        print_json(result.standings)
+    else:
+        _print(out, result, verdicts)
+    for line in _notes(result):
+        (err if as_json else out).print(line, markup=False)
+    return 1 if refusals else 0
+
+
+def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:
+    judges = ", ".join(sorted(verdicts["judge"].unique().to_list()))
+    grid = Table(title=plain(f"Tournament · judged by {judges}"), title_justify="left", header_style="bold")
+    for name in ("rank", "agent", "strength", "95 %", "wins", "losses", "ties"):
+        grid.add_column(name, justify="left" if name in ("agent", "95 %") else "right")
+    for row in result.standings.iter_rows(named=True):
+        rank, low, high = row["rank"], row["rank_low"], row["rank_high"]
+        shown = f"{rank}" if low == high else f"{rank} ({low}–{high})"
+        grid.add_row(
+            shown, Text(row["agent_id"]), f"{row['strength']:+.2f}", f"{row['low']:+.2f} to {row['high']:+.2f}",
+            str(row["wins"]), str(row["losses"]), str(row["ties"]),
+        )  # fmt: skip
+    out.print(grid)
+    agents = result.standings["agent_id"].to_list()
+    matrix = Table(title="Wins of the row over the column (ties)", title_justify="left", header_style="bold")
+    for name in ("", *agents):
+        matrix.add_column(Text(name), justify="right" if name else "left")
+    cells = {
+        (a, b): f"{w} ({t})"
+        for a, b, w, t in result.wins.select("agent_id", "other_agent_id", "wins", "ties").iter_rows()
+    }
+    for a in agents:
+        matrix.add_row(Text(a), *("–" if a == b else cells[a, b] for b in agents))
+    out.print(matrix)
+
+
+def _notes(result: Tournament) -> list[str]:
+    notes = [str(result.position_bias)]
+    notes += [
+        f"Intransitive: {' beats '.join((*cycle, cycle[0]))}. No ranking tells this whole."
+        for cycle in result.cycles
+    ]
+    if not result.standings["wins"].sum():
+        notes.append("No pair was decided the same way both ways round: nothing is known of who is better.")
+    if result.n_one_way:
+        notes.append(f"{result.n_one_way} verdicts were given one way round only and do not count.")
+    if result.n_unscored:
+        notes.append(f"{result.n_unscored} verdicts could not be read; their pairs do not count.")
+    return notes

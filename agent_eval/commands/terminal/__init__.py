@@ -1,0 +1,1 @@
+"""Terminal: how commands print tables, JSON and progress."""

@@ -1,0 +1,41 @@
+"""How commands print: one JSON array for machines on stdout, tables for people, words about the work on stderr."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+import polars as pl
+import polars.selectors as cs
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from agent_eval.formats.plain_text import escaped_json, plain
+
+
+class SafeConsole(Console):
+    """A console that no text can steer: control characters of whatever is printed come out as U+FFFD."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Segments with plain text; those by which rich itself moves the cursor stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=plain(segment.text))
+
+
+def consoles() -> tuple[Console, Console]:
+    """(stdout, stderr). Colours are off when piped; a pipe gets 160 columns, not 80."""
+    out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
+    for console in (out, err):
+        if not console.is_terminal:
+            console.width = 160
+    return out, err
+
+
+def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
+    """One array of rows on stdout; unknown values are null."""
+    records = (
+        rows.with_columns(cs.float().fill_nan(None)).to_dicts()
+        if isinstance(rows, pl.DataFrame)
+        else list(rows)
+    )
+    text = json.dumps(records, ensure_ascii=False, indent=1, default=str, allow_nan=False)
+    sys.stdout.write(f"{escaped_json(text)}\n")  # whole or not at all

@@ -1,0 +1,60 @@
+"""What `agent-eval run` says at its end: what was refused, the board, the gates."""
+
+import polars as pl
+from rich.console import Console
+
+from agent_eval.commands.gate import gate_rows
+from agent_eval.commands.results.leaderboard import board_of, print_board
+from agent_eval.commands.run import RunReport
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.formats.plain_text import one_line
+from agent_eval.judge.audits.sampling import disagreements
+from agent_eval.project import Project
+from agent_eval.tables import table
+
+SHOWN = 20
+
+
+def print_run(
+    project: Project, out: Console, err: Console, report: RunReport, *, version: str, as_json: bool
+) -> None:
+    """Refusals, warnings and counts on stderr; board and gates on stdout (`as_json`: the board's rows)."""
+    for warning in report.warnings:
+        err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
+    for refusal in report.refusals[:SHOWN]:
+        err.print(
+            one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"),
+            markup=False,
+            soft_wrap=True,
+        )
+    if (more := len(report.refusals) - SHOWN) > 0:
+        err.print(f"… and {more} more.")
+    made = (
+        f"{report.stale.height} agent × version pairs brought up to date"
+        if report.stale.height
+        else "Nothing was stale"
+    )
+    err.print(f"{made}.", markup=False)
+    if (n := report.n_gated - report.stale.height) > 0:
+        err.print(f"The gates of {n} more pairs were held against what they demand now.", markup=False)
+    if report.spent:
+        err.print(f"{report.spent}.", markup=False)
+    if (judge := project.own_judge) is not None and judge.mode == "per_metric":
+        _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
+    board = board_of(project, version)
+    if as_json:
+        print_json(board)
+        return
+    print_board(out, board, project.registry.get(version))
+    counts = gate_rows(project, version).group_by("result").len().sort("result")
+    summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
+    out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
+
+
+def _print_audit(err: Console, found: pl.DataFrame) -> None:
+    """Where one call per metric answered otherwise than one call for all; only where both were asked."""
+    if found.is_empty():
+        err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
+    for judge, metric, n_both, n_equal, mean in found.iter_rows():
+        off = "" if mean is None else f", per metric {mean:+.2f} on average"
+        err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

@@ -1,0 +1,52 @@
+"""What a terminal shows of a long run: a line for each finished stage, a bar while judge models are asked."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
+
+from agent_eval.judge.llm.progress import Progress as Asked
+
+
+@dataclass
+class Shown:
+    """The live display of one run; in a pipe it says a line now and then instead."""
+
+    console: Console
+    bars: Progress
+    stage: TaskID
+    judging: TaskID | None = None
+
+    def say(self, line: str) -> None:
+        """A stage is done."""
+        self.bars.update(self.stage, description=f"Done: {line}")
+
+    def watch(self, asked: Asked) -> None:
+        """How far the judge models are."""
+        if not self.console.is_terminal:
+            self.console.print(asked.line(), markup=False)
+            return
+        if self.judging is None or asked.n_done == 0:
+            self._forget()
+            self.judging = self.bars.add_task("", total=asked.n_calls)
+        self.bars.update(self.judging, completed=asked.n_done, description=asked.line())
+        if asked.n_done == asked.n_calls:
+            self.console.print(asked.line(), markup=False)
+            self._forget()
+
+    def _forget(self) -> None:
+        if self.judging is not None:
+            self.bars.remove_task(self.judging)
+            self.judging = None
+
+
+@contextlib.contextmanager
+def shown_progress(console: Console) -> Iterator[Shown]:
+    """A display on this console, gone when the block ends."""
+    columns = (
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield Shown(console, bars, bars.add_task("Reading what has changed …", total=None))

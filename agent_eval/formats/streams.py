@@ -1,0 +1,117 @@
+"""Files read a record at a time, gzipped or not: memory does not grow with the file."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from pydantic import JsonValue
+
+from agent_eval.formats.json_text import loads
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.validation_messages import shorten
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MEGABYTE = 1_000_000
+LONGEST_LINE = 200 * MEGABYTE
+LARGEST_UNZIPPED = 1_000 * MEGABYTE
+MOST_UNZIPPED = 200  # times the bytes read: transcripts shrink to a tenth, not to a thousandth
+TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
+KEPT = "records before it are kept"
+BREAKS = (EOFError, OSError, zlib.error)
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a file. `number` is its 1-based line, or its 1-based place in an array."""
+
+    number: int
+    value: JsonValue
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, unzipped when its first bytes say gzip, without a byte order mark."""
+    with path.open("rb") as raw:
+        is_gzip = raw.peek(2)[:2] == _GZIP
+        stream = io.BufferedReader(_Unzipped(raw)) if is_gzip else raw
+        if stream.peek(3)[:3] == _BOM:
+            stream.read(3)
+        yield stream
+
+
+class _Unzipped(io.RawIOBase):
+    """What a gzipped stream holds, up to the point where it swells like a bomb."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._zipped = gzip.GzipFile(fileobj=raw)
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        n_read = self._zipped.readinto(buffer)
+        self._size += n_read
+        if self._size > max(LARGEST_UNZIPPED, MOST_UNZIPPED * self._raw.tell()):
+            raise OSError(
+                f"its content is more than {MOST_UNZIPPED} times the file; unzip it first if it is meant"
+            )
+        return n_read
+
+
+def json_lines(path: Path, file: str) -> Iterator[Record | Refusal]:
+    """The JSON value of each line that is not blank; a line that cannot be read is a refusal."""
+    for number, line in _lines(path):
+        if isinstance(line, str):
+            yield Refusal(file, number, line)
+        elif line.strip():
+            yield record_of(line, number, file, "; expected one JSON value a line")
+
+
+def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:
+    """The value of one record's bytes (None: they were too many to hold), or why it has none."""
+    if text is None:
+        return Refusal(file, number, TOO_LONG)
+    try:
+        return Record(number, loads(text.decode()))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 at byte {error.start + 1} of the record; save the file as UTF-8"
+    except ValueError as error:
+        reason = f"not JSON: {error}{expected}"
+    return Refusal(file, number, shorten(reason))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes | str]]:
+    """Number and bytes of each line, or the reason why there are none."""
+    number = 0
+    try:
+        with opened(path) as stream:
+            while line := stream.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    _skip_line(stream, line)
+                    yield number, TOO_LONG
+                else:
+                    yield number, line
+    except BREAKS as error:
+        yield number + 1, broken(error)
+
+
+def broken(error: Exception) -> str:
+    """Why a file cannot be read on."""
+    name = type(error).__name__
+    return shorten(f"the file cannot be read on from here ({name}: {error}); {KEPT}")
+
+
+def _skip_line(stream: BinaryIO, line: bytes) -> None:
+    while line and not line.endswith(b"\n"):
+        line = stream.readline(MEGABYTE)

@@ -1,0 +1,104 @@
+"""What a validation error says, in one line that names the key, what stands there and what is allowed."""
+
+from collections.abc import Iterator, Mapping
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+LONGEST = 300
+_SHOWN = 40
+_WANTED = {
+    "string_type": "a text (in YAML, put it in quotes)",
+    "string_pattern_mismatch": "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "tuple_type": "a list",
+    "date_from_datetime_parsing": "a date such as 2026-04-09",
+    "date_from_datetime_inexact": "a date such as 2026-04-09",
+    "date_parsing": "a date such as 2026-04-09",
+    "date_type": "a date such as 2026-04-09",
+}
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first problem as one sentence of at most 300 characters, with the number of further ones."""
+    problems = error.errors(include_url=False)
+    # A list of messages with a bad one in it is also reported as too short; that says nothing.
+    real = [p for p in problems if p["type"] != "too_short" or len(problems) == 1] or problems
+    first = real[0]
+    paths = {_path(p["loc"]) for p in real} - {_path(first["loc"])}
+    more = f" (and {len(paths)} more)" if paths else ""
+    return shorten(_sentence(first, model) + more)
+
+
+def shorten(text: str) -> str:
+    """One line of at most 300 characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    loc, kind = problem["loc"], problem["type"]
+    at = _path(loc)
+    context: Mapping[str, object] = problem.get("ctx", {})
+    if loc[:1] == ("methodology_versions",) and kind != "missing":
+        return "methodology_versions must be 'any' or a list of texts such as ['1.2.0', '1.3.0']"
+    if kind == "missing":
+        return f"{at} is missing"
+    if kind == "extra_forbidden":
+        return f"unknown key {at}; allowed: {', '.join(_allowed(loc, model))}"
+    if kind == "value_error":
+        return f"{at}: {context.get('error')}" if at else str(context.get("error"))
+    if kind == "too_short":
+        return f"{at} is empty; at least one entry is needed"
+    wanted = _WANTED.get(kind) or context.get("expected") or problem["msg"]
+    is_key = loc[-1:] == ("[key]",)
+    shown = repr(loc[-2]) if is_key else _show(problem["input"])
+    return f"{at}{' (the key)' if is_key else ''} is {shown}; allowed: {wanted}"
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    """`messages[3].role`; pydantic's own marks, such as `tuple[str, ...]`, are left out."""
+    text = ""
+    for part in loc:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif "[" not in part:
+            text += f".{part[:_SHOWN]}" if text else part[:_SHOWN]
+    return text
+
+
+def _allowed(loc: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
+    """The keys of the model that the last key of `loc` belongs to, found by walking down from the outermost model."""
+    holder = model
+    for part in loc[:-1]:
+        if isinstance(part, str) and (field := holder.model_fields.get(part)):
+            holder = next(_models_in(field.annotation), holder)
+    return list(holder.model_fields)
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _show(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, int) and abs(value) >= 10**_SHOWN:
+        return "a huge number"
+    if isinstance(value, int | float):
+        return str(value)
+    return {"dict": "an object", "list": "a list"}.get(type(value).__name__, type(value).__name__)

@@ -1,0 +1,33 @@
+"""The gate on assertions: what `expected` demands of the conversations was done."""
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, listed, short, worst
+from agent_eval.settings.gate_spec import Rules
+
+
+def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> Finding | None:
+    """All assertions of one pair together; None where there is none, or the gate is switched off.
+
+    `slotted`: those of conversations in a slot, and every declared trajectory; the reference calls of an imported
+    benchmark are one way among several, and its outcome says whether the task was solved. `all`: every one.
+    """
+    is_counted = pl.col("slot").is_not_null() | (pl.col("kind") == "trajectory")
+    counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)
+    if rules.assertions == "none" or counted.is_empty():
+        return None
+    n_passed = counted.filter(pl.col("result") == "passed").height
+    evidence = f"{n_passed} of {counted.height} assertions hold"
+    order = pl.col("result").replace_strict({"failed": 0, "unknown": 1, "passed": 2})
+    others = counted.filter(pl.col("result") != "passed").sort(order, "conversation_id", "assertion_index")
+    told = (
+        f"{row['conversation_id']}{_turn(row['turn_index'])} {row['result']}: "
+        f"{short(row['assertion'] or row['kind'])}: {short(row['reason'] or '')}"
+        for row in others.iter_rows(named=True)
+    )
+    text = f"{evidence}; {listed(told)}" if not others.is_empty() else evidence
+    return Finding("assertions", worst(counted["result"].to_list()), text)
+
+
+def _turn(turn_index: int | None) -> str:
+    return "" if turn_index is None else f"#{turn_index}"

@@ -1,0 +1,99 @@
+"""Coverage of the judge, and what a benchmark needs: required tests, disclosures, a status that may be published."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, Result
+from agent_eval.scores.composite.disclosures import NOT_JUDGED
+from agent_eval.scores.composite.ratings import PAIR, Pair, grouped
+from agent_eval.scores.statistics.exact import rounded
+
+TESTS = ("standardised_task", "hallucination", "error_injection")
+DISCLOSURES = ("u3_scope", "repeatability_tested")
+OF_STATUS: Mapping[str, Result] = {
+    "published": "passed",
+    "provisional": "failed",
+    "incomplete": "failed",
+    "invalid": "unknown",
+    "not_applicable": "unknown",
+}
+Asked = tuple[int, int, list[str]]
+"""Questions put to a model, how many no judge scored, and the reasons."""
+
+
+def put_to_a_model(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> dict[Pair, Asked]:
+    """Per pair, the questions (a metric of a turn or conversation) that were put to a model."""
+    columns = [*PAIR, "conversation_id", "turn_index", "metric", "judge", "status", "unscored_reason"]
+    turns = turn_judgments.select(columns)
+    whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
+    unscored = pl.col("status") == "unscored"
+    by_model = ~pl.col("judge").is_in(["rule", "human"]) & pl.col("status").is_in(["scored", "unscored"])
+    questions = (
+        pl.concat([turns, whole])
+        .filter(by_model | unscored)
+        .group_by(*PAIR, "conversation_id", "turn_index", "metric")
+        .agg(is_unscored=unscored.all(), reason=pl.col("unscored_reason").drop_nulls().min())
+    )
+    per_pair = questions.group_by(PAIR).agg(
+        pl.len(),
+        pl.col("is_unscored").sum(),
+        pl.col("reason").filter("is_unscored").drop_nulls().unique().sort(),
+    )
+    return {Pair(version, agent): (n, lost, why) for version, agent, n, lost, why in per_pair.iter_rows()}
+
+
+def slotted(transcripts: pl.DataFrame) -> set[Pair]:
+    """Pairs with a slotted conversation that counts, or that only a failing harness kept from counting."""
+    counts = pl.col("is_admitted") | pl.col("reason").str.starts_with("harness failure").fill_null(False)
+    held = transcripts.filter(pl.col("slot").is_not_null() & counts)
+    return {Pair(*row) for row in held.select(PAIR).unique().iter_rows()}
+
+
+def coverage_finding(asked: Asked, allowed: Fraction) -> Finding:
+    """None put or none scored is unknown; more than the allowed share unscored fails."""
+    n_asked, n_unscored, reasons = asked
+    if n_asked == 0:
+        return Finding("coverage", "unknown", "no question was put to a model")
+    why = f" ({', '.join(reasons)})" if reasons else ""
+    share = Fraction(n_unscored, n_asked)
+    evidence = (
+        f"{n_asked - n_unscored} of {n_asked} questions scored, {rounded(share * 100)} % unscored{why}; "
+        f"allowed {rounded(allowed * 100)} %"
+    )
+    if n_unscored == n_asked:
+        return Finding("coverage", "unknown", evidence)
+    return Finding("coverage", "failed" if share > allowed else "passed", evidence)
+
+
+def benchmark_findings(row: Mapping[str, object]) -> Iterator[Finding]:
+    """Required tests, disclosures and status, from a row of composite_scores of an agent with a slotted session."""
+    missing, status = _texts(row["missing"]), str(row["status"])
+    # nothing was held: the harness's failure, not a gap
+    lost = status == "invalid" and row["n_sessions"] == 0
+    tests, disclosures = _about(TESTS, missing), _about(DISCLOSURES, missing)
+    warned = _about(TESTS, _texts(row["warnings"]))
+    absent = [text for text in tests if not text.endswith(NOT_JUDGED)]
+    yield Finding(
+        "required_tests",
+        "unknown" if lost else "failed" if absent else "unknown" if tests else "passed",
+        "; ".join(grouped([*tests, *warned])) or "all required tests are present",
+    )
+    yield Finding(
+        "disclosures",
+        "unknown" if lost else "failed" if disclosures else "passed",
+        "; ".join(grouped(disclosures)) or "all required disclosures are made",
+    )
+    yield Finding("status", OF_STATUS[status], "; ".join([status, *grouped(missing)]))
+
+
+def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:
+    """The texts that name one of these first: 'hallucination: …', 'u3_scope (session b): …'."""
+    wanted = tuple(names)
+    return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in wanted]
+
+
+def _texts(value: object) -> list[str]:
+    return [str(text) for text in value] if isinstance(value, list) else []

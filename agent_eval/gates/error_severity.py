@@ -1,0 +1,70 @@
+"""The severity gate: no error cluster of that level or above, and somebody who would have seen it."""
+
+from collections.abc import Collection
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, listed, short
+from agent_eval.metrics.base import NEEDS_MODEL, SEVERITIES
+from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.settings.gate_spec import Rules
+
+
+def looked_for_failures(
+    turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
+) -> dict[Pair, tuple[int, int]]:
+    """Per pair: questions about failures that arise, and how many of them a person or model answered.
+
+    A rule speaks only where it finds a failure, so that its silence is no answer.
+
+    Args:
+        turn_judgments: Table turn_judgments.
+        failure_metrics: The metrics whose labels are failures.
+    """
+    judged = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
+    arises = pl.col("status").is_in(["scored", "unscored"]) | (pl.col("unscored_reason") == NEEDS_MODEL)
+    questions = (
+        turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)), arises.fill_null(False))
+        .group_by(*PAIR, "conversation_id", "turn_index", "metric")
+        .agg(is_judged=judged.any())
+    )
+    counts = questions.group_by(PAIR).agg(pl.len(), pl.col("is_judged").sum())
+    return {Pair(version, agent): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
+
+
+def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]) -> Finding | None:
+    """Failed with a cluster of the level or above; without one unknown, unless enough turns were judged for failures.
+
+    Severities are those of the registry: a person's word, where there is one. None where the gate is switched off.
+
+    Args:
+        rules: The level, and which share may be without an answer.
+        error_clusters: Those of one pair.
+        looked: From `looked_for_failures`.
+    """
+    level = rules.fail_on_error_severity
+    if level == "none":
+        return None
+    grave = SEVERITIES[SEVERITIES.index(level) :]
+    rank = {name: i for i, name in enumerate(SEVERITIES)}
+    found = (
+        error_clusters.filter(pl.col("severity").is_in(list(grave)))
+        .with_columns(rank=pl.col("severity").replace_strict(rank, return_dtype=pl.Int8))
+        .sort("rank", "n_turns", "cluster_id", descending=[True, True, False])
+    )
+    wanted = level if len(grave) == 1 else f"{level} or graver"
+    if not found.is_empty():
+        named = (
+            f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {row['n_turns']} turns, "
+            f"e.g. {row['examples'][0]})"
+            for row in found.iter_rows(named=True)
+        )
+        return Finding(
+            "errors", "failed", f"{found.height} error clusters that are {wanted}: {listed(named)}", level
+        )
+    n, n_judged = looked
+    judged = f"{n_judged} of {n} questions about failures answered"
+    if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
+        return Finding("errors", "unknown", f"none {wanted} found, but {judged}", level)
+    return Finding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)

@@ -1,0 +1,146 @@
+"""Evaluate every gate of each agent and version into table gate_results, and the exit code for CI."""
+
+from collections.abc import Collection, Mapping
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.gates.assertions import assertion_finding
+from agent_eval.gates.coverage import benchmark_findings, coverage_finding, put_to_a_model, slotted
+from agent_eval.gates.error_severity import looked_for_failures, severity_finding
+from agent_eval.gates.finding import Finding
+from agent_eval.gates.judge_drift import drift_findings
+from agent_eval.gates.thresholds import agent_scores, means, threshold_findings
+from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.settings.gate_spec import GateSpec
+from agent_eval.tables import table
+
+INPUTS = (
+    "composite_scores",
+    "universal_scores",
+    "domain_scores",
+    "reliability",
+    "turn_judgments",
+    "conversation_judgments",
+    "transcripts",
+    "error_clusters",
+    "assertion_results",
+)
+"""The tables that gates are made from."""
+KINDS = (
+    "coverage",
+    "required_tests",
+    "disclosures",
+    "status",
+    "threshold",
+    "overall",
+    "score",
+    "errors",
+    "assertions",
+    "regression",
+    "judge_drift",
+)
+_NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
+
+
+def gates(
+    frames: Mapping[str, pl.DataFrame],
+    spec: GateSpec | None = None,
+    *,
+    pairs: pl.DataFrame | None = None,
+    failure_metrics: Collection[str] = (),
+    regressions: Mapping[Pair, Finding] | None = None,
+    judge_drift: pl.DataFrame | None = None,
+    max_unscored_share: float = 0.05,
+    version: str = "",
+) -> pl.DataFrame:
+    """Table gate_results: one row per pair of `composite_scores` (without that table: of `transcripts`), gate and subject.
+
+    `coverage` is there for every pair; `required_tests`, `disclosures` and `status` only for agents with a slotted
+    session, one that was held as a benchmark; the others where the rules demand them.
+
+    Args:
+        frames: The tables of `INPUTS`; one that is left out is empty.
+        spec: What is demanded; default: no thresholds, no critical error.
+        pairs: A pair of these (agent_id, methodology_version) without a composite row has an unknown status: it never
+            passes unseen.
+        failure_metrics: The metrics of turns whose labels are failures and that a model is asked.
+        regressions: What the comparison with its baseline found, for each pair that has one.
+        judge_drift: What the latest audits found.
+        max_unscored_share: Where the rules do not say.
+        version: Of the rules, kept with every row.
+    """
+    given = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
+    spec = spec or GateSpec()
+    has_scores = "composite_scores" in frames
+    composites, judged = given["composite_scores"], (given["turn_judgments"], given["conversation_judgments"])
+    asked, held = put_to_a_model(*judged), slotted(given["transcripts"])
+    means_of = means(*judged, given["transcripts"])
+    scores_of = agent_scores(
+        composites, given["universal_scores"], given["domain_scores"], given["reliability"]
+    )
+    looked = looked_for_failures(given["turn_judgments"], failure_metrics)
+    models = _models(*judged)
+    found: list[tuple[Pair, Finding]] = []
+    universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
+    for row in universe.sort(PAIR).iter_rows(named=True):
+        pair = Pair(row["methodology_version"], row["agent_id"])
+        rules = spec.rules(pair.agent_id, pair.methodology_version, max_unscored_share=max_unscored_share)
+        of_pair = (pl.col("methodology_version") == pair[0]) & (pl.col("agent_id") == pair[1])
+        several = [coverage_finding(asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
+        several += benchmark_findings(row) if has_scores and pair in held else []
+        several += threshold_findings(rules, means_of.get(pair, {}), scores_of.get(pair, {}))
+        several += [
+            one
+            for one in (
+                severity_finding(rules, given["error_clusters"].filter(of_pair), looked.get(pair, (0, 0))),
+                assertion_finding(rules, given["assertion_results"].filter(of_pair)),
+                (regressions or {}).get(pair),
+            )
+            if one is not None
+        ]
+        if judge_drift is not None:
+            several += drift_findings(rules, judge_drift, models.get(pair, ()))
+        found += [(pair, finding) for finding in several]
+    if pairs is not None:
+        unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
+        nothing = Finding("status", "unknown", "no transcripts: not run yet, or every record was refused")
+        found += [(Pair(*row), nothing) for row in unseen.rows()]
+    return _frame(found, version)
+
+
+def exit_code(gates: pl.DataFrame) -> int:
+    """1 any failed, else 2 any unknown or nothing evaluated, else 0."""
+    results = set(gates["result"])
+    if "failed" in results:
+        return 1
+    return 0 if results == {"passed"} else 2
+
+
+def _frame(found: list[tuple[Pair, Finding]], version: str) -> pl.DataFrame:
+    rows = (
+        {
+            **pair._asdict(),
+            **vars(finding),
+            "value": _float(finding.value),
+            "threshold": _float(finding.threshold),
+            "gate_spec": version,
+        }
+        for pair, finding in found
+    )
+    return table("gate_results").frame(rows).sort(PAIR, maintain_order=True)
+
+
+def _float(value: Fraction | float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _models(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> dict[Pair, list[str]]:
+    """The judge models that answered for each pair."""
+    both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
+    by_pair = (
+        both.filter(~pl.col("judge").is_in(list(_NO_MODEL)))
+        .group_by(PAIR)
+        .agg(pl.col("judge").unique().sort())
+    )
+    return {Pair(version, agent): judges for version, agent, judges in by_pair.iter_rows()}

@@ -1,0 +1,94 @@
+"""Names in the rules: every metric, score, agent and version that a gate names exists, and its limit can be reached."""
+
+import difflib
+import re
+from collections.abc import Collection
+from fractions import Fraction
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.metrics.metric_set import MetricSet
+from agent_eval.settings.gate_spec import Baseline, GateSpec, exact
+
+COMPOSED = ("composite", "raw_composite", "universal", "domain")
+DIMENSIONS = (*(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)))
+RELIABILITY = re.compile(r"pass_(at|hat)_[1-9]\d*\Z")
+TEST_PASSED = "hallucination_passed"
+QUANTITIES = ("composite", "raw composite", "universal", "domain", "pass@1", "cost_usd")
+
+
+class GateRulesError(AgentEvalError):
+    """A gate names something that does not exist, or a limit that nothing can reach."""
+
+
+class UnknownNameError(GateRulesError):
+    """A gate names a metric, score, agent or version that does not exist."""
+
+    def __init__(self, where: str, name: str, known: Collection[str], kind: str) -> None:
+        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"{where}: {kind} {name!r} is not known. {hint}Known: {', '.join(sorted(known))}.")
+
+
+def is_score(name: str) -> bool:
+    """Whether a threshold's name is a score of the agent, not a metric."""
+    return name in COMPOSED or name in DIMENSIONS or RELIABILITY.match(name) is not None
+
+
+def check_names(
+    spec: GateSpec, metrics: MetricSet, agents: Collection[str], versions: Collection[str]
+) -> None:
+    """That every name in the rules exists and every threshold can be reached.
+
+    Raises:
+        UnknownNameError: For a misspelt metric, score, agent or version, with the nearest one.
+        GateRulesError: For a threshold off its scale.
+    """
+    for name in spec.agents:
+        _check("gates.agents", name, agents, "agent")
+    for name in spec.methodologies:
+        _check("gates.methodologies", name, versions, "version")
+    for where, layer in spec.layers():
+        for part, limits in (("thresholds", layer.thresholds), ("overall", layer.overall)):
+            for name, limit in limits.items():
+                _check_limit(f"{where}.{part}", name, limit, metrics)
+        if isinstance(layer.baseline, Baseline):
+            _check_baseline(f"{where}.baseline", layer.baseline, metrics, agents, versions)
+
+
+def _check(where: str, name: str, known: Collection[str], kind: str) -> None:
+    if name not in known:
+        raise UnknownNameError(where, name, known, kind)
+
+
+def _check_baseline(
+    where: str, baseline: Baseline, metrics: MetricSet, agents: Collection[str], versions: Collection[str]
+) -> None:
+    if baseline.agent is not None:
+        _check(f"{where}.agent", baseline.agent, agents, "agent")
+    if baseline.methodology is not None:
+        _check(f"{where}.methodology", baseline.methodology, versions, "version")
+    for name in baseline.quantities:
+        _check(f"{where}.quantities", name, {*QUANTITIES, *metrics.names}, "quantity")
+
+
+def _check_limit(where: str, name: str, limit: Fraction | None, metrics: MetricSet) -> None:
+    low, high = _scale(where, name, metrics)
+    if limit is not None and not low <= limit <= high:
+        raise GateRulesError(f"{where}.{name}: {limit} is off its scale. Allowed: {low} to {high}.")
+
+
+def _scale(where: str, name: str, metrics: MetricSet) -> tuple[Fraction, Fraction]:
+    if RELIABILITY.match(name) or name == TEST_PASSED:
+        return Fraction(0), Fraction(1)
+    if is_score(name):
+        return (Fraction(1), Fraction(5)) if name.startswith("U") else (Fraction(0), Fraction(100))
+    if name not in metrics.names:
+        scores = {*COMPOSED, *DIMENSIONS, TEST_PASSED, "pass_at_1", "pass_hat_1"}
+        raise UnknownNameError(where, name, {*metrics.names, *scores}, "metric or score")
+    metric = metrics.get(name)
+    if metric.kind == "label" and not metric.is_failure:
+        raise GateRulesError(
+            f"{where}.{name}: its labels are no failures, so they have no mean. Leave it out."
+        )
+    low, high = metric.scale or (0, 1)
+    return exact(low), exact(high)

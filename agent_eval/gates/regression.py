@@ -1,0 +1,100 @@
+"""The gate against a baseline: significantly worse fails, by how much in the evidence; no difference found passes."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, listed
+from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, TrialTables, trial_outcomes
+from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, compare, session_values, task_values
+
+INPUTS = (
+    "composite_scores",
+    "universal_scores",
+    "domain_scores",
+    "transcripts",
+    "conversations",
+    "tool_correctness",
+    "turn_judgments",
+    "conversation_judgments",
+)
+"""The tables that a comparison reads, of one pair each."""
+_OTHER = "baseline"
+
+
+def regression_finding(
+    name: str,
+    ours: Mapping[str, pl.DataFrame],
+    theirs: Mapping[str, pl.DataFrame],
+    *,
+    quantities: Sequence[str] = (),
+    not_comparable: Mapping[str, str] | None = None,
+    answer_threshold: float = ANSWER_THRESHOLD,
+) -> Finding:
+    """Whether one pair is significantly worse than another in anything that both have, corrected after Holm.
+
+    Args:
+        name: The baseline, in words.
+        ours: The tables of `INPUTS`, of the agent's pair.
+        theirs: Likewise of the baseline.
+        quantities: What is compared; empty: everything but the cost.
+        not_comparable: Score → why it means something else in the two.
+        answer_threshold: From which an answer counts as correct.
+    """
+    why_not = dict(not_comparable or {})
+    sides = {"agent": ours, _OTHER: theirs}
+    named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
+    frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
+    wanted = (
+        pl.col("quantity").is_in(list(quantities))
+        if quantities
+        else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
+    )
+    sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
+    # the versions may differ: what is measured belongs to the side, not to its version
+    known = TrialTables(*(frames[key] for key in TrialTables._fields))
+    outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
+    tasks = task_values(
+        outcomes, frames["conversations"], frames["turn_judgments"], frames["conversation_judgments"]
+    )
+    rows = compare(
+        "agent",
+        _OTHER,
+        sessions.filter(wanted, ~pl.col("quantity").is_in(list(why_not))),
+        tasks.filter(wanted),
+    )
+    told = rows.filter(pl.col("verdict") != "unknown")
+    if told.is_empty():
+        reasons = dict.fromkeys(why_not.values()) or [
+            "no score over two sessions and no two tasks that both have"
+        ]
+        return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
+    worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
+    if worse.is_empty() and (lacking := [q for q in quantities if q not in set(told["quantity"])]):
+        causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
+        said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
+        return Finding("regression", "unknown", said, name)
+    if worse.is_empty():
+        return Finding(
+            "regression",
+            "passed",
+            f"nowhere significantly worse than {name} in {told.height} comparisons",
+            name,
+        )
+    return Finding(
+        "regression", "failed", f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}", name
+    )
+
+
+def _as(side: str, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(agent_id=pl.lit(side)) if "agent_id" in frame.columns else frame
+
+
+def _told(row: Mapping[str, object]) -> str:
+    over = (
+        f"{row['n']} common tasks of {row['task_set']}"
+        if row["unit"] == "tasks"
+        else f"{row['n']} and {row['other_n']} sessions"
+    )
+    bounds = "" if row["low"] is None else f", 95 % {row['low']:.3g} to {row['high']:.3g}"
+    return f"{row['quantity']} {row['value']:.3g} against {row['other_value']:.3g} ({row['difference']:+.3g}{bounds}, p {row['p_holm']:.2g}, over {over})"

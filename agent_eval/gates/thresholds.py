@@ -1,0 +1,182 @@
+"""Thresholds: does the mean of a metric reach its limit, in every scenario and over the agent as a whole?
+
+A scenario is a slot of the methodology; in sessions without slots it is the task, and a conversation without a task
+is its own. Of a label the mean is the share of turns without a failure. Means are exact: what equals the limit passes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, Result
+from agent_eval.gates.names import DIMENSIONS, is_score
+from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
+from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.statistics.exact import from_text, rounded
+from agent_eval.settings.gate_spec import Rules, exact
+
+_ROUNDING = Fraction(1, 10**9)
+"""Of values that were floats before: a share of 0.7 may be stored as 0.6999…"""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean on its way: the sum and number of scored answers, and how many that arise have none."""
+
+    total: Fraction = Fraction()
+    n: int = 0
+    n_open: int = 0
+
+    def __add__(self, other: "Mean") -> "Mean":
+        return Mean(self.total + other.total, self.n + other.n, self.n_open + other.n_open)
+
+
+Means = Mapping[str, Mapping[str, Mean]]
+"""Metric → scenario → its mean."""
+Scores = Mapping[str, Mapping[str, Fraction]]
+"""Score → what it is of ('' or a task set) → its value."""
+
+
+def means(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, transcripts: pl.DataFrame
+) -> dict[Pair, dict[str, dict[str, Mean]]]:
+    """The means of every metric in every scenario, from what counts: effective judgments of admitted conversations.
+
+    An answer is open where the metric arises and nobody gave one: the judge failed, or a model is needed.
+    """
+    columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
+    columns += ["rating_1to5", "value", "label"]
+    answer = pl.coalesce(
+        pl.col("rating_1to5").cast(pl.Float64),
+        "value",
+        pl.when(pl.col("label").is_not_null()).then((pl.col("label") == NO_FAILURE).cast(pl.Float64)),
+    )
+    is_open = pl.col("status").is_in(["unscored", "invalid"]) | (pl.col("unscored_reason") == NEEDS_MODEL)
+    scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
+    counted = (
+        pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])
+        .filter("is_effective")
+        .with_columns(
+            answer=pl.when(pl.col("status") == "scored").then(answer), is_open=is_open.fill_null(False)
+        )
+        .filter(pl.col("answer").is_not_null() | pl.col("is_open"))
+        .join(
+            transcripts.filter("is_admitted").select(*PAIR, "conversation_id", scenario),
+            on=[*PAIR, "conversation_id"],
+        )
+        .group_by(*PAIR, "metric", "scenario", "answer")
+        .len()
+    )
+    found: dict[Pair, dict[str, dict[str, Mean]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(Mean))
+    )
+    for version, agent, metric, name, value, n in counted.iter_rows():
+        part = Mean(n_open=n) if value is None else Mean(exact(value) * n, n)
+        found[Pair(version, agent)][metric][name] += part
+    return found
+
+
+def agent_scores(
+    composite_scores: pl.DataFrame,
+    universal_scores: pl.DataFrame,
+    domain_scores: pl.DataFrame,
+    reliability: pl.DataFrame,
+) -> dict[Pair, dict[str, dict[str, Fraction]]]:
+    """The scores of every pair by the names that thresholds use; what is not known is left out."""
+    found: dict[Pair, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
+    for frame, name, column in (
+        (composite_scores, "composite", "composite_exact"),
+        (composite_scores, "raw_composite", "raw_composite_exact"),
+        (universal_scores, "universal", "universal_exact"),
+        (domain_scores, "domain", "domain_exact"),
+    ):
+        for version, agent, text in frame.select(*PAIR, column).drop_nulls(column).iter_rows():
+            found[Pair(version, agent)][name][""] = from_text(text)
+    for frame, letter in ((universal_scores, "U"), (domain_scores, "D")):
+        names = [name.lower() for name in DIMENSIONS if name.startswith(letter)]
+        long = frame.select(*PAIR, *names).unpivot(index=PAIR).drop_nulls("value")
+        for version, agent, name, value in long.iter_rows():
+            found[Pair(version, agent)][name.upper()][""] = _near(value)
+    unbiased = reliability.filter(estimator="unbiased").select(
+        *PAIR, "task_set", "k", "pass_at_k", "pass_hat_k"
+    )
+    for version, agent, task_set, k, at, hat in unbiased.iter_rows():
+        for name, value in (("at", at), ("hat", hat)):
+            if value is not None:
+                found[Pair(version, agent)][f"pass_{name}_{k}"][task_set] = _near(value)
+    return found
+
+
+def threshold_findings(rules: Rules, means: Means, scores: Scores) -> Iterator[Finding]:
+    """One finding per threshold and scenario, and per threshold of the agent as a whole.
+
+    A mean below its threshold fails. One that reaches it is unknown where more than `max_unscored_share` of the
+    answers are open, and so is a metric that was scored nowhere; a scenario in which it does not arise has no finding.
+    """
+    for name, limit in _said(rules.thresholds):
+        if not is_score(name):
+            yield from _of_scenarios(name, limit, means.get(name, {}), rules.max_unscored_share)
+    for name, limit in _said(rules.overall):
+        if not is_score(name):
+            whole = sum(means.get(name, {}).values(), Mean())
+            yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
+    of_scores: dict[str, Fraction] = {}
+    for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
+        if is_score(name):  # a score has no scenarios: it may stand in either, and the higher limit holds
+            of_scores[name] = max(limit, of_scores.get(name, limit))
+    for name, limit in of_scores.items():
+        yield from _of_score(name, limit, scores)
+
+
+def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
+    """Without those that a later layer took back."""
+    return [(name, limit) for name, limit in limits.items() if limit is not None]
+
+
+def _of_scenarios(
+    name: str, limit: Fraction, scenarios: Mapping[str, Mean], allowed: Fraction
+) -> Iterator[Finding]:
+    if not scenarios:
+        yield _of_mean("threshold", name, name, limit, Mean(), allowed)
+    for scenario, mean in sorted(scenarios.items()):
+        yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, allowed)
+
+
+def _of_mean(gate: str, name: str, subject: str, limit: Fraction, mean: Mean, allowed: Fraction) -> Finding:
+    n_all = mean.n + mean.n_open
+    if mean.n == 0:
+        lacking = f"{n_all} answers are open" if n_all else "the metric did not arise, or was not asked"
+        return Finding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
+    value = mean.total / mean.n
+    evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} wanted"
+    result: Result = "passed" if value >= limit else "failed"
+    if result == "passed" and Fraction(mean.n_open, n_all) > allowed:
+        result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to tell"
+    return Finding(gate, result, evidence, subject, value, limit)
+
+
+def _of_score(name: str, limit: Fraction, scores: Scores) -> Iterator[Finding]:
+    values = scores.get(name, {})
+    if not values:
+        yield Finding("score", "unknown", f"{name} is not known", name, None, limit)
+    for of, value in sorted(values.items()):
+        subject = f"{name} on {of}" if of else name
+        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} wanted"
+        result: Result = "passed" if value >= limit else "failed"
+        yield Finding("score", result, evidence, subject, value, limit)
+
+
+def _near(value: float) -> Fraction:
+    """The simple fraction that a float stands for, where one is near."""
+    written = exact(value)
+    simple = written.limit_denominator(10**6)
+    return simple if abs(simple - written) < _ROUNDING else written
+
+
+def _shown(value: Fraction) -> str:
+    """Three decimals at most, and never rounded up to a limit that is missed: '3.9996' is not shown as '4'."""
+    text = rounded(value, 3).rstrip("0").rstrip(".")
+    return text if exact(text) == value else f"{text} ({value})"

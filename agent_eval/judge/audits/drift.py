@@ -1,0 +1,116 @@
+"""Drift: does a judge model, asked the same again, still answer as it did? The arithmetic of an audit's answers.
+
+Answers before and after are compared per model and metric: the share that is equal (rating, value or main label), the
+mean difference in rating points or values (after minus before), and Cohen's kappa, weighted by the squared distance
+for numbers and unweighted for labels (Cohen 1960, 1968). Kappa is undefined where both sides always say the same one
+thing.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from agent_eval.gates.judge_drift import ALL_METRICS
+
+SCHEMA = pl.Schema(
+    {
+        "judge": pl.String,
+        "metric": pl.String,
+        "audited_at": pl.String,
+        "n": pl.Int64,
+        "n_equal": pl.Int64,
+        "share_equal": pl.Float64,
+        "mean_difference": pl.Float64,
+        "kappa": pl.Float64,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit did: the drift it found, or why nothing was asked."""
+
+    drift: pl.DataFrame  # as of latest_drift; no rows when nothing was asked
+    skipped: str | None = None
+    n_asked: int = 0  # answers
+    n_lost: int = 0
+    why_lost: str = ""
+
+
+def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
+    """The drift that the latest audit of each model found: one row per model and metric, and per model one for `all`.
+
+    Of all metrics together the mean difference and kappa are over the ratings from 1 to 5 alone: other numbers have
+    other units.
+    """
+    latest = judge_audits.filter(pl.col("audit_id") == pl.col("audit_id").max().over("model"))
+    rows: list[dict[str, object]] = []
+    for (model, metric), answers in latest.sort("model", "metric", "cache_key").group_by(
+        "model", "metric", maintain_order=True
+    ):
+        rows.append(_figures(str(model), str(metric), answers))
+    for (model,), answers in latest.sort("model", "cache_key").group_by("model", maintain_order=True):
+        rows.append(_figures(str(model), ALL_METRICS, answers))
+    return pl.DataFrame(rows, schema=SCHEMA).sort("judge", "metric")
+
+
+def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | None:
+    """Cohen's kappa with squared distances; of labels, coded as numbers that are 0 or 1 apart, the plain one.
+
+    1: always the same; 0: as by chance; None where chance alone would always agree, or without answers.
+    """
+    n = len(before)
+    if n == 0:
+        return None
+    seen = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / n
+    means = [sum(side) / n for side in (before, after)]
+    variances = [sum((x - m) ** 2 for x in side) / n for side, m in zip((before, after), means, strict=True)]
+    by_chance = variances[0] + variances[1] + (means[0] - means[1]) ** 2  # E(a − b)² of independent draws
+    return None if by_chance == 0 else 1 - seen / by_chance
+
+
+def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
+    """Cohen's kappa of labels; None where chance alone would always agree, or without answers."""
+    n = len(before)
+    if n == 0:
+        return None
+    seen = sum(a == b for a, b in zip(before, after, strict=True)) / n
+    by_chance = sum(before.count(label) * after.count(label) for label in set(before)) / n**2
+    return None if by_chance == 1 else (seen - by_chance) / (1 - by_chance)
+
+
+def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object]:
+    pairs = [
+        (json.loads(before), json.loads(after))
+        for before, after in answers.select("verdict_before", "verdict").iter_rows()
+    ]
+    said = [(_answer(before), _answer(after)) for before, after in pairs]
+    keys = ("rating_1to5",) if metric == ALL_METRICS else ("rating_1to5", "value")
+    numbers = [
+        (float(before[key]), float(after[key]))
+        for before, after in pairs
+        for key in keys
+        if before.get(key) is not None and after.get(key) is not None
+    ]
+    labels = [(str(a), str(b)) for a, b in said if isinstance(a, str)] if metric != ALL_METRICS else []
+    n_equal = sum(a == b for a, b in said)
+    return {
+        "judge": judge,
+        "metric": metric,
+        "audited_at": answers["audit_id"][0],
+        "n": len(said),
+        "n_equal": n_equal,
+        "share_equal": n_equal / len(said),
+        "mean_difference": sum(b - a for a, b in numbers) / len(numbers) if numbers else None,
+        "kappa": label_kappa(*map(list, zip(*labels, strict=True)))
+        if labels
+        else weighted_kappa([a for a, _ in numbers], [b for _, b in numbers]),
+    }
+
+
+def _answer(verdict: dict[str, object]) -> object:
+    return next(
+        (verdict[key] for key in ("label", "rating_1to5", "value") if verdict.get(key) is not None), None
+    )

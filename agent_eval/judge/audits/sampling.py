@@ -1,0 +1,106 @@
+"""Audits of a judge model: asked for each metric alone, and asked the same again, does it say what it said?
+
+`disagreements` compares one call per metric with one call for all; `audit_sample` says what is asked again, and
+`judge.drift` what came of it.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from agent_eval.formats.hashing import digest
+from agent_eval.judge.llm.cache import answers_of
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.protocol import Question, Scored
+
+
+def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
+    """One row per model and metric that was answered in both modes.
+
+    Columns: judge, metric, n_both, n_equal (same rating, value or main label), mean_difference (per_metric minus
+    one_call; null for labels).
+
+    Args:
+        cache: Table judge_cache.
+        spec: The judge; its mode does not matter.
+    """
+    metric_of = dict(cache.select("question_key", "metric").iter_rows())
+    rows = [
+        {
+            "judge": model,
+            "metric": metric_of[key],
+            "is_equal": _answer(alone[key]) == _answer(together[key]),
+            "difference": _difference(alone[key], together[key]),
+        }
+        for model in spec.models
+        for alone, together in [
+            (
+                answers_of(cache, model, replace(spec, mode="per_metric").parameters),
+                answers_of(cache, model, replace(spec, mode="one_call").parameters),
+            )
+        ]
+        for key in sorted(alone.keys() & together.keys())
+    ]
+    schema = {"judge": pl.String, "metric": pl.String, "is_equal": pl.Boolean, "difference": pl.Float64}
+    return (
+        pl.DataFrame(rows, schema=schema)
+        .group_by("judge", "metric")
+        .agg(n_both=pl.len(), n_equal=pl.col("is_equal").sum(), mean_difference=pl.col("difference").mean())
+        .sort("judge", "metric")
+    )
+
+
+def _answer(answer: Scored) -> object:
+    return answer.label if answer.label is not None else _number(answer)
+
+
+def _number(answer: Scored) -> float | None:
+    return answer.rating_1to5 if answer.rating_1to5 is not None else answer.value
+
+
+def _difference(one: Scored, other: Scored) -> float | None:
+    first, second = _number(one), _number(other)
+    return None if first is None or second is None else first - second
+
+
+def audit_sample(
+    threads: Mapping[str, Sequence[Thread]], answered: Container[str], size: int
+) -> list[Thread]:
+    """The turns that an audit asks about again, with the metrics that were answered: the same as long as they are there.
+
+    Every agent gives its first turn, then its second, and so on, in the order of a hash of their content: the sample
+    is fixed, spread over agents, and nobody's choice. What is asked of a whole conversation goes with its last turn.
+
+    Args:
+        threads: By agent, what a model was asked: a thread per conversation.
+        answered: The question keys that have a stored answer.
+        size: Turns, at most.
+    """
+    ranked = []
+    for units in (sorted(_units(of_agent, answered), key=_place) for of_agent in threads.values()):
+        ranked += [(place, _place(unit), unit) for place, unit in enumerate(units)]
+    ranked.sort(key=lambda entry: entry[:2])
+    return [unit for _, _, unit in ranked[:size]]
+
+
+def _units(threads: Sequence[Thread], answered: Container[str]) -> Iterator[Thread]:
+    """Each turn with what was answered of it, and the whole with the last one."""
+    for thread in threads:
+        groups: list[list[Question]] = []
+        for question in thread.questions:
+            metrics = [m for m in question.metrics if question.keys[m.name] in answered]
+            if not metrics:
+                continue
+            part = question.about(metrics)
+            if question.turn_index is None and groups:
+                groups[-1].append(part)
+            else:
+                groups.append([part])
+        yield from (replace(thread, questions=group) for group in groups)
+
+
+def _place(unit: Thread) -> str:
+    first = unit.questions[0]
+    return digest("audit", first.content_hash, first.turn_index)

@@ -1,0 +1,114 @@
+"""Pairwise verdicts: asking both ways round, and reading what was recorded in data/pairwise/*.jsonl.
+
+One JSON object a line: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" | "second" | "tie" |
+null, "judge": …, "rationale": …, "judged_at": …}`. What follows from them is told in `scores.tournament`.
+"""
+
+from collections.abc import Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Literal, Protocol, Self
+
+import polars as pl
+from pydantic import Field, JsonValue, StringConstraints, ValidationError, model_validator
+
+from agent_eval.formats.files import files_in
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record, json_lines
+from agent_eval.scores.statistics.tournament import VERDICTS
+from agent_eval.transcripts.models import Frozen, Slug
+
+Winner = Literal["first", "second", "tie"]
+Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class Ask(Protocol):
+    """Whoever compares two answers to a task: a model, a person, a mock. Sees no names of agents."""
+
+    def __call__(self, task: str, first: str, second: str) -> Winner | None:
+        """The better answer, or None when no verdict could be read."""
+        ...
+
+
+class PairwiseVerdict(Frozen):
+    """One line of data/pairwise/*.jsonl."""
+
+    task: Text
+    task_set: str | None = None
+    first: Slug
+    second: Slug
+    winner: Winner | None = Field(description="null: the judge gave no readable verdict")
+    judge: Text
+    rationale: str | None = None
+    judged_at: str | None = None
+
+    @model_validator(mode="after")
+    def _two_agents(self) -> Self:
+        if self.first == self.second:
+            raise ValueError(f"first and second are both {self.first!r}; name two agents")
+        return self
+
+
+def ask_both_ways(
+    answers: Mapping[str, Mapping[str, str]], ask: Ask, *, judge: str, task_set: str | None = None
+) -> pl.DataFrame:
+    """Have every two answers to a task compared, each shown first once.
+
+    Args:
+        answers: Task → agent → answer; an agent without an answer is not compared on that task.
+        ask: Compares two answers.
+        judge: Who answers, for the rows.
+        task_set: For the rows.
+
+    Returns:
+        The columns of `tournament.VERDICTS`, sorted by task and agents whatever order the answers came in.
+    """
+    rows = [
+        {"task": task, "task_set": task_set, "first": one, "second": other,
+         "winner": ask(task, given[one], given[other]), "judge": judge}
+        for task, given in sorted(answers.items())
+        for a, b in combinations(sorted(given), 2)
+        for one, other in ((a, b), (b, a))
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema=VERDICTS)
+
+
+def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
+    """Every *.jsonl of the folder: the columns of `tournament.VERDICTS`, and what was refused.
+
+    A line that says again what a judge said of a task in one order is skipped; one that says otherwise is refused.
+    """
+    rows: dict[tuple[object, ...], PairwiseVerdict] = {}
+    refusals: list[Refusal] = []
+    for path, reason in files_in(folder, ".jsonl"):
+        file = clean(path.name)
+        if reason:
+            refusals.append(Refusal(file, 0, reason))
+            continue
+        for record in json_lines(path, file):
+            found = _verdict(record.value) if isinstance(record, Record) else record.reason
+            line = record.number if isinstance(record, Record) else record.line
+            if isinstance(found, str):
+                refusals.append(Refusal(file, line, found))
+                continue
+            key = (found.judge, found.task_set, found.task, found.first, found.second)
+            if rows.setdefault(key, found).winner != found.winner:
+                again = "this judge judged this task in this order otherwise before; the first verdict stays. Remove one of the lines"
+                refusals.append(Refusal(file, line, again))
+    made = pl.DataFrame([v.model_dump(include=set(VERDICTS)) for v in rows.values()], schema=VERDICTS)
+    return made, refusals
+
+
+def _verdict(value: JsonValue) -> PairwiseVerdict | str:
+    try:
+        return PairwiseVerdict.model_validate(value)
+    except ValidationError as error:
+        return "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
+            if e["loc"]
+            else e["msg"].removeprefix("Value error, ")
+            for e in error.errors()
+        )
+    except RecursionError:
+        return "it is nested too deeply; write one verdict a line"

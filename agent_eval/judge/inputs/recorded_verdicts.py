@@ -1,0 +1,231 @@
+"""Recorded verdicts: what was answered before, by whom and on what content. They answer without a key or a network.
+
+A verdict is found by its question: content, turn, metric, rubric and version of the profile. Whatever was edited since is a miss.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import polars as pl
+from pydantic import (
+    Field,
+    JsonValue,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from agent_eval.formats.files import files_in
+from agent_eval.formats.hashing import canonical, digest
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record, json_lines
+from agent_eval.formats.timestamps import instant, seconds
+from agent_eval.formats.validation_messages import shorten
+from agent_eval.judge.keys import cache_key, question_key
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.methodology.models import DIMENSIONS
+from agent_eval.metrics.base import NO_FAILURE
+from agent_eval.metrics.metric_set import CONVERSATION_METRICS, TURN_METRICS
+from agent_eval.tables import table
+from agent_eval.transcripts.models import SLOTS, Frozen
+
+Text = Annotated[StrictStr, StringConstraints(min_length=1)]
+Count = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+
+_CACHE = table("judge_cache")
+_TURN = {metric.name: metric for metric in TURN_METRICS}
+_CONVERSATION = {metric.name: metric for metric in CONVERSATION_METRICS}
+
+
+class Answer(Frozen):
+    """What was answered, as the `verdict` column of judge_cache holds it. One of rating, value and label is set."""
+
+    status: Literal["scored"]
+    rating_1to5: Annotated[StrictInt, Field(ge=1, le=5)] | None = None
+    value: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] | None = None
+    label: StrictStr | None = None
+    further_labels: tuple[StrictStr, ...] = ()
+    rationale: Text
+    evidence: StrictStr | None = None
+
+    @property
+    def kind(self) -> str:
+        """rating, value or label."""
+        given = {"rating": self.rating_1to5, "value": self.value, "label": self.label}
+        return " and ".join(name for name, answer in given.items() if answer is not None) or "nothing"
+
+
+class RecordedVerdict(Frozen):
+    """One line of data/verdicts/*.jsonl: a row of judge_cache whose keys are what its parts say."""
+
+    cache_key: Text
+    question_key: Text
+    content_hash: Text
+    turn_index: Count | None = None
+    metric: Text
+    rubric_hash: Text
+    profile_version: Text
+    model: Text
+    parameters: dict[str, JsonValue]
+    repeat: Count = 0
+    verdict: Answer
+    prompt_hash: StrictStr | None = None
+    n_tokens_in: Count | None = None
+    n_tokens_out: Count | None = None
+    n_tokens_cached: Count | None = None
+    cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    judged_at: Text
+
+    @model_validator(mode="after")
+    def _keys_and_answer(self) -> Self:
+        try:
+            instant(self.judged_at)
+        except ValueError:
+            raise ValueError(f"judged_at is {self.judged_at!r}, expected ISO 8601") from None
+        _check_answer(self)
+        question = question_key(
+            self.content_hash, self.turn_index, self.metric, self.rubric_hash, self.profile_version
+        )
+        if self.question_key != question:
+            raise ValueError(f"question_key is not the hash of its parts, expected {question}")
+        key = cache_key(question, self.model, self.parameters, self.repeat)
+        if self.cache_key != key:
+            raise ValueError(f"cache_key is not the hash of its parts, expected {key}")
+        return self
+
+    def row(self) -> dict[str, object]:
+        """The row of table judge_cache."""
+        return {
+            **self.model_dump(),
+            "parameters": canonical(self.parameters).decode(),
+            "verdict": canonical(self.verdict.model_dump(mode="json", exclude_none=True)).decode(),
+        }
+
+
+def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
+    """Every *.jsonl of the folder: table `judge_cache` and what was refused; no folder, no verdicts.
+
+    A cache_key that comes again is skipped when the line says the same, else refused: the first one stays.
+    What is no readable file is refused as a whole, with line 0; where reading breaks off, what was read before stays.
+    """
+    rows: dict[str, dict[str, object]] = {}
+    refusals: list[Refusal] = []
+    for path, reason in files_in(folder, ".jsonl"):
+        file = clean(path.name)
+        for line, found in [(0, reason)] if reason else _read_file(path, file):
+            if isinstance(found, str):
+                refusals.append(Refusal(file, line, found))
+                continue
+            row = found.row()
+            if rows.setdefault(found.cache_key, row) != row:
+                again = (
+                    f"cache_key {found.cache_key} was answered otherwise before; the first answer stays. "
+                    "Remove one of the lines, or give this one another `repeat`"
+                )
+                refusals.append(Refusal(file, line, again))
+    return _CACHE.conform(_CACHE.frame(rows.values())), refusals
+
+
+def verdicts_hash(frame: pl.DataFrame) -> str:
+    """Content hash of verdicts (table judge_cache), as a data version; the order of rows does not matter."""
+    return digest("verdicts", sorted(frame.select("cache_key", "verdict", "judged_at").rows()))
+
+
+class RecordedJudge:
+    """Answers from rows of judge_cache: for each question the latest answer of any model, else it abstains."""
+
+    name = "recorded"
+
+    def __init__(self, rows: pl.DataFrame) -> None:
+        self._rows: dict[str, dict[str, object]] = {}
+        when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
+        for row in rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True):
+            self._rows[row["question_key"]] = row
+
+    async def judge(self, question: Question) -> Mapping[str, Verdict]:
+        """A verdict for each metric; what was never answered is an abstention."""
+        return {metric.name: self._verdict(question.keys.get(metric.name, "")) for metric in question.metrics}
+
+    def _verdict(self, key: str) -> Verdict:
+        row = self._rows.get(key)
+        answer = _stored_answer(str(row["verdict"])) if row else None
+        if row is None or answer is None:
+            return NotApplicable("no recorded verdict on this content", is_abstention=True)
+        return Scored(
+            rationale=answer.rationale,
+            evidence=answer.evidence,
+            rating_1to5=answer.rating_1to5,
+            value=answer.value,
+            label=answer.label,
+            further_labels=answer.further_labels,
+            answered_by=_text(row["model"]),
+            answered_at=_text(row["judged_at"]),
+            prompt_hash=_text(row["prompt_hash"]),
+        )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _stored_answer(verdict: str) -> Answer | None:
+    """A stored verdict; None where it is not a score."""
+    try:
+        return Answer.model_validate_json(verdict)
+    except ValidationError:
+        return None
+
+
+def _check_answer(row: RecordedVerdict) -> None:
+    """ValueError when the metric is unknown, has another place or another kind of answer."""
+    name, answer = row.metric, row.verdict
+    metric = _TURN.get(name) or _CONVERSATION.get(name)
+    if metric is None and not _is_rubric(name):
+        known = ", ".join((*_TURN, *_CONVERSATION, *DIMENSIONS))
+        raise ValueError(
+            f"metric {name!r} is not known; known are {known} and 'D1.<criterion>'..'D5.<criterion>'"
+        )
+    if (name in _TURN) != (row.turn_index is not None):
+        raise ValueError(f"turn_index is {row.turn_index}; turn metrics have one, other metrics have none")
+    kind = metric.kind if metric else "rating"
+    if answer.kind != kind:
+        raise ValueError(f"{name} is a {kind}, but the verdict holds {answer.kind}")
+    labels = metric.labels if metric else ()
+    given = [label for label in (answer.label, *answer.further_labels) if label is not None]
+    if unknown := [label for label in given if label not in labels]:
+        raise ValueError(f"{name}: label {unknown[0]!r} is not one of {', '.join(labels) or 'none'}")
+    if answer.further_labels and (NO_FAILURE in given or len(set(given)) < len(given)):
+        raise ValueError(f"{name}: further_labels go with another failure label and do not repeat one")
+
+
+def _is_rubric(name: str) -> bool:
+    slot, _, criterion = name.partition(".")
+    return name in DIMENSIONS or (slot in SLOTS and criterion.isidentifier())
+
+
+def _read_file(path: Path, file: str) -> Iterator[tuple[int, RecordedVerdict | str]]:
+    """Line and verdict, or line and what is wrong with it; blank lines are skipped."""
+    for record in json_lines(path, file):
+        if isinstance(record, Record):
+            yield record.number, _verdict_of(record.value)
+        else:
+            yield record.line, record.reason
+
+
+def _verdict_of(value: JsonValue) -> RecordedVerdict | str:
+    try:
+        return RecordedVerdict.model_validate(value)
+    except ValidationError as error:
+        return shorten("; ".join(_problem(e["loc"], e["msg"]) for e in error.errors(include_input=False)))
+    except RecursionError:
+        return "it is nested too deeply; write one row of judge_cache a line"
+
+
+def _problem(location: tuple[int | str, ...], message: str) -> str:
+    at = ".".join(str(part)[:40] for part in location)
+    return f"{at}: {message}" if at else message.removeprefix("Value error, ")

@@ -1,0 +1,102 @@
+"""Answers of models as rows of judge_cache, and back. Content-addressed: an equal question to an equal judge is a hit."""
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from agent_eval.formats.hashing import canonical
+from agent_eval.formats.timestamps import seconds
+from agent_eval.judge.keys import cache_key
+from agent_eval.judge.llm.calls import Call
+from agent_eval.judge.protocol import Scored
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.profile import PROFILE_VERSION
+
+Row = dict[str, Any]
+_PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
+
+
+def rows_of(
+    call: Call, answers: Mapping[str, Scored], model: str, parameters: Mapping[str, object]
+) -> Iterator[Row]:
+    """A row of judge_cache for each answer of a call."""
+    written = canonical(dict(parameters)).decode()
+    for name, answer in answers.items():
+        question = call.question_of(name)
+        metric = next(m for m in question.metrics if m.name == name)
+        yield {
+            "cache_key": cache_key(question.keys[name], model, parameters),
+            "question_key": question.keys[name],
+            "content_hash": question.content_hash,
+            "turn_index": question.turn_index,
+            "metric": name,
+            "rubric_hash": _rubric_hash(metric),
+            "profile_version": PROFILE_VERSION,
+            "model": model,
+            "parameters": written,
+            "repeat": 0,
+            "verdict": canonical(_written(answer)).decode(),
+            **{name: getattr(answer, name) for name in _PAID},
+            "judged_at": answer.answered_at,
+        }
+
+
+def answers_of(cache: pl.DataFrame, model: str, parameters: Mapping[str, object]) -> dict[str, Scored]:
+    """Question key → the answer of one model with these parameters.
+
+    Args:
+        cache: Rows of table judge_cache, of any model.
+        model: As litellm names it.
+        parameters: As JudgeSpec gives them.
+    """
+    written = canonical(dict(parameters)).decode()
+    mine = cache.filter(pl.col("model") == model, pl.col("parameters") == written)
+    found = {str(row["question_key"]): _scored(row) for row in _latest_last(mine)}
+    return {key: answer for key, answer in found.items() if answer is not None}
+
+
+def of_others(cache: pl.DataFrame, models: Mapping[str, Mapping[str, object]]) -> pl.DataFrame:
+    """The rows that none of these models (name → parameters) gave."""
+    for model, parameters in models.items():
+        written = canonical(dict(parameters)).decode()
+        cache = cache.filter((pl.col("model") != model) | (pl.col("parameters") != written))
+    return cache
+
+
+def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
+    when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
+    return rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True)
+
+
+def _written(answer: Scored) -> dict[str, object]:
+    given = {
+        "status": "scored",
+        "rating_1to5": answer.rating_1to5,
+        "value": answer.value,
+        "label": answer.label,
+        "further_labels": list(answer.further_labels) or None,
+        "rationale": answer.rationale,
+        "evidence": answer.evidence,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _scored(row: Row) -> Scored | None:
+    verdict = json.loads(str(row["verdict"]))
+    if verdict.pop("status", None) != "scored":
+        return None
+    verdict["further_labels"] = tuple(verdict.get("further_labels") or ())
+    return Scored(
+        **verdict,
+        answered_by=str(row["model"]),
+        answered_at=str(row["judged_at"]),
+        **{n: row[n] for n in _PAID},
+    )
+
+
+@lru_cache(maxsize=256)
+def _rubric_hash(metric: Metric) -> str:
+    return metric.rubric_hash

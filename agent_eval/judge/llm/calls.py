@@ -1,0 +1,127 @@
+"""Which calls a pass needs: every open question once, as few calls as may be, in the order that keeps prefixes warm."""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from agent_eval.judge.llm.budget import Price
+from agent_eval.judge.llm.spec import Mode
+from agent_eval.judge.prompts import NO_NAMES, Names, build_prompt, can_share_call
+from agent_eval.judge.protocol import Question
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.findings import Finding
+
+CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
+TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Questions whose calls follow one another: the turns of a conversation and its whole, or one session."""
+
+    questions: Sequence[Question]
+    names: Names = NO_NAMES
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Call:
+    """Questions that are asked together: a turn's, with its conversation's where that may ride along."""
+
+    questions: tuple[Question, ...]
+    number: int = 0  # of its thread: lower ones go first
+    names: Names = NO_NAMES
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is asked, in order."""
+        return tuple(metric for question in self.questions for metric in question.metrics)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Metric name → question key."""
+        return {name: key for question in self.questions for name, key in question.keys.items()}
+
+    def question_of(self, metric: str) -> Question:
+        """The question that asks a metric."""
+        return next(q for q in self.questions if metric in q.keys)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What calls will take: their number exactly, tokens roughly, US dollars when the price is known."""
+
+    n_calls: int = 0
+    n_tokens_in: int = 0
+    n_tokens_out: int = 0
+    n_answers: int = 0
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        return Estimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
+
+    @property
+    def _counts(self) -> tuple[int, int, int, int]:
+        return self.n_calls, self.n_tokens_in, self.n_tokens_out, self.n_answers
+
+    def cost_usd(self, price: Price | None) -> float | None:
+        """At full price for every prompt token; what providers serve from their cache makes it less."""
+        return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
+
+
+def plan(threads: Sequence[Thread], answered: Container[str], mode: Mode = "one_call") -> list[list[Call]]:
+    """The calls of each thread, in order; threads without any are left out, the longest come first.
+
+    Args:
+        threads: What is open; a key that stands in several questions is asked by the first of them.
+        answered: Keys that need no call.
+        mode: per_metric gives each metric a call of its own.
+    """
+    seen: set[str] = set()
+    planned: list[list[Call]] = []
+    for thread in threads:
+        calls: list[Call] = []
+        for question in thread.questions:
+            fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, seen)]
+            parts = [fresh] if mode == "one_call" else [[metric] for metric in fresh]
+            for part in parts if fresh else ():
+                _add(calls, question.about(part), thread, mode)
+        if calls:
+            planned.append(calls)
+    planned.sort(key=len, reverse=True)
+    return [
+        [Call(c.questions, number, c.names, c.findings) for c in calls]
+        for number, calls in enumerate(planned)
+    ]
+
+
+def estimate(planned: Sequence[Sequence[Call]], shown: Sequence[Metric] | None) -> Estimate:
+    """What planned calls will take. Every prompt is built, none is sent."""
+    total = Estimate()
+    for call in (call for calls in planned for call in calls):
+        total += estimate_of(call, shown)
+    return total
+
+
+def estimate_of(call: Call, shown: Sequence[Metric] | None) -> Estimate:
+    """What one call will take."""
+    prompt = build_prompt(
+        call.questions, secret=b"estimate", metrics=shown, names=call.names, findings=call.findings
+    )
+    n_characters = sum(len(message["content"]) for message in prompt.messages)
+    n_answers = len(call.metrics)
+    return Estimate(1, n_characters // CHARACTERS_PER_TOKEN, n_answers * TOKENS_PER_ANSWER, n_answers)
+
+
+def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
+    if key in answered or key in seen:
+        return False
+    seen.add(key)
+    return True
+
+
+def _add(calls: list[Call], question: Question, thread: Thread, mode: Mode) -> None:
+    last = calls[-1] if calls else None
+    if mode == "one_call" and last is not None and can_share_call(last.questions[0], question):
+        calls[-1] = Call((*last.questions, question), 0, thread.names, thread.findings)
+    else:
+        calls.append(Call((question,), 0, thread.names, thread.findings))

@@ -1,0 +1,223 @@
+"""The client: one call of one model, through litellm. What the provider says comes out as plain values, or as CallError.
+
+litellm costs seconds to import, so that happens with the first call. Its retries, caches, callbacks and logs are
+off: trying again, storing and telling are the engine's business, and its logs would print what is sent.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal, Protocol
+
+from agent_eval.judge.llm.budget import Price, Usage
+from agent_eval.judge.llm.redaction import redact
+from agent_eval.judge.prompts import Messages, Prompt
+
+Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit"]
+"""Why a call failed: refused for its rate; the server's fault; no connection; no answer in time; the key; the request
+is wrong; this one content cannot be judged there (too long, or filtered)."""
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download of prices at import
+    # OpenAI-compatible servers are called without the OpenAI SDK, which walks through every schema and message
+    "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
+}
+_STAND_INS: set[str] = set()
+"""Models that `_make_known` entered."""
+_GRACE_S = 5.0  # a transport that forgets its own time-out
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    text: str
+    usage: Usage
+    is_truncated: bool = False
+    is_filtered: bool = False
+
+
+class CallError(Exception):
+    """A call that gave no reply. The detail holds no secrets."""
+
+    def __init__(self, failure: Failure, detail: str, retry_after_s: float | None = None) -> None:
+        super().__init__(detail)
+        self.failure = failure
+        self.detail = detail
+        self.retry_after_s = retry_after_s
+
+
+class Client(Protocol):
+    """Calls one model."""
+
+    @property
+    def model(self) -> str: ...
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        """One call; `form` gives the schema of the reply.
+
+        Raises:
+            CallError: If there is no reply.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections, in the event loop that used them."""
+        ...
+
+
+@dataclass(frozen=True)
+class LiteLLMClient:
+    """Any model that litellm knows by name; base URLs and keys come from the environment, as litellm reads them."""
+
+    model: str
+    temperature: float = 0.0
+    timeout_s: float = 60.0
+    price: Price | None = None  # None: litellm's own, where it has one
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        """One call."""
+        litellm = imported()
+        _hide_from_logging()
+        _make_known(self.model)
+        try:
+            async with asyncio.timeout(self.timeout_s + _GRACE_S):
+                response = await litellm.acompletion(
+                    model=self.model,
+                    messages=list(messages),
+                    response_format=_response_format(form),
+                    temperature=self.temperature,
+                    max_tokens=max_tokens,
+                    timeout=self.timeout_s,
+                    drop_params=True,  # models without a temperature or a schema are asked without
+                    num_retries=0,
+                    max_retries=0,
+                )
+        except Exception as error:
+            raise _call_error(litellm, error) from None  # the original's message may hold a key
+        return _reply(response, self.price)
+
+    async def close(self) -> None:
+        """Close litellm's connections."""
+        await imported().close_litellm_async_clients()
+
+
+def price_of(model: str) -> Price | None:
+    """The price that litellm knows of a model; None where it knows none."""
+    if model in _STAND_INS:
+        return None
+    try:
+        info = imported().get_model_info(model)
+    except Exception:  # an unknown model is an Exception of no class of its own
+        return None
+    sent, received = info.get("input_cost_per_token"), info.get("output_cost_per_token")
+    if sent is None or received is None:
+        return None
+    cached = info.get("cache_read_input_token_cost")
+    return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+
+
+@functools.cache
+def _make_known(model: str) -> None:
+    """Enter a model of an OpenAI-compatible server in litellm's table of models, once, where it is not there.
+
+    Several times per reply litellm looks for the price of a model, and an unknown one it looks for anew by all of its
+    rules: a tenth of a call. The price entered is a stand-in: nobody reads it, and `price_of` still says None.
+    """
+    if model.startswith("openai/") and price_of(model) is None:
+        prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
+        _STAND_INS.add(model)
+        imported().register_model({model: {"litellm_provider": "openai", "mode": "chat", **prices}})
+
+
+def imported() -> ModuleType:
+    """litellm, imported quietly and once."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import litellm
+
+    if not litellm.suppress_debug_info:
+        litellm.suppress_debug_info = True
+        litellm.telemetry = False
+        for name in ("callbacks", "success_callback", "failure_callback"):
+            getattr(litellm, name).clear()
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            logger.handlers.clear()
+            logger.propagate = False
+            logger.setLevel(logging.CRITICAL + 1)
+    return litellm
+
+
+def _hide_from_logging() -> None:
+    """No success or failure handlers of litellm for this task: a fifth of its time per call, and they see the texts."""
+    try:
+        from litellm._internal_context import is_internal_call
+    except ImportError:  # not part of its promised interface: without it everything works, more slowly
+        return
+    is_internal_call.set(True)
+
+
+def _response_format(form: Prompt) -> Mapping[str, object]:
+    schema = {"name": form.name, "strict": True, "schema": form.schema}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _reply(response: Any, price: Price | None) -> Reply:
+    choice = response.choices[0]
+    return Reply(
+        text=choice.message.content or "",
+        usage=_usage(response, price),
+        is_truncated=choice.finish_reason == "length",
+        is_filtered=choice.finish_reason == "content_filter",
+    )
+
+
+def _usage(response: Any, price: Price | None) -> Usage:
+    counted = getattr(response, "usage", None)
+    if counted is None:
+        return Usage(None, None, None, None)
+    details = counted.prompt_tokens_details
+    n_in, n_out = counted.prompt_tokens, counted.completion_tokens
+    n_cached = details.cached_tokens if details is not None else None
+    if price is None:
+        return Usage(n_in, n_out, n_cached, None)
+    return Usage(n_in, n_out, n_cached, price.of(n_in, n_out, n_cached or 0))
+
+
+def _call_error(litellm: Any, error: Exception) -> CallError:
+    """What litellm raised, sorted by what to do about it."""
+    headers = getattr(error, "litellm_response_headers", None)
+    detail = redact(f"{type(error).__name__}: {error}")
+    return CallError(
+        _failure(litellm, error, has_answer=headers is not None), detail, _retry_after_s(headers)
+    )
+
+
+def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
+    status = getattr(error, "status_code", None)
+    if isinstance(error, TimeoutError | litellm.Timeout):
+        return "timeout"
+    if isinstance(error, litellm.ContextWindowExceededError | litellm.ContentPolicyViolationError):
+        return "unfit"
+    if isinstance(error, litellm.AuthenticationError | litellm.PermissionDeniedError):
+        return "authentication"
+    if isinstance(error, litellm.RateLimitError):
+        return "rate"
+    if isinstance(error, litellm.APIConnectionError) or (status in (500, 503) and not has_answer):
+        return "connection"
+    if isinstance(status, int) and status < 500 and status not in (408, 409, 425):
+        return "refused"
+    return "server"
+
+
+def _retry_after_s(headers: Any) -> float | None:
+    """Seconds that the provider asks to wait; a date instead of a number is left to the back-off."""
+    try:
+        return max(0.0, float(headers.get("retry-after"))) if headers else None
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,94 @@
+"""The ensemble: several judges' answers to one question become one, and how far they disagree is kept.
+
+Labels and 0/1 values go by majority; a tie goes to the answer of the judge that was named first. Ratings become the
+median (the lower of two middle ones: doubt never flatters) or the mean; as a rating is an integer, a mean is rounded,
+halves down. A judge that gave no answer has no voice.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from agent_eval.judge.llm.spec import Combine
+from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict
+from agent_eval.metrics.base import Metric
+
+
+def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = "median") -> Verdict:
+    """One verdict out of several, by judge in the order in which the judges are named.
+
+    `disagreement` is the highest rating or value minus the lowest; for labels the share of judges that gave another
+    main label. Cost and tokens stay with the judges' own answers.
+    """
+    scored = {name: verdict for name, verdict in answers.items() if isinstance(verdict, Scored)}
+    if not scored:
+        return _nobody(answers)
+    given = list(scored.values())
+    said = "; ".join(f"{name}: {_answer(verdict)}" for name, verdict in scored.items())
+    silent = f" {len(answers) - len(scored)} gave none." if len(scored) < len(answers) else ""
+    if metric.kind == "label":
+        return _by_majority(given, [v.label for v in given], f"Answers: {said}.{silent}")
+    if metric.kind == "value" and metric.is_binary:
+        return _by_majority(given, [v.value for v in given], f"Answers: {said}.{silent}")
+    return _by_middle(metric, given, combine, f"Answers: {said}.{silent}")
+
+
+def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) -> Scored:
+    counts = {vote: votes.count(vote) for vote in votes}  # in the order of the judges
+    winner = max(counts, key=lambda vote: counts[vote])
+    voice = given[votes.index(winner)]
+    values = [v.value for v in given if v.value is not None]
+    n_needed = len(given) / 2
+    further = dict.fromkeys(label for v in given for label in v.further_labels)
+    kept = [
+        label
+        for label in further
+        if label != winner and sum(label in (v.label, *v.further_labels) for v in given) > n_needed
+    ]
+    return Scored(
+        rationale=f"{voice.rationale} {said}",
+        evidence=voice.evidence,
+        value=voice.value,
+        label=voice.label,
+        further_labels=tuple(kept),
+        answered_by=_names(given),
+        answered_at=_last(given),
+        disagreement=max(values) - min(values) if values else 1 - counts[winner] / len(votes),
+    )
+
+
+def _by_middle(metric: Metric, given: Sequence[Scored], combine: Combine, said: str) -> Scored:
+    is_integer = metric.answer == "rating_1to5"
+    numbers = [float(n) for v in given if (n := v.rating_1to5 if is_integer else v.value) is not None]
+    middle = statistics.median_low(numbers) if combine == "median" else statistics.fmean(numbers)
+    nearest = min(range(len(numbers)), key=lambda i: abs(numbers[i] - middle))
+    voice = given[nearest]
+    return Scored(
+        rationale=f"{voice.rationale} {said}",
+        evidence=voice.evidence,
+        rating_1to5=math.ceil(middle - 0.5) if is_integer else None,
+        value=None if is_integer else middle,
+        answered_by=_names(given),
+        answered_at=_last(given),
+        disagreement=max(numbers) - min(numbers),
+    )
+
+
+def _nobody(answers: Mapping[str, Verdict]) -> Verdict:
+    lost = next((v for v in answers.values() if isinstance(v, Unscored)), None)
+    if lost is None:
+        return NotApplicable("no judge of the ensemble answered", is_abstention=True)
+    return Unscored(lost.reason, lost.detail)
+
+
+def _answer(verdict: Scored) -> str:
+    number = verdict.rating_1to5 if verdict.rating_1to5 is not None else verdict.value
+    return str(verdict.label) if number is None else f"{number:g}"
+
+
+def _names(given: Sequence[Scored]) -> str:
+    return " + ".join(v.answered_by or "?" for v in given)
+
+
+def _last(given: Sequence[Scored]) -> str | None:
+    return max((v.answered_at for v in given if v.answered_at), default=None)

@@ -1,0 +1,189 @@
+"""The panel: the judge models of a project. It knows what they have answered, asks the rest, and gives both.
+
+Made for one run; its budget is shared by everything that the run judges. Without a client factory nothing is asked:
+answers that were given before are given again, and the rest is left to others.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from agent_eval.judge.llm.budget import Budget
+from agent_eval.judge.llm.cache import answers_of, of_others, rows_of
+from agent_eval.judge.llm.calls import Call, Thread, plan
+from agent_eval.judge.llm.client import Client
+from agent_eval.judge.llm.concurrency import Pace
+from agent_eval.judge.llm.ensemble import combined
+from agent_eval.judge.llm.progress import Progress, Reporter, Watch
+from agent_eval.judge.llm.requests import Form, ModelJudge
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.llm.write_behind import Keeper, Row
+from agent_eval.judge.protocol import Scored, Unscored, Verdict
+from agent_eval.judge.run_sync import run
+from agent_eval.metrics.base import Metric
+
+Given = dict[str, list[tuple[str, Verdict]]]
+"""Question key → (judge, verdict), in the order of precedence."""
+
+
+class Writing(Protocol):
+    """Stores rows of judge_cache: for good when the context ends, and safely as soon as `append` returns."""
+
+    def __call__(self) -> AbstractContextManager[Callable[[Sequence[Row]], None]]: ...
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What it takes to call models."""
+
+    client: Callable[[str], Client]
+    writing: Writing
+    secret: bytes
+    budget: Budget = field(default_factory=Budget)
+    concurrency: int = 16
+    max_tokens: int = 4096
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One judge model or several. `asking` None: only what was answered before."""
+
+    spec: JudgeSpec
+    asking: Asking | None = None
+
+    def answers(
+        self,
+        threads: Sequence[Thread],
+        cache: pl.DataFrame,
+        shown: Sequence[Metric] | None = None,
+        *,
+        form: type[Form] = Form,
+        watch: Watch | None = None,
+        every_s: float = 10.0,
+    ) -> Given:
+        """Everything that the models say about the questions of the threads.
+
+        Args:
+            threads: The questions with the metrics that are still open.
+            cache: Rows of judge_cache that may answer them.
+            shown: Metrics whose rubrics stand in every system message, those asked among them; None: those asked.
+            form: How prompts are built and replies read.
+            watch: Told of progress.
+            every_s: Seconds between two words of progress.
+
+        Raises:
+            OSError: If answers cannot be stored.
+        """
+        by_model = {model: dict[str, Verdict](self._known(model, cache)) for model in self.spec.models}
+        if self.asking is not None:
+            planned = {m: plan(threads, known, self.spec.mode) for m, known in by_model.items()}
+            fresh = run(
+                _ask(
+                    self.spec,
+                    self.asking,
+                    planned,
+                    form(self.asking.secret, self.shown(shown), self.asking.max_tokens),
+                    watch,
+                    every_s,
+                )
+            )
+            for model, verdicts in fresh.items():
+                by_model[model] |= verdicts
+        return self._given(threads, by_model)
+
+    def planned(self, threads: Sequence[Thread], cache: pl.DataFrame) -> list[list[Call]]:
+        """The calls that `answers` would make, of all models."""
+        return [
+            calls
+            for model in self.spec.models
+            for calls in plan(threads, self._known(model, cache), self.spec.mode)
+        ]
+
+    def others(self, cache: pl.DataFrame) -> pl.DataFrame:
+        """The rows of judge_cache that this panel did not give."""
+        return of_others(cache, dict.fromkeys(self.spec.models, self.spec.parameters))
+
+    def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
+        """The rubrics of every system message; an audit with one call per metric shows each its own."""
+        return tuple(metrics) if metrics is not None and self.spec.mode == "one_call" else None
+
+    def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored]:
+        return answers_of(cache, model, self.spec.parameters)
+
+    def _given(self, threads: Sequence[Thread], by_model: Mapping[str, Mapping[str, Verdict]]) -> Given:
+        metrics = {q.keys[m.name]: m for t in threads for q in t.questions for m in q.metrics}
+        given: Given = {}
+        for key, metric in metrics.items():
+            answers = {model: said[key] for model, said in by_model.items() if key in said}
+            if not answers:
+                continue
+            own = list(answers.items())
+            if len(self.spec.models) > 1:
+                own.insert(0, (self.spec.name, combined(metric, answers, self.spec.combine)))
+            given[key] = own
+        return given
+
+
+async def _ask(
+    spec: JudgeSpec,
+    asking: Asking,
+    planned: Mapping[str, Sequence[Sequence[Call]]],
+    form: Form,
+    watch: Watch | None,
+    every_s: float,
+) -> dict[str, dict[str, Verdict]]:
+    """Model → question key → verdict, for every planned call."""
+    n_calls = sum(len(calls) for threads in planned.values() for calls in threads)
+    if n_calls == 0:
+        return {}
+    reporter = Reporter(Progress(spec.name, n_calls), watch, every_s)
+    with asking.writing() as write:
+        keeper = Keeper(write)
+        clients = {model: asking.client(model) for model in planned}
+        try:
+            passes = (
+                _pass(clients[model], threads, spec, asking, form, keeper, reporter)
+                for model, threads in planned.items()
+            )
+            return dict(zip(planned, await asyncio.gather(*passes), strict=True))
+        finally:
+            await keeper.close()
+            for client in clients.values():
+                await client.close()
+
+
+async def _pass(
+    client: Client,
+    threads: Sequence[Sequence[Call]],
+    spec: JudgeSpec,
+    asking: Asking,
+    form: Form,
+    keeper: Keeper,
+    reporter: Reporter,
+) -> dict[str, Verdict]:
+    async def keep(call: Call, answers: Mapping[str, Scored]) -> None:
+        await keeper.keep(list(rows_of(call, answers, client.model, spec.parameters)))
+
+    judge = ModelJudge(client, form, Pace(asking.concurrency), asking.budget, keep)
+    verdicts: dict[str, Verdict] = {}
+
+    async def thread(calls: Sequence[Call]) -> None:
+        for call in calls:
+            answered = await judge.ask(call)
+            verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
+            n_unscored = sum(isinstance(v, Unscored) for v in answered.values())
+            asking.budget.n_unscored += n_unscored
+            asking.budget.n_scored += len(answered) - n_unscored
+            reporter.call_done(n_unscored, asking.budget.known_cost_usd)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for calls in threads:
+                group.create_task(thread(calls))
+    except ExceptionGroup as failed:  # the first cancels the rest, and says what happened
+        raise failed.exceptions[0] from None
+    return verdicts

@@ -1,0 +1,168 @@
+"""The metric set: which metrics are asked, by grain, and where each of them applies."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.hashing import digest
+from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.coherence import COHERENCE
+from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.relevance import RELEVANCE
+from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.builtin.verbosity import VERBOSITY
+from agent_eval.transcripts.models import Conversation, Expected, Turn
+
+TURN_RATINGS = (HELPFULNESS, COHERENCE, RELEVANCE, FAITHFULNESS, VERBOSITY)
+TURN_METRICS = (
+    *TURN_RATINGS,
+    AGENT_BEHAVIOR_FAILURE,
+    TOOL_CALL_BEHAVIOR_FAILURE,
+    ANSWER_CORRECTNESS,
+    TOOL_RESULT_UTILISATION,
+)
+CONVERSATION_METRICS = (GOAL_COMPLETION,)
+
+
+class UnknownMetricError(AgentEvalError):
+    """A metric was named that is not in the set."""
+
+    def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        at = f" in {where}" if where else ""
+        super().__init__(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
+
+
+class MetricNameTakenError(AgentEvalError):
+    """Two metrics would have one name."""
+
+    def __init__(self, name: str, is_built_in: bool) -> None:
+        by = "a metric of agent-eval" if is_built_in else "another of your metrics"
+        super().__init__(f"Metric {name!r}: the name is taken by {by}. Give yours another name.")
+
+
+@dataclass(frozen=True)
+class MetricSet:
+    """The metrics that are asked, in the order of asking. Sets with equal metrics are equal."""
+
+    metrics: tuple[Metric, ...]
+
+    @cached_property
+    def turn(self) -> tuple[Metric, ...]:
+        """Metrics of a turn."""
+        return tuple(m for m in self.metrics if m.grain == "turn")
+
+    @cached_property
+    def conversation(self) -> tuple[Metric, ...]:
+        """Metrics of a whole conversation."""
+        return tuple(m for m in self.metrics if m.grain == "conversation")
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all metrics in the set."""
+        return frozenset(m.name for m in self.metrics)
+
+    def get(self, name: str) -> Metric:
+        """The metric of that name.
+
+        Raises:
+            UnknownMetricError: If it is not in the set; names the nearest one that is.
+        """
+        found = next((m for m in self.metrics if m.name == name), None)
+        if found is None:
+            raise UnknownMetricError(name, self.names)
+        return found
+
+    @cached_property
+    def rubric_hashes(self) -> dict[str, str]:
+        """Metric name → hash of its rubric, computed once."""
+        return {m.name: m.rubric_hash for m in self.metrics}
+
+    @cached_property
+    def hash(self) -> str:
+        """Changes when anything does that can change a row: rubrics, conditions, severities, what is switched on."""
+        return digest(
+            "metrics",
+            sorted(
+                [m.name, m.rubric_hash, m.applies_when, dict(m.severities), m.is_binary, m.is_measured]
+                for m in self.metrics
+            ),
+        )
+
+    @cached_property
+    def severities(self) -> dict[str, Severity]:
+        """Failure label → severity; the graver one where two metrics have the same label."""
+        found: dict[str, Severity] = {}
+        for metric in self.metrics:
+            for label in metric.labels if metric.is_failure else ():
+                both = (metric.severity_of(label), found.get(label, "low"))
+                found[label] = max(both, key=SEVERITIES.index)
+        found.pop(NO_FAILURE, None)
+        return found
+
+    def without(self, off: Iterable[str]) -> "MetricSet":
+        """The set with some metrics switched off.
+
+        Raises:
+            UnknownMetricError: If a name is not in the set.
+        """
+        unwanted = set(off)
+        for name in sorted(unwanted - self.names):
+            raise UnknownMetricError(name, self.names, "metrics_off")
+        return MetricSet(tuple(m for m in self.metrics if m.name not in unwanted))
+
+    def with_custom(self, custom: Iterable[Metric]) -> "MetricSet":
+        """The set with further metrics, in the order of their names.
+
+        Raises:
+            MetricNameTakenError: If a name is there already.
+        """
+        taken = set(self.names)
+        added = sorted(custom, key=lambda m: m.name)
+        for metric in added:
+            if metric.name in taken:
+                raise MetricNameTakenError(metric.name, metric.name in BUILT_IN_NAMES)
+            taken.add(metric.name)
+        return MetricSet((*self.metrics, *added))
+
+
+DEFAULT = MetricSet((*TURN_METRICS, *CONVERSATION_METRICS))
+BUILT_IN_NAMES = DEFAULT.names
+
+
+def expected_of(turn_index: int, expected: Iterable[Expected]) -> Expected | None:
+    """The ground truth of one turn; the one for the whole conversation belongs to no turn."""
+    return next((e for e in expected if e.turn_index == turn_index), None)
+
+
+def why_not_applicable(
+    metric: Metric, turn: Turn, conversation: Conversation, expected: Expected | None
+) -> str | None:
+    """Why a turn metric does not arise on this turn; None where it does.
+
+    `expected` is the turn's ground truth, see `expected_of`. Where a metric's own `applies` fails, the metric is
+    asked: the failure is then told by the row, not lost with it.
+    """
+    if not turn.has_reply:
+        return NO_REPLY
+    try:
+        applies = metric.applies(turn, conversation, expected)
+    except Exception:  # code of a user's metric
+        return None
+    if applies:
+        return None
+    return metric.why_not(turn, conversation, expected) or f"{metric.name} does not apply to this turn"
+
+
+def applicable(metric: Metric, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:
+    """Whether a turn metric arises on this turn."""
+    return why_not_applicable(metric, turn, conversation, expected) is None

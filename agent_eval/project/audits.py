@@ -1,0 +1,116 @@
+"""Audits of judge models: a fixed sample of what they answered is put to them again, past the cache.
+
+The stored answers stay and go on counting; those of the audit are kept in `judge_audits`. What follows from them is
+decided in `judge.drift`; here is only where the answers are.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import polars as pl
+
+from agent_eval.formats.hashing import canonical
+from agent_eval.judge.audits.drift import Audit, latest_drift
+from agent_eval.judge.audits.sampling import audit_sample
+from agent_eval.judge.engine import open_threads
+from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.protocol import Unscored
+from agent_eval.project.project import Project
+from agent_eval.storage.journal import Journal, finished_journals
+from agent_eval.tables import table
+
+_AUDITS = table("judge_audits")
+Row = Mapping[str, object]
+
+
+def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -> Audit:
+    """Ask each judge model of the settings its sample again and keep what it says.
+
+    A turn is asked as it was: with the metrics that the model answered then, in calls of the same form. What was not
+    answered before is not asked, and what is lost now is left out; the caps of the settings hold.
+
+    Raises:
+        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+    """
+    nothing = latest_drift(_AUDITS.empty())
+    spec = project.own_judge
+    if spec is None:
+        return Audit(nothing, "no judge model is set; name one with judge_model or --judge")
+    audit_id = datetime.now(UTC).isoformat(timespec="microseconds")
+    threads = _threads(project)
+    questions = [q for of_agent in threads.values() for thread in of_agent for q in thread.questions]
+    keys = {key for question in questions for key in question.keys.values()}
+    stored = project.cached_verdicts(keys)
+    lost: list[Unscored] = []
+    n_asked = 0
+    for model in spec.models:
+        one = replace(spec, models=(model,))
+        before = {str(row["question_key"]): row for row in _answers(stored, one).iter_rows(named=True)}
+        sample = audit_sample(threads, before, project.settings.audit_size)
+        asking = replace(project.asking, writing=partial(_kept, project, audit_id, before, run_id))
+        given = Panel(one, asking).answers(
+            sample, table("judge_cache").empty(), project.metrics.metrics, watch=watch or project.watch
+        )
+        verdicts = [verdict for said in given.values() for _, verdict in said]
+        lost += [verdict for verdict in verdicts if isinstance(verdict, Unscored)]
+        n_asked += len(verdicts)
+    if not n_asked:
+        return Audit(nothing, f"{spec.name} has answered nothing yet that could be asked again")
+    found = project.store.read(_AUDITS, pl.DataFrame({"audit_id": [audit_id]}))
+    if found.is_empty():
+        return Audit(nothing, f"{spec.name} answered nothing: {lost[0].detail}", n_asked, len(lost))
+    return Audit(latest_drift(found), None, n_asked, len(lost), lost[0].detail if lost else "")
+
+
+def _threads(project: Project) -> dict[str, list[Thread]]:
+    """By agent, all that a model is asked about its turns and conversations."""
+    threads = {}
+    for agent in project.known_agents():
+        key = pl.DataFrame({"agent_id": [agent]})
+        transcripts, conversations, turns = (
+            project.store.read(table(name), key) for name in ("transcripts", "conversations", "turns")
+        )
+        threads[agent] = open_threads(
+            transcripts, conversations, turns, project.metrics, project.names_of([agent])
+        )
+    return threads
+
+
+def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
+    """The stored answers of one model with these parameters."""
+    written = canonical(dict(spec.parameters)).decode()
+    return stored.filter(pl.col("model") == spec.models[0], pl.col("parameters") == written)
+
+
+@contextlib.contextmanager
+def _kept(
+    project: Project, audit_id: str, before: Mapping[str, Row], run_id: str
+) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """A function that stores answers beside those before, safe when it returns."""
+    folder = project.journals.with_name(f"{project.journals.name}-audit")
+    journal = Journal.begin(folder)
+
+    def keep(rows: Sequence[Row]) -> None:
+        journal.append([_row(row, before[str(row["question_key"])], audit_id) for row in rows])
+
+    try:
+        yield keep
+    finally:
+        journal.close()
+        with finished_journals(folder, _AUDITS) as rows:
+            project.store.upsert(_AUDITS, rows, run_id=run_id)
+
+
+def _row(answer: Row, before: Row, audit_id: str) -> dict[str, object]:
+    own = {name: answer[name] for name in _AUDITS.schema if name in answer}
+    return own | {
+        "audit_id": audit_id,
+        "verdict_before": before["verdict"],
+        "judged_before_at": before["judged_at"],
+    }

@@ -1,0 +1,209 @@
+"""Clusters in the project's store: the registry is read, grown and written by one process at a time.
+
+What becomes of failures is decided in `clusters`; here is only where its tables and people's files are.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+
+import polars as pl
+
+from agent_eval.clusters.cluster_registry import Grown, Space, register
+from agent_eval.clusters.clusters import error_clusters
+from agent_eval.clusters.consolidation import BY as CONSOLIDATION
+from agent_eval.clusters.consolidation import consolidate
+from agent_eval.clusters.embedding import Embedder, Vectors, embedder
+from agent_eval.clusters.failures import failures as found_in
+from agent_eval.clusters.naming import Namer, name_clusters
+from agent_eval.clusters.overrides import Entry, apply_overrides, overrides_hash, read_overrides
+from agent_eval.clusters.rates import error_rates, runs
+from agent_eval.clusters.trends import compared, earlier_runs
+from agent_eval.formats.files import files_in
+from agent_eval.formats.hashing import digest
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.yaml import YamlError, read_text
+from agent_eval.judge.cluster_naming import names_of
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.project.project import Project
+from agent_eval.storage import Store
+from agent_eval.tables import table
+
+_REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
+    table(name) for name in ("error_registry", "error_members", "error_events", "failure_vectors")
+)
+
+
+def cluster_overrides(project: Project) -> tuple[list[Entry], list[Refusal]]:
+    """All of data/clusters/*.yaml: the entries in order of files and lines, and what was refused."""
+    entries: list[Entry] = []
+    refusals: list[Refusal] = []
+    for path, reason in files_in(project.home.clusters, ".yaml"):
+        file = clean(path.name)
+        if reason:
+            refusals.append(Refusal(file, 0, reason))
+            continue
+        try:
+            found, refused = read_overrides(file, read_text(path))
+        except YamlError as error:
+            found, refused = [], [Refusal(file, error.line, error.reason)]
+        entries += found
+        refusals += refused
+    return entries, refusals
+
+
+def cluster_version(project: Project) -> str:
+    """Data version of what failures are clustered by: people's overrides, the embedding, merges and splits made."""
+    events = project.store.read(_EVENTS, columns=["event_id", "by"]).filter(pl.col("by") == CONSOLIDATION)
+    made = sorted(events["event_id"])
+    return digest(
+        "clusters", overrides_hash(cluster_overrides(project)[0]), project.settings.cluster_embedding, made
+    )
+
+
+def cluster_failures(
+    project: Project, failures: pl.DataFrame, *, run_id: str, namer: Namer | None = None
+) -> Grown:
+    """Give each failure its cluster, growing the registry in the store; another process waits meanwhile."""
+    today = _today()
+    with _alone(project.store, run_id) as state:
+        grown = register(*state.tables, failures, space(project, run_id), seen_at=today)
+        state.keep(grown.registry, grown.members)
+        if namer is not None:
+            named = name_clusters(*state.tables, space(project, run_id), namer, at=today)
+            state.keep(named.registry, state.tables[1], named.events)
+        applied = apply_overrides(*state.tables, cluster_overrides(project)[0], at=today)
+        state.keep(applied.registry, applied.members, applied.events)
+        return register(*state.tables, failures, space(project, run_id), seen_at=today)
+
+
+def clustered(
+    project: Project,
+    turn_judgments: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    earlier: pl.DataFrame,
+    *,
+    run_id: str,
+    watch: Watch | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Tables failures, error_clusters and error_rates of these judgments.
+
+    New and changed clusters are named by the judge model of the settings, where there is one.
+
+    Args:
+        project: Its registry is grown.
+        turn_judgments: Where the failures are.
+        tool_calls: Of the same agents, as are the tables that follow.
+        transcripts: Which conversations count.
+        sessions: Which run they belong to.
+        earlier: Table `error_rates` as it is stored.
+        run_id: Stands with every row that is written.
+        watch: Told how far the judge model is.
+    """
+    found = found_in(turn_judgments, tool_calls)
+    grown = cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
+    present = earlier.join(
+        transcripts, on=["agent_id", "methodology_version"], how="semi"
+    )  # not of agents that are gone
+    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, present)
+    trend = compared(rated, earlier_runs(rated), grown.registry)
+    return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
+
+
+def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None:
+    """The judge model of the settings as a namer; None without one. It sees no agent's name."""
+    judge = project.own_judge
+    if judge is None:
+        return None
+    ask = partial(
+        names_of,
+        panel=Panel(judge, project.asking),
+        lookup=project.cached_verdicts,
+        withheld=project.names_of(project.known_agents()).values(),
+        watch=watch,
+    )
+    return Namer(judge.models[0], ask)
+
+
+def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
+    """The overrides that cannot be applied to the registry as it stands; nothing is written."""
+    entries = cluster_overrides(project)[0]
+    if not entries:
+        return ()
+    return apply_overrides(
+        project.store.read(_REGISTRY), project.store.read(_MEMBERS), entries, at=_today()
+    ).refused
+
+
+def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
+    """Merge clusters that turned out to be one and split those that are several; the new rows of error_events.
+
+    Tables of agents follow at their next run: the registry is one of their sources.
+    """
+    with _alone(project.store, run_id) as state:
+        made = consolidate(*state.tables, space(project, run_id), at=_today())
+        state.keep(made.registry, made.members, made.events)
+        return made.events
+
+
+def space(project: Project, run_id: str) -> Space:
+    """Where the project's texts are compared: vectors come from the store, else from the model of the settings."""
+    model = embedder(project.settings.cluster_embedding)
+    return Space(partial(cached_vectors, project.store, model, run_id=run_id), model.radius)
+
+
+def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str) -> Vectors:
+    """One vector per row of `texts` (text_hash, text); what the store lacks is embedded and kept."""
+    wanted = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
+    kept = store.read(_VECTORS, wanted)
+    missing = texts.join(kept, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
+    if not missing.is_empty():
+        vectors = pl.Series("vector", model(missing["text"].to_list())).arr.to_list()
+        rows = missing.select("text_hash", pl.lit(model.name).alias("model"), vectors)
+        store.upsert(_VECTORS, rows, run_id=run_id)
+        kept = pl.concat([kept, rows])
+    rows = texts.select("text_hash").join(kept, on="text_hash", how="left", maintain_order="left")
+    flat: Vectors = rows["vector"].explode(empty_as_null=False).to_numpy()
+    return flat.reshape(rows.height, -1)
+
+
+class _State:
+    """The tables of the registry while this process holds them."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self.store, self.run_id = store, run_id
+        self.tables = store.read(_REGISTRY), store.read(_MEMBERS)
+
+    def keep(self, registry: pl.DataFrame, members: pl.DataFrame, events: pl.DataFrame | None = None) -> None:
+        """Write what changed: clusters before their members, so that a run that dies leaves no member without."""
+        for contract, before, after in zip(
+            (_REGISTRY, _MEMBERS), self.tables, (registry, members), strict=True
+        ):
+            changed = after.join(before, on=after.columns, how="anti", nulls_equal=True)
+            self.store.upsert(contract, changed, run_id=self.run_id)
+        if events is not None:
+            self.store.upsert(_EVENTS, self._fresh(events), run_id=self.run_id)
+        self.tables = registry, members
+
+    def _fresh(self, events: pl.DataFrame) -> pl.DataFrame:
+        return events.join(self.store.read(_EVENTS, columns=["event_id"]), on="event_id", how="anti")
+
+
+@contextmanager
+def _alone(store: Store, run_id: str) -> Iterator[_State]:
+    with store.only_one("registry"):
+        yield _State(store, run_id)
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
+def refusals(project: Project) -> Sequence[Refusal]:
+    """What people wrote about clusters that does not count, and why."""
+    return [*cluster_overrides(project)[1], *unknown_overrides(project)]

@@ -1,0 +1,142 @@
+"""The sources of the graph and their data versions: what a change to the project's files means.
+
+`run` compares them with `run_state`; Dagster gets them as observations. Both see the same hashes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from agent_eval import __version__
+from agent_eval.formats.hashing import digest
+from agent_eval.judge.engine import HALLUCINATION_PASSED
+from agent_eval.judge.inputs.human_ratings import ratings_hash
+from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
+from agent_eval.judge.rules import NEEDS_MODEL
+from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.project.gates import gate_versions
+from agent_eval.project.project import Project
+from agent_eval.tables import table
+
+_PAIR = ["agent_id", "methodology_version"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Data versions by source and partition."""
+
+    agent_sessions: Mapping[str, str]
+    human_ratings: Mapping[str, str]
+    judge_spec: Mapping[str, str]
+    scoring_spec: Mapping[str, str]
+    cluster_spec: Mapping[str, str]
+    gate_spec: Mapping[str, str]
+
+    def fingerprints(self) -> pl.DataFrame:
+        """Table run_state as it should be: one row per agent and version.
+
+        Without gate_spec: the rows of gate_results carry it themselves, so that other rules re-make nothing else.
+        """
+        return table("run_state").frame(
+            {
+                "agent_id": agent,
+                "methodology_version": version,
+                "fingerprint": digest(
+                    __version__,
+                    self.agent_sessions[agent],
+                    self.human_ratings[agent],
+                    self.judge_spec[version],
+                    self.scoring_spec[version],
+                    self.cluster_spec[version],
+                ),
+            }
+            for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
+            for version in sorted(
+                self.judge_spec.keys() & self.scoring_spec.keys() & self.cluster_spec.keys()
+            )
+        )
+
+    def by_name(self) -> dict[str, Mapping[str, str]]:
+        """Source asset name → partition → data version."""
+        return dict(vars(self))
+
+
+def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
+    """Hash the sources of some agents and versions; no ratings and no sessions have hashes too."""
+    return Sources(
+        agent_sessions=session_versions(project, agents),
+        human_ratings=rating_versions(project, agents),
+        judge_spec=judge_versions(project, versions),
+        scoring_spec=scoring_versions(project, versions),
+        cluster_spec=cluster_versions(project, versions),
+        gate_spec=gate_versions(project, versions),
+    )
+
+
+def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
+    """Agent → hash of its agents.yaml entry and session files."""
+    return {agent: project.sessions_hash(agent) for agent in agents}
+
+
+def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
+    """Agent → hash of its human ratings."""
+    return {a: ratings_hash(project.ratings_of([a])) for a in agents}
+
+
+def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
+    """Version → hash of its rubrics and tests, the metrics, the judge profile, the recorded verdicts and the judge models.
+
+    Without a model in the settings those count that the version's judgments were last asked of: a process that has
+    no model does not make a model's verdicts stale.
+    """
+    recorded = verdicts_hash(project.verdicts[0])
+    judges = project.judge_specs(versions)
+    hashes = {}
+    for version, methodology in project.methodologies(versions).items():
+        asked = [judges[version].to_json()] if version in judges else []
+        tests = [test.slug for test in methodology.required_tests]
+        hashes[version] = digest(
+            methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *asked
+        )
+    return hashes
+
+
+def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
+    """Version → hash of its weights, slots, tests and penalties, and of the threshold that answers are held against."""
+    threshold = str(project.settings.answer_threshold)
+    return {v: digest(m.scoring_hash, threshold) for v, m in project.methodologies(versions).items()}
+
+
+def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
+    """Version → hash of people's words on clusters, the embedding, and the merges and splits made; the same for all."""
+    from agent_eval.project.clusters import cluster_version  # brings numpy, which the definitions do not need
+
+    return dict.fromkeys(versions, cluster_version(project))
+
+
+def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs that stay stale: an answer was lost, or a model that judged before was not there to be asked.
+
+    An answer is a judgment, a rating, or the name of an error cluster.
+    """
+    is_lost = pl.col("status") == "unscored"
+    is_left = pl.col("unscored_reason") == NEEDS_MODEL
+    is_counted = pl.col("metric") != HALLUCINATION_PASSED
+    judges = project.judge_specs(pairs["methodology_version"].unique().to_list())
+    has_judge = pl.col("methodology_version").is_in(list(judges))
+    columns = ["metric", "judge", "status", "unscored_reason", *_PAIR]
+    of_metrics = pl.concat(
+        project.store.read(table(name), pairs, columns=columns)
+        for name in ("turn_judgments", "conversation_judgments")
+    ).filter(is_lost | (is_left & is_counted & has_judge))
+    of_rubrics = project.store.read(table("rubric_ratings"), pairs, columns=["status", *_PAIR]).filter(
+        is_lost
+    )
+    unnamed = project.store.read(table("error_registry"), columns=["cluster_id", "naming_problem"]).filter(
+        pl.col("naming_problem").is_not_null()
+    )
+    of_clusters = project.store.read(table("error_clusters"), pairs, columns=["cluster_id", *_PAIR]).join(
+        unnamed, on="cluster_id", how="semi"
+    )
+    return pl.concat(lost.select(_PAIR) for lost in (of_metrics, of_rubrics, of_clusters)).unique()

@@ -1,0 +1,160 @@
+"""Gates of a project's store: one function for the command and for the asset, so that both say the same.
+
+What a gate demands and finds is decided in `scores.gates`; here is only where its rows, rules and baselines are.
+"""
+
+from collections.abc import Collection, Mapping
+
+import polars as pl
+
+from agent_eval.formats.hashing import digest
+from agent_eval.gates import INPUTS, Finding, GateSpec, gates
+from agent_eval.gates.names import check_names
+from agent_eval.gates.regression import INPUTS as COMPARED
+from agent_eval.gates.regression import regression_finding
+from agent_eval.judge.audits.drift import latest_drift
+from agent_eval.project.project import Project
+from agent_eval.scores.composite.ratings import Pair
+from agent_eval.settings.gate_spec import Baseline
+from agent_eval.tables import table
+
+_SCORES = ("composite", "raw composite", "universal", "domain")
+
+
+def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = None) -> pl.DataFrame:
+    """Table gate_results of some pairs, computed from what is stored.
+
+    Args:
+        project: The project.
+        pairs: agent_id and methodology_version, one row per pair.
+        spec: What is demanded; default: the project's settings.
+
+    Raises:
+        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+    """
+    rules = checked_gates(project, spec)
+    frames = {name: project.store.read(table(name), pairs) for name in INPUTS}
+    found = [
+        gates(
+            {name: _of_version(frame, version) for name, frame in frames.items()},
+            rules,
+            pairs=_of_version(pairs, version),
+            failure_metrics=_failure_metrics(project),
+            regressions=_regressions(project, rules, _of_version(pairs, version)),
+            judge_drift=latest_drift(project.store.read(table("judge_audits"))),
+            max_unscored_share=project.settings.max_unscored_share,
+            version=gate_versions(project, [version], rules)[version],
+        )
+        for version in pairs["methodology_version"].unique().sort()
+    ]
+    return pl.concat([table("gate_results").empty(), *found])
+
+
+def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
+    """The gates that the frames at hand can tell, by table name; names in the rules are not checked."""
+    given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
+    settings = project.settings
+    return gates(
+        given,
+        settings.gates,
+        failure_metrics=_failure_metrics(project),
+        max_unscored_share=settings.max_unscored_share,
+    )
+
+
+def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
+    """The gates, by default those of the settings, when every name in them exists.
+
+    Raises:
+        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+    """
+    rules = project.settings.gates if spec is None else spec
+    agents = {*project.known_agents(), *project.declared[0]}
+    check_names(rules, project.metrics, agents, project.registry.versions)
+    return rules
+
+
+def gate_versions(
+    project: Project, versions: Collection[str], spec: GateSpec | None = None
+) -> dict[str, str]:
+    """Version → data version of what gates are held against: the rules and the latest audits; the same for all."""
+    rules = project.settings.gates if spec is None else spec
+    audits = project.store.read(table("judge_audits"), columns=["audit_id"])["audit_id"].max()
+    version = digest(
+        "gates", rules.model_dump(mode="json"), project.settings.max_unscored_share, str(audits or "")
+    )
+    return dict.fromkeys(versions, version)
+
+
+def without_current_gates(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The pairs whose stored gates were held against other rules, or that have none."""
+    keys = ["agent_id", "methodology_version"]
+    versions = gate_versions(project, pairs["methodology_version"].unique().to_list())
+    stored = project.store.read(table("gate_results"), pairs.select(keys), columns=[*keys, "gate_spec"])
+    wanted = pairs.select(keys).with_columns(
+        gate_spec=pl.col("methodology_version").replace_strict(versions, return_dtype=pl.String)
+    )
+    return wanted.join(stored, on=[*keys, "gate_spec"], how="anti").select(keys)
+
+
+def _failure_metrics(project: Project) -> set[str]:
+    return {m.name for m in project.metrics.turn if m.is_failure and not m.is_measured}
+
+
+def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[Pair, Finding]:
+    """What the comparison with its baseline found, for each pair that has one."""
+    found = {}
+    for agent, version in pairs.select("agent_id", "methodology_version").iter_rows():
+        baseline = spec.rules(agent, version).baseline
+        if baseline is not None and (baseline.agent or agent, baseline.methodology or version) != (
+            agent,
+            version,
+        ):
+            found[Pair(version, agent)] = _regression(project, baseline, agent, version)
+    return found
+
+
+def _regression(project: Project, baseline: Baseline, agent: str, version: str) -> Finding:
+    other = (baseline.agent or agent, baseline.methodology or version)
+    ours, theirs = (_compared(project, *pair) for pair in ((agent, version), other))
+    name = other[0] if baseline.agent else f"methodology {other[1]}"
+    return regression_finding(
+        name,
+        ours,
+        theirs,
+        quantities=baseline.quantities,
+        not_comparable=_not_comparable(project, (agent, version), other, ours, theirs),
+        answer_threshold=project.settings.answer_threshold,
+    )
+
+
+def _compared(project: Project, agent: str, version: str) -> dict[str, pl.DataFrame]:
+    pair = pl.DataFrame({"agent_id": [agent], "methodology_version": [version]})
+    frames = {}
+    for name in COMPARED:
+        contract = table(name)
+        frames[name] = project.store.read(contract, pair.select(contract.partition))
+    return frames
+
+
+def _not_comparable(
+    project: Project,
+    pair: tuple[str, str],
+    other: tuple[str, str],
+    ours: Mapping[str, pl.DataFrame],
+    theirs: Mapping[str, pl.DataFrame],
+) -> dict[str, str]:
+    """Score → why it means something else in the two: other anchors, other rules, another domain."""
+    first, second = (project.registry.get(version) for _, version in (pair, other))
+    if first.rubric_hash != second.rubric_hash:
+        return dict.fromkeys(_SCORES, f"{first.version} and {second.version} have different rubrics")
+    templates = {template for side in (ours, theirs) for template in side["composite_scores"]["template"]}
+    if len(templates) > 1:
+        return dict.fromkeys((*_SCORES[:2], "domain"), "the agents have different domain templates")
+    if first.scoring_hash != second.scoring_hash:
+        return dict.fromkeys(_SCORES[:1], f"{first.version} and {second.version} score differently")
+    return {}
+
+
+def _of_version(frame: pl.DataFrame, version: str) -> pl.DataFrame:
+    return frame.filter(pl.col("methodology_version") == version)

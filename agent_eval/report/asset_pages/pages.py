@@ -1,0 +1,158 @@
+"""What the page of each asset shows beside its rows: a few summaries and plots of every partition.
+
+A summary is counted once for a whole range of partitions; what is drawn is then small, and drawn per partition.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from agent_eval.report.asset_pages import ingest, judging, scoring
+from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
+from agent_eval.report.markdown import markdown_table
+from agent_eval.tables import Table, table
+
+PREVIEW = 5  # rows
+
+
+@dataclass(frozen=True)
+class Section:
+    """One entry of an asset's page.
+
+    `summary`: rows of a whole range → fewer rows, which keep the columns of the partition.
+    `shown`: the summary of one partition → markdown.
+    """
+
+    title: str
+    summary: Callable[[pl.DataFrame], pl.DataFrame]
+    shown: Callable[[pl.DataFrame], str]
+
+
+def _as_is(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows
+
+
+SECTIONS: Mapping[str, tuple[Section, ...]] = {
+    "agents": (Section("Agent", _as_is, ingest.agent_table),),
+    "sessions": (Section("Sessions", _as_is, ingest.sessions_table),),
+    "conversations": (
+        Section("Outcomes", ingest.outcomes, ingest.outcomes_plot),
+        Section("Counts", ingest.outcomes, ingest.counts_table),
+    ),
+    "turns": (Section("Turns", ingest.turn_counts, ingest.counts_table),),
+    "tool_calls": (Section("Tools", ingest.tool_counts, ingest.tools_plot),),
+    "import_errors": (Section("Refused records", _as_is, ingest.refused_table),),
+    "transcripts": (
+        Section("What counts", ingest.admitted, ingest.slots_plot),
+        Section("What does not count, and why", ingest.admitted, ingest.reasons_table),
+    ),
+    "turn_judgments": (
+        Section("What judge models were asked", judging.coverage, judging.coverage_table),
+        Section("Ratings", judging.rating_counts, judging.ratings_plot),
+        Section("Scored or not", judging.answers, judging.answers_plot),
+    ),
+    "conversation_judgments": (
+        Section("What judge models were asked", judging.coverage, judging.coverage_table),
+        Section("Scored or not", judging.answers, judging.answers_plot),
+    ),
+    "rubric_ratings": (
+        Section("Ratings", judging.rubric_counts, judging.ratings_plot),
+        Section("By criterion", judging.rubric_counts, judging.grid_table),
+    ),
+    "tool_correctness": (Section("Aspects", scoring.aspects, scoring.aspects_plot),),
+    "assertion_results": (Section("Results", scoring.results_by("kind"), scoring.results_plot),),
+    "failures": (Section("Labels", judging.failure_counts, judging.failures_plot),),
+    "error_clusters": (
+        Section("Severity", _as_is, severities_plot),
+        Section("Clusters", _as_is, clusters_page),
+    ),
+    "universal_scores": (
+        Section("U1 to U6", _as_is, scoring.universal_plot),
+        Section("By session", _as_is, scoring.universal_table),
+    ),
+    "domain_scores": (
+        Section("D1 to D5", _as_is, scoring.domain_plot),
+        Section("Criteria and sessions", _as_is, scoring.criteria_table),
+    ),
+    "composite_scores": (
+        Section("Score", _as_is, scoring.composite_plot),
+        Section("What is missing", _as_is, scoring.missing_table),
+    ),
+    "reliability": (Section("pass^k", _as_is, scoring.reliability_plot),),
+    "reliability_leaderboard": (Section("pass^k", _as_is, scoring.reliability_ranks),),
+    "pairwise_comparisons": (Section("Agent against agent", _as_is, scoring.pairs_matrix),),
+    "error_trends": (Section("Trends", _as_is, trends_plot),),
+    "gate_results": (Section("Gates", scoring.results_by("gate"), scoring.results_plot),),
+}
+"""Table → what its asset's page shows; a table without an entry has its preview."""
+
+
+FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
+    "conversations": (pl.col("outcome_correct").mean().alias("share_correct"),),
+    "transcripts": (pl.col("is_admitted").sum().alias("n_admitted"),),
+    "turn_judgments": judging.FIGURES,
+    "conversation_judgments": judging.FIGURES,
+    "rubric_ratings": judging.FIGURES,
+    "tool_correctness": (pl.col("overall").mean().alias("mean_overall"),),
+    "universal_scores": (pl.col("universal_0to100").first(),),
+    "domain_scores": (pl.col("domain_0to100").first(),),
+    "composite_scores": (pl.col("composite_score").first(), pl.col("status").first()),
+    "gate_results": tuple(
+        (pl.col("result") == r).sum().alias(f"n_{r}") for r in ("passed", "failed", "unknown")
+    ),
+}
+"""Table → figures of each partition; the UI shows them at once, and numbers as a curve over time. Unknown ones are left out."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the page of one partition says: how many rows, figures by name, markdown by title."""
+
+    partition: tuple[str, ...]
+    n_rows: int
+    figures: Mapping[str, float | str]
+    texts: Mapping[str, str]
+
+
+def asset_pages(name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> Iterator[Page]:
+    """One page per partition: all plots and tables together, since each text takes a click, and a preview.
+
+    Args:
+        name: The table.
+        rows: Its new rows, of any of these partitions.
+        partitions: The partitions of a run, one row per key.
+    """
+    by = partitions.columns
+    sections = [(s, _parted(s.summary(rows), by)) for s in SECTIONS.get(name, ())]
+    figures = _parted(rows.group_by(by).agg(FIGURES[name]), by) if name in FIGURES else {}
+    stored = _parted(rows, by)
+    for key in partitions.iter_rows():
+        own = stored.get(key)
+        drawn = [
+            f"**{s.title}**\n\n{s.shown(summaries[key])}" for s, summaries in sections if key in summaries
+        ]
+        told = figures[key].drop(by).row(0, named=True) if key in figures else {}
+        yield Page(
+            key,
+            0 if own is None else own.height,
+            {figure: _rounded(value) for figure, value in told.items() if value is not None},
+            ({"page": "\n\n".join(drawn)} if drawn else {})
+            | {"preview": _preview(table(name), rows.clear() if own is None else own)},
+        )
+
+
+def _rounded(value: float | str) -> float | str:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _parted(rows: pl.DataFrame, by: list[str]) -> dict[tuple[str, ...], pl.DataFrame]:
+    parts: dict[tuple[str, ...], pl.DataFrame] = rows.partition_by(by, as_dict=True, maintain_order=True)
+    return parts
+
+
+def _preview(contract: Table, rows: pl.DataFrame) -> str:
+    """The first rows; what is empty in all of them, and the partition's own columns, are left out."""
+    first = rows.head(PREVIEW)
+    told = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
+    return markdown_table(first.select(told), limit=120)

@@ -1,0 +1,277 @@
+"""Scores as the Dagster UI shows them: U1–U6 around a circle, the composite with its interval, pass^k over k, gates."""
+
+from collections.abc import Callable
+
+import polars as pl
+
+from agent_eval.report.markdown import inert, markdown_table
+from agent_eval.report.svg import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    RED,
+    Bar,
+    Curve,
+    Part,
+    Span,
+    bars,
+    curves,
+    matrix,
+    radar,
+    spans,
+)
+from agent_eval.scores.composite.ratings import grouped
+from agent_eval.scores.statistics.intervals import Sample, bounded_mean
+
+_PAIR = ["methodology_version", "agent_id"]
+_ASPECTS = ("selection", "parameters", "sequence", "utilisation", "overall")
+_RESULTS = {"passed": GREEN, "failed": RED, "unknown": GREY}
+_VERDICTS = {
+    "better": GREEN,
+    "worse": RED,
+    "tie": BLUE,
+    "not distinguishable": "#546e7a",
+    "unknown": "#757575",
+}
+_MIRRORED = {"better": "worse", "worse": "better"}
+STATUS_COLOURS = {"published": GREEN, "provisional": AMBER, "incomplete": "#757575", "invalid": RED}
+
+
+def universal_plot(scores: pl.DataFrame) -> str:
+    """U1–U6 around a circle."""
+    row = scores.row(0, named=True)
+    axes = [(f"U{i}", row[f"u{i}"]) for i in range(1, 7)]
+    return radar(f"U1 to U6 of {row['agent_id']} under {row['methodology_version']}, 1 to 5", axes)
+
+
+def universal_table(scores: pl.DataFrame) -> str:
+    """U of each session, of all, and what is missing."""
+    row = scores.row(0, named=True)
+    return _sessions(row, row["session_universal"], row["universal_0to100"])
+
+
+def domain_plot(scores: pl.DataFrame) -> str:
+    """D1–D5, 0–100."""
+    row = scores.row(0, named=True)
+    rows = [
+        Bar(f"D{i}", (Part(value, BLUE, "score"),), f"{value:.1f}") if (value := row[f"d{i}"]) is not None
+        else Bar(f"D{i}", (), "missing")
+        for i in range(1, 6)
+    ]  # fmt: skip
+    return bars(
+        f"D1 to D5 of {row['agent_id']} under {row['methodology_version']}, 0 to 100", rows, largest=100
+    )
+
+
+def criteria_table(scores: pl.DataFrame) -> str:
+    """Scenario by criterion: the mean rating of each."""
+    row = scores.row(0, named=True)
+    names = [*row["criteria"], "criterion 1", "criterion 2", "criterion 3"][:3] if row["criteria"] else None
+    grid = pl.DataFrame(
+        [
+            {"scenario": f"D{i}"}
+            | {(names or ["1", "2", "3"])[j - 1]: row[f"d{i}_c{j}"] for j in range(1, 4)}
+            | {"score": row[f"d{i}"]}
+            for i in range(1, 6)
+        ],
+        infer_schema_length=None,
+    )
+    return f"{markdown_table(grid)}\n\n{_sessions(row, row['session_domain'], row['domain_0to100'])}"
+
+
+def composite_plot(scores: pl.DataFrame) -> str:
+    """U, D, the sessions and the composite, whose interval is over its sessions; 0–100."""
+    row = scores.row(0, named=True)
+    sessions = [float(score) for score in row["session_scores"] or () if score is not None]
+    low, high = _interval(row, sessions)
+    rows = [
+        _span("U", row["universal_0to100"], GREY),
+        _span("D", row["domain_0to100"], GREY),
+        *(_span(name, score, GREY) for name, score in _session_scores(row)[:8]),
+        _span("raw composite", row["raw_composite_score"], BLUE),
+        Span(
+            "composite",
+            row["composite_score"],
+            low,
+            high,
+            f"{_number(row['composite_score'])} {row['status']}",
+            STATUS_COLOURS.get(row["status"], GREY),
+        ),
+    ]
+    return spans(f"Composite of {row['agent_id']} under {row['methodology_version']}, 0 to 100", rows)
+
+
+def missing_table(scores: pl.DataFrame) -> str:
+    """What is missing or wrong, and what should be known."""
+    row = scores.row(0, named=True)
+    said = [*grouped(row["missing"]), *row["warnings"]]
+    return "\n".join(f"- {inert(line, 300)}" for line in said) if said else "nothing is missing"
+
+
+def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
+    """One row per version and agent: the mean of each aspect and of what it is the mean."""
+    means = [pl.col(aspect).mean() for aspect in _ASPECTS]
+    counts = [pl.col(aspect).count().alias(f"n_{aspect}") for aspect in _ASPECTS]
+    right = [
+        (pl.col("is_correct") == value).sum().alias(name)
+        for value, name in ((True, "right"), (False, "wrong"))
+    ]
+    open_ = pl.col("is_correct").is_null().sum().alias("unknown")
+    return tool_correctness.group_by(_PAIR).agg(*means, *counts, *right, open_).sort(_PAIR)
+
+
+def aspects_plot(counted: pl.DataFrame) -> str:
+    """Selection, parameters, sequence, utilisation and overall, each 0–1; then how many were correct in all."""
+    row = counted.row(0, named=True)
+    drawn = [
+        Bar(aspect, (Part(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
+        for aspect in _ASPECTS
+    ]
+    plot = bars("Tool correctness by aspect, mean from 0 to 1", drawn, largest=1)
+    return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} not decided"
+
+
+def reliability_plot(reliability: pl.DataFrame) -> str:
+    """pass@k and pass^k over k for each task set, and their intervals in words."""
+    known = reliability.filter(pl.col("estimator") == "unbiased", pl.col("pass_hat_k").is_not_null()).sort(
+        "task_set", "k"
+    )
+    if known.is_empty():
+        return "no task has enough trials of known outcome"
+    drawn: list[Curve] = []
+    for (task_set,), rows in known.group_by("task_set", maintain_order=True):
+        for column, sign in (("pass_at_k", "pass@k"), ("pass_hat_k", "pass^k")):
+            points = tuple((k, y) for k, y in rows.select("k", column).iter_rows() if y is not None)
+            drawn.append(Curve(f"{sign} {task_set}", points))
+    told = known.select(
+        "task_set",
+        "k",
+        "pass_at_k",
+        _bounds("pass_at_k"),
+        "pass_hat_k",
+        _bounds("pass_hat_k"),
+        "n_tasks",
+        "n_tasks_excluded",
+        "n_trials",
+        "n_trials_unknown",
+        "assessment",
+    )
+    return (
+        f"{curves('pass@k and pass^k over k, unbiased', drawn)}\n\n{markdown_table(told.head(20), limit=80)}"
+    )
+
+
+def reliability_ranks(board: pl.DataFrame) -> str:
+    """pass^k with its interval: one trial, and as many as most agents have, best first."""
+    unbiased = board.filter(pl.col("estimator") == "unbiased", pl.col("rank").is_not_null())
+    if unbiased.is_empty():
+        return "no agent has a task with enough trials of known outcome"
+    shown = unbiased.filter(pl.col("k").is_in([1, 4])).sort("task_set", "k", "rank", "agent_id")
+    rows = [
+        Span(
+            f"{row['agent_id']} k={row['k']}",
+            row["pass_hat_k"],
+            row["pass_hat_k_low"],
+            row["pass_hat_k_high"],
+            f"{row['pass_hat_k']:.2f} {row['task_set']}",
+        )
+        for row in shown.iter_rows(named=True)
+    ]
+    return spans("pass^k by agent, k = 1 and 4, with 95 % intervals", rows, scale=1)
+
+
+def pairs_matrix(compared: pl.DataFrame) -> str:
+    """Agent by agent: points by which the row's agent is ahead, coloured by verdict."""
+    names = sorted({*compared["agent_id"], *compared["other_agent_id"]})
+    cells: list[tuple[int, int, str, str]] = []
+    for a, b, points, verdict in compared.select(
+        "agent_id", "other_agent_id", "difference", "verdict"
+    ).iter_rows():
+        i, j = names.index(a), names.index(b)
+        mirrored = _MIRRORED.get(verdict, verdict)
+        cells.append((i, j, _VERDICTS[verdict], f"{points:+.1f}"))
+        cells.append((j, i, _VERDICTS[mirrored], f"{-points:+.1f}"))
+    plot = matrix("Difference of composites, row minus column", names, names, cells)
+    told = compared.select(
+        "template",
+        "agent_id",
+        "other_agent_id",
+        "difference",
+        "low",
+        "high",
+        "probability_better",
+        "p_holm",
+        "verdict",
+    )
+    return f"{plot}\n\ngreen: the row's agent is better, red: worse, grey: not distinguishable or unknown\n\n{markdown_table(told.head(30))}"
+
+
+def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Counts of passed, failed and unknown per version, agent and the named column."""
+
+    def counted(rows: pl.DataFrame) -> pl.DataFrame:
+        return (
+            rows.group_by(*_PAIR, pl.col(column).alias("row"), "result").len().sort(*_PAIR, "row", "result")
+        )
+
+    return counted
+
+
+def results_plot(counted: pl.DataFrame) -> str:
+    """One bar per row: passed, failed, unknown."""
+    parts: dict[str, dict[str, int]] = {}
+    for row, result, n in counted.select("row", "result", "len").iter_rows():
+        parts.setdefault(row, {})[result] = n
+    rows = [
+        Bar(
+            row,
+            tuple(Part(counts[r], colour, r) for r, colour in _RESULTS.items() if r in counts),
+            f"{counts.get('passed', 0)} of {sum(counts.values())} passed",
+        )
+        for row, counts in parts.items()
+    ]
+    return bars("Passed, failed and unknown", rows)
+
+
+def _bounds(column: str) -> pl.Expr:
+    low, high = (pl.col(f"{column}_{end}").round(2).cast(pl.String) for end in ("low", "high"))
+    return pl.format("{}–{}", low, high).alias(f"{column} 95 %")
+
+
+def _interval(row: dict[str, object], sessions: list[float]) -> tuple[float | None, float | None]:
+    """As on the board: over sessions, less the penalty; none with fewer than two, or without a score."""
+    step, penalty = row["point_0to100"], row["repeatability_penalty"]
+    if row["composite_score"] is None or len(sessions) < 2 or not isinstance(step, float):
+        return None, None
+    found = bounded_mean(Sample.of(sessions), bounds=(0, 100), step=step)
+    less = penalty if isinstance(penalty, float) else 0.0
+    return (max(0.0, found.low - less), max(0.0, found.high - less)) if found else (None, None)
+
+
+def _session_scores(row: dict[str, list[object]]) -> list[tuple[str, float]]:
+    pairs = zip(row["session_ids"] or (), row["session_scores"] or (), strict=False)
+    return [(str(name), score) for name, score in pairs if isinstance(score, float)]
+
+
+def _sessions(row: dict[str, object], scores: object, mean: object) -> str:
+    ids, values = row["session_ids"], scores
+    rows = list(zip(ids, values, strict=False)) if isinstance(ids, list) and isinstance(values, list) else []
+    told = pl.DataFrame(
+        [*rows[:10], ("all", mean)], schema={"session": pl.String, "score": pl.Float64}, orient="row"
+    )
+    missing = row["missing"]
+    lines = [f"- {inert(text, 300)}" for text in grouped(missing)] if isinstance(missing, list) else []
+    return "\n".join([markdown_table(told, limit=80), "", *lines]).strip()
+
+
+def _span(label: str, value: float | None, colour: str) -> Span:
+    return Span(label, value, words=_number(value), colour=colour)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.1f}"
+
+
+def _mean_of(value: float | None, n: int) -> str:
+    return "not judged" if value is None else f"{value:.2f}, n = {n}"

@@ -1,0 +1,133 @@
+"""The board page of one methodology version: agents ranked, how reliable they are, and who differs from whom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from agent_eval.methodology import Methodology
+from agent_eval.report import board as words
+from agent_eval.report.charts import Span, span
+from agent_eval.report.html.tables import Row
+from agent_eval.report.names import Paths
+from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_order
+from agent_eval.scores.composite.ratings import grouped
+
+LAST = 10**6  # sorts after every rank
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A disclosure in short words; tone: good, bad, warn or unknown."""
+
+    text: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One row of a board as it is read."""
+
+    row: Row
+    href: str
+    rank: str
+    rank_order: int
+    composite: str
+    span: Span | None
+    interval: str
+    badges: tuple[Badge, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The display name, else the id."""
+        return str(self.row["name"] or self.row["agent_id"])
+
+
+def board_page(
+    version: str,
+    methodologies: Mapping[str, Methodology],
+    paths: Paths,
+    *,
+    leaderboard: pl.DataFrame,
+    reliability: pl.DataFrame,
+    pairwise: pl.DataFrame,
+) -> dict[str, Any]:
+    """What the board of a version shows; frames may hold other versions too."""
+    of_version = pl.col("methodology_version") == version
+    rows = in_reading_order(leaderboard.filter(of_version))
+    names = {row["agent_id"]: row["name"] or row["agent_id"] for row in rows.to_dicts()}
+    standings = tuple(standing(row, paths) for row in rows.to_dicts())
+    return {
+        "version": version,
+        "methodology": methodologies[version],
+        "standings": standings,
+        "leads": words.leads(rows),
+        "templates": sorted({s.row["template"] or "no template" for s in standings}),
+        "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
+        "n_ranked": rows["rank"].count(),
+        "reliability": _reliability(reliability.filter(of_version), names, version, paths),
+        "pairwise": _pairwise(pairwise.filter(of_version), names, version, paths),
+    }
+
+
+def standing(row: Row, paths: Paths) -> Standing:
+    """A row of table leaderboard as it is read."""
+    return Standing(
+        row=row,
+        href=paths.agent(row["agent_id"], row["methodology_version"]),
+        rank=words.rank(row),
+        rank_order=LAST if row["rank"] is None else row["rank"],
+        composite=words.composite(row),
+        span=span(row["composite_score"], row["low"], row["high"]),
+        interval=words.interval(row),
+        badges=badges(row),
+        missing=tuple(grouped(row["missing"] or ())),
+    )
+
+
+def badges(row: Row) -> tuple[Badge, ...]:
+    """The disclosures of a row of table leaderboard."""
+    return tuple(Badge(text, _tone(text)) for text in words.badges(row))
+
+
+def _tone(text: str) -> str:
+    if text.endswith("?"):
+        return "unknown"
+    if "FAILED" in text:
+        return "bad"
+    return "warn" if "not tested" in text else "good" if "passed" in text or "tested" in text else "plain"
+
+
+def spans(row: Row, name: str) -> Span | None:
+    """pass_at_k or pass_hat_k of a reliability row, drawn on 0–1."""
+    return span(row[name], row[f"{name}_low"], row[f"{name}_high"], scale=1)
+
+
+def _reliability(
+    rows: pl.DataFrame, names: Mapping[str, str], version: str, paths: Paths
+) -> list[dict[str, Any]]:
+    order = rows.sort("task_set", "k", "estimator", "rank", "agent_id", nulls_last=True)
+    return [
+        {
+            "row": row,
+            "name": names.get(row["agent_id"], row["agent_id"]),
+            "href": paths.agent(row["agent_id"], version),
+            "pass_at": spans(row, "pass_at_k"),
+            "pass_hat": spans(row, "pass_hat_k"),
+        }
+        for row in order.to_dicts()
+    ]
+
+
+def _pairwise(
+    rows: pl.DataFrame, names: Mapping[str, str], version: str, paths: Paths
+) -> Sequence[dict[str, Any]]:
+    return [
+        {
+            "row": row,
+            "sides": [(names.get(a, a), paths.agent(a, version)) for a in (row["agent_id"], row["other_agent_id"])],
+        }
+        for row in rows.to_dicts()
+    ]  # fmt: skip

@@ -1,0 +1,229 @@
+"""Required tests, disclosures and the hallucination result: what bars publication without changing a number.
+
+A disclosure is what the sessions' manifests say, after its check against the transcripts. What cannot be
+upheld is null with the reason; null is never read as false.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from agent_eval.methodology.models import SCENARIOS, Methodology
+from agent_eval.scores.composite.ratings import PAIR, Pair, methodology_of, pairs_of
+
+NOT_JUDGED = "present, not judged"
+INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
+
+
+class SessionFacts(NamedTuple):
+    """What one session that counts declares and holds."""
+
+    session_id: str
+    u3_scope: str | None
+    repeatability_tested: bool | None
+    longest_d3: int  # most user messages in one conversation of D3; 0 without one
+    gaps: tuple[str, ...]  # required tests and slots that no conversation of the session serves
+
+
+@dataclass(frozen=True)
+class Disclosed:
+    """The checked disclosures of one pair. `missing` bars publication, `warnings` do not."""
+
+    u3_scope: str | None
+    repeatability_tested: bool | None
+    hallucination_passed: bool | None
+    missing: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def declared(sessions: pl.DataFrame) -> pl.DataFrame:
+    """One row per session and version that it was run for; sessions for 'any' version declare none."""
+    return (
+        sessions.explode("methodology_versions")
+        .rename({"methodology_versions": "methodology_version"})
+        .filter(pl.col("methodology_version") != "any")
+    )
+
+
+def counted(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
+    """Transcripts that ratings are given on: admitted, in a session declared for their version."""
+    key = [*PAIR, "session_id"]
+    return transcripts.filter("is_admitted").join(declared(sessions).select(key), on=key, how="semi")
+
+
+def disclosed(
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+) -> dict[Pair, Disclosed]:
+    """Required tests and disclosures of every pair in `transcripts`, checked session by session.
+
+    A test must be held in every session that counts. `hallucination_passed` is true only if every
+    hallucination conversation is judged and passed, false as soon as one failed, else null.
+    """
+    counting = counted(transcripts, sessions)
+    facts = _session_facts(counting, sessions, methodologies)
+    results = _hallucination_results(counting, conversation_judgments)
+    return {
+        pair: _disclosed(
+            methodology_of(pair.methodology_version, methodologies),
+            facts.get(pair, []),
+            results.get(pair, (None, None)),
+        )
+        for pair in pairs_of(transcripts)
+    }
+
+
+def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
+    """The scope that all sessions declare, checked against the user messages of their D3, or why there is none."""
+    claims = {s.session_id: s.u3_scope for s in sessions}
+    if problem := _disagreement(claims):
+        return None, problem
+    for name, scope, _, longest, _ in sessions:
+        if scope == "single_message" and longest > 1:
+            return None, (
+                f"single_message is claimed, but a D3 conversation of session {name} has {longest} user messages"
+            )
+        if scope == "multi_turn" and longest < 2:
+            return None, (
+                f"multi_turn is claimed, but no D3 conversation of session {name} has two user messages"
+            )
+    return sessions[0].u3_scope, None
+
+
+def repeatability_tested(sessions: Sequence[SessionFacts]) -> tuple[bool | None, str | None]:
+    """What all sessions disclose; true needs three sessions over all required tests and D1–D5, else null with why."""
+    claims = {s.session_id: s.repeatability_tested for s in sessions}
+    if problem := _disagreement(claims):
+        return None, problem
+    if not sessions[0].repeatability_tested:
+        return False, None
+    n_complete = sum(not s.gaps for s in sessions)
+    if n_complete >= INDEPENDENT_SESSIONS:
+        return True, None
+    gaps = "".join(f"; session {s.session_id} lacks {', '.join(s.gaps)}" for s in sessions if s.gaps)
+    return None, (
+        f"true is claimed, but {n_complete} of {len(sessions)} sessions cover all required tests and D1–D5, "
+        f"at least {INDEPENDENT_SESSIONS} must{gaps}"
+    )
+
+
+def _disclosed(
+    methodology: Methodology,
+    sessions: Sequence[SessionFacts],
+    hallucination: tuple[bool | None, str | None],
+) -> Disclosed:
+    missing, warnings = _absent_tests(methodology, sessions)
+    passed, problem = hallucination
+    for test in methodology.required_tests:
+        if test.slug == "hallucination" and problem:
+            (missing if test.enforcement == "bars_publication" else warnings).append(
+                f"hallucination: {problem}"
+            )
+    nothing = (None, f"no session counts under {methodology.version}")
+    scope, scope_problem = u3_scope(sessions) if sessions else nothing
+    tested, tested_problem = repeatability_tested(sessions) if sessions else nothing
+    penalised = methodology.penalty_points("repeatability_tested", None) is None
+    for name, problem, is_needed, is_claimed in (
+        ("u3_scope", scope_problem, False, any(s.u3_scope for s in sessions)),
+        ("repeatability_tested", tested_problem, penalised, any(s.repeatability_tested for s in sessions)),
+    ):
+        if problem and (is_needed or name in methodology.required_disclosures):
+            missing.append(f"{name}: {problem}")
+        elif problem and is_claimed:
+            warnings.append(f"{name}: {problem}")
+    return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings))
+
+
+def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) -> tuple[list[str], list[str]]:
+    missing: list[str] = []
+    warnings: list[str] = []
+    for test in methodology.required_tests:
+        into = missing if test.enforcement == "bars_publication" else warnings
+        if not sessions:
+            into.append(f"{test.slug}: no session counts under {methodology.version}")
+        for session in sessions:
+            if test.slug in session.gaps:
+                where = f" (session {session.session_id})" if len(sessions) > 1 else ""
+                into.append(f"{test.slug}{where}: no conversation of the session holds this test")
+    return missing, warnings
+
+
+def _disagreement(claims: Mapping[str, object]) -> str | None:
+    """Why several manifests do not make one disclosure; null when they do."""
+    silent = [session for session, claim in claims.items() if claim is None]
+    if len(silent) == len(claims):
+        return "not disclosed"
+    if silent:
+        return f"not disclosed in session {', '.join(silent)}"
+    if len(set(claims.values())) > 1:
+        said = ", ".join(f"{session}: {str(claim).lower()}" for session, claim in claims.items())
+        return f"the sessions disagree ({said})"
+    return None
+
+
+def _session_facts(
+    counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
+) -> dict[Pair, list[SessionFacts]]:
+    """Per pair its sessions in order. Gaps are required tests, then slots."""
+    claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
+    facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
+    for version, methodology in methodologies.items():
+        of_version = pl.col("methodology_version") == version
+        needed = [*(t.slug for t in methodology.required_tests), *SCENARIOS]
+        held = (
+            counting.filter(of_version)
+            .group_by("agent_id", "session_id")
+            .agg(
+                pl.col("n_user_messages")
+                .filter(pl.col("slot") == "D3")
+                .max()
+                .fill_null(0)
+                .alias("longest_d3"),
+                *(_serves(part).any().alias(f"serves {part}") for part in needed),
+            )
+        )
+        lacked = pl.concat_list(
+            pl.when(~pl.col(f"serves {part}")).then(pl.lit(part)) for part in needed
+        ).list.drop_nulls()
+        told = (
+            claims.filter(of_version)
+            .join(held, on=["agent_id", "session_id"])
+            .sort("agent_id", "session_id")
+            .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
+        )
+        for agent, session, scope, tested, longest, gaps in told.iter_rows():
+            facts[Pair(version, agent)].append(SessionFacts(session, scope, tested, longest, tuple(gaps)))
+    return facts
+
+
+def _serves(part: str) -> pl.Expr:
+    """Whether a conversation holds the test, or stands in the slot."""
+    return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
+
+
+def _hallucination_results(
+    counting: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[Pair, tuple[bool | None, str | None]]:
+    judged = conversation_judgments.filter(
+        "is_effective", pl.col("metric") == "hallucination_passed", pl.col("status") == "scored"
+    )
+    key = [*PAIR, "conversation_id"]
+    per_pair = (
+        counting.filter(pl.col("tests").list.contains("hallucination"))
+        .join(judged.select(*key, "value"), on=key, how="left")
+        .group_by(PAIR)
+        .agg(
+            n_unjudged=pl.col("value").is_null().sum(),
+            n_failed=(pl.col("value") < 1).sum(),
+        )
+    )
+    results: dict[Pair, tuple[bool | None, str | None]] = {}
+    for version, agent, n_unjudged, n_failed in per_pair.iter_rows():
+        passed = False if n_failed else None if n_unjudged else True
+        results[Pair(version, agent)] = (passed, NOT_JUDGED if n_unjudged else None)
+    return results

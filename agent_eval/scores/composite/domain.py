@@ -1,0 +1,108 @@
+"""Domain scores: five scenarios with three criteria each, from the template of the agent's category."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.models import SCENARIOS, Methodology, Template
+from agent_eval.scores.composite.ratings import PAIR, Pair, Part, Rated, methodology_of, pairs_of, rated
+from agent_eval.scores.statistics.exact import as_float, as_text, mean
+from agent_eval.tables import table
+
+
+class UnknownTemplateError(AgentEvalError):
+    """Transcripts name a template that their version does not have."""
+
+    def __init__(self, slug: str, methodology: Methodology) -> None:
+        known = ", ".join(t.slug for t in methodology.templates)
+        super().__init__(
+            f"Methodology {methodology.version} has no template {slug!r}. It has: {known}. "
+            "Materialise the transcripts again, or add the template to the version's file."
+        )
+
+
+def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
+    """Σ of three criteria / 15 × 100, exact; null if any is null.
+
+    Source: methodology 1.0.0, Score calculation.
+    """
+    known = [value for value in criteria if value is not None]
+    return sum(known, Fraction()) / 15 * 100 if len(known) == 3 else None
+
+
+def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
+    """Mean of the five scenario scores, exact; null if any is null.
+
+    Source: methodology 1.0.0, Score calculation.
+    """
+    known = [score for score in scenarios if score is not None]
+    return mean(known) if len(known) == len(SCENARIOS) else None
+
+
+def domain_scores(
+    rubric_ratings: pl.DataFrame, transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]
+) -> pl.DataFrame:
+    """Table `domain_scores`: one row per pair that has ratings.
+
+    A criterion is the exact mean over sessions of its mean over the slot's conversations; null, and named in
+    `missing`, when any of them is not rated. Of the transcripts only the pair's template is used; without one
+    the scores are null and `criteria` is empty.
+
+    Raises:
+        DuplicateRatingError: If two effective ratings rate one criterion of one conversation.
+        UnknownTemplateError: If a version does not have the template.
+        VersionNotGivenError: If rows name a version without a methodology.
+    """
+    templates = _templates(transcripts, methodologies)
+    expected = {pair: _parts(templates.get(pair)) for pair in pairs_of(rubric_ratings)}
+    found = rated(rubric_ratings, expected)
+    return table("domain_scores").frame(_row(pair, templates.get(pair), found[pair]) for pair in expected)
+
+
+def template_named(slug: str, methodology: Methodology) -> Template:
+    """The template of that slug; UnknownTemplateError if the version has none."""
+    for template in methodology.templates:
+        if template.slug == slug:
+            return template
+    raise UnknownTemplateError(slug, methodology)
+
+
+def _templates(transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]) -> dict[Pair, Template]:
+    named = transcripts.filter(pl.col("template").is_not_null()).select(*PAIR, "template").unique().sort(PAIR)
+    return {
+        Pair(version, agent): template_named(slug, methodology_of(version, methodologies))
+        for version, agent, slug in named.iter_rows()
+    }
+
+
+def _parts(template: Template | None) -> list[Part]:
+    if template is None:
+        return [Part(scenario, None) for scenario in SCENARIOS]
+    return [Part(s.id, c.id) for s in template.scenarios for c in template.criteria]
+
+
+def _row(pair: Pair, template: Template | None, found: Rated) -> dict[str, object]:
+    criteria = [c.id for c in template.criteria] if template else []
+    of_scenario = {s: [found.means[Part(s, c)] for c in criteria] for s in SCENARIOS}
+    scores = {s: scenario_0to100(values) for s, values in of_scenario.items()}
+    score = domain_0to100(list(scores.values()))
+    return {
+        **pair._asdict(),
+        "template": template.slug if template else None,
+        "criteria": criteria,
+        **{s.lower(): as_float(value) for s, value in scores.items()},
+        **{
+            f"{s.lower()}_c{j}": as_float(value)
+            for s, values in of_scenario.items()
+            for j, value in enumerate(values, start=1)
+        },
+        "session_ids": found.session_ids,
+        "session_domain": [None if total is None else total / 75 * 100 for total in found.session_sums],
+        "domain_0to100": as_float(score),
+        "domain_exact": as_text(score),
+        "judges": found.judges,
+        "n_unscored": found.n_unscored,
+        "missing": found.missing,
+    }

@@ -1,0 +1,311 @@
+"""The leaderboard of a methodology version: ranks on exact composites, unpublished agents below with their reasons."""
+
+import itertools
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.models import Methodology, Version
+from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.statistics.exact import from_text
+from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
+from agent_eval.tables import table
+
+SCALE_0TO100 = (20.0, 100.0)  # of a raw composite: all ratings 1, all ratings 5
+SIGNIFICANCE = 0.05
+ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_applicable")
+
+
+class MixedVersionsError(AgentEvalError):
+    """A view would rank agents of several methodology versions against each other."""
+
+    def __init__(self, versions: Iterable[str]) -> None:
+        super().__init__(
+            f"The board mixes methodology versions {', '.join(sorted(versions, key=Version.parse))}. "
+            "Scores of two versions are not comparable: choose one version, or ask for several explicitly."
+        )
+
+
+def leaderboard(
+    composite_scores: pl.DataFrame, agents: pl.DataFrame, reliability: pl.DataFrame
+) -> pl.DataFrame:
+    """Table `leaderboard`: one row per row of `composite_scores`, of one or more versions.
+
+    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
+    interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
+    interval and no rank range; such an agent may stand anywhere in the ranges of the others.
+    `pass_at_1` is the unbiased estimate, null unless the agent has exactly one task set.
+    Sorted by version, template, published rows by rank, then the others by status; row order never matters.
+    """
+    names = dict(agents.select("agent_id", "name").iter_rows())
+    passes = _pass_at_1(reliability)
+    fields = _fields(composite_scores)
+    standings, overall = _standings(fields), _ranks_overall(fields)
+    shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
+    rows = []
+    for row in composite_scores.select(shared).iter_rows(named=True):
+        pair = Pair(row["methodology_version"], row["agent_id"])
+        rows.append(
+            row
+            | {"name": names.get(pair.agent_id) or pair.agent_id, "point_0to100": None}
+            | {"rank": None, "rank_overall": overall.get(pair)}
+            | standings.get(pair, {})
+            | passes.get(pair, {})
+        )
+    return table("leaderboard").frame(sorted(rows, key=_place))
+
+
+def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
+    """Table `pairwise_comparisons`: every two published agents of a version and template, over their sessions.
+
+    Both were asked the same fixed slots, so their difference holds no slot's difficulty; sessions are independent.
+    p is corrected for the number of pairs of the template.
+    """
+    rows: list[dict[str, object]] = []
+    for (version, template), entries in _fields(composite_scores).items():
+        field = sorted(entries, key=lambda entry: entry.agent_id)
+        compared = [(a, b, difference_of(a, b)) for a, b in itertools.combinations(field, 2)]
+        corrected = holm([found.p_value for _, _, found in compared])
+        for (a, b, found), p_holm in zip(compared, corrected, strict=True):
+            rows.append(
+                {
+                    "methodology_version": version,
+                    "agent_id": a.agent_id,
+                    "other_agent_id": b.agent_id,
+                    "template": template,
+                    **found._asdict(),
+                    "p_holm": p_holm,
+                    "n_sessions": a.n_sessions,
+                    "other_n_sessions": b.n_sessions,
+                    "verdict": verdict(found, p_holm),
+                }
+            )
+    return (
+        table("pairwise_comparisons")
+        .frame(rows)
+        .sort("methodology_version", "template", "agent_id", "other_agent_id")
+    )
+
+
+def verdict(found: Difference, p_corrected: float | None) -> str:
+    """What a comparison says of the first agent: better, worse, tie, not distinguishable, or unknown."""
+    if found.difference == 0:
+        return "tie"
+    if p_corrected is None:
+        return "unknown"
+    if p_corrected >= SIGNIFICANCE:
+        return "not distinguishable"
+    return "better" if found.difference > 0 else "worse"
+
+
+def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
+    """The board with `what_if_composite`: each raw composite under this version's penalty instead of its own.
+
+    Null without a raw composite, and where the penalty is not known.
+    """
+    points = [
+        methodology.penalty_points("repeatability_tested", tested) for tested in board["repeatability_tested"]
+    ]
+    taken = pl.Series("points", [None if p is None else float(p) for p in points], dtype=pl.Float64)
+    return board.with_columns(what_if_composite=(pl.col("raw_composite_score") - taken).clip(lower_bound=0))
+
+
+def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
+    """A stored board as `leaderboard` made it: version, template, rank, then the others by status."""
+    return table("leaderboard").frame(sorted(board.iter_rows(named=True), key=_place))
+
+
+def competition_ranks(values: Sequence[Fraction]) -> list[int]:
+    """Standard competition ranks, the highest value first: equal values share a rank, 1, 2, 2, 4."""
+    rank_of: dict[Fraction, int] = {}
+    place = 1
+    for value, n in sorted(Counter(values).items(), reverse=True):
+        rank_of[value] = place
+        place += n
+    return [rank_of[value] for value in values]
+
+
+def one_version(board: pl.DataFrame) -> pl.DataFrame:
+    """The board as it is, if all its rows are of one methodology version (or it has none).
+
+    Raises:
+        MixedVersionsError: If it holds several; a view of several must be asked for explicitly.
+    """
+    versions = board["methodology_version"].unique().to_list()
+    if len(versions) > 1:
+        raise MixedVersionsError(versions)
+    return board
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A published agent on the board of its version and template."""
+
+    agent_id: str
+    exact: Fraction
+    raw: Fraction
+    penalty: float
+    sessions: Sample  # raw composite of each session; empty unless every one is known
+    n_sessions: int
+    point: Fraction  # the most that one rating point in one session moves the composite
+    cost: float | None  # US dollars per conversation
+
+    @cached_property
+    def step(self) -> float:
+        """The most that one rating point moves the raw composite of a session."""
+        return float(self.point) * max(1, self.n_sessions)
+
+    @cached_property
+    def penalised(self) -> Sample:
+        """The sessions after the penalty."""
+        return self.sessions._replace(mean=self.sessions.mean - self.penalty)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the composite; None with fewer than two sessions."""
+        found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
+        if found is None:
+            return None
+        return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
+
+
+def difference_of(a: Entry, b: Entry) -> Difference:
+    """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
+    found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
+    return found._replace(difference=float(a.exact - b.exact))
+
+
+_Fields = Mapping[tuple[str, str | None], list[Entry]]  # by version and template
+
+
+def _fields(composite_scores: pl.DataFrame) -> _Fields:
+    """The published agents by version and template."""
+    fields = defaultdict[tuple[str, str | None], list[Entry]](list)
+    for row in composite_scores.filter(pl.col("status") == "published").iter_rows(named=True):
+        fields[row["methodology_version"], row["template"]].append(_entry(row))
+    return fields
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    exact, sessions = from_text(row["composite_exact"]), row["session_scores"] or []
+    n_sessions, n_conversations = row["n_sessions"], row["n_conversations"]
+    is_known = len(sessions) == n_sessions and None not in sessions
+    point = Fraction(row["point_0to100"] or 0).limit_denominator(10**6) / max(1, n_sessions)
+    return Entry(
+        agent_id=row["agent_id"],
+        exact=exact,
+        raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
+        penalty=row["repeatability_penalty"] or 0.0,
+        sessions=Sample.of(sessions if is_known else []),
+        n_sessions=n_sessions,
+        point=point,
+        cost=row["cost_usd"] / n_conversations if row["cost_usd"] is not None and n_conversations else None,
+    )
+
+
+def _standings(fields: _Fields) -> dict[Pair, dict[str, object]]:
+    """What the board says of each published agent within its version and template."""
+    found: dict[Pair, dict[str, object]] = {}
+    for (version, _), field in fields.items():
+        ranks = competition_ranks([entry.exact for entry in field])
+        if_tested = competition_ranks([entry.raw for entry in field])
+        intervals = [entry.interval for entry in field]
+        ranges = rank_ranges(intervals)
+        for i, entry in enumerate(field):
+            low, high = intervals[i] or (None, None)
+            found[Pair(version, entry.agent_id)] = {
+                "rank": ranks[i],
+                "rank_low": ranges[i][0],
+                "rank_high": ranges[i][1],
+                "rank_if_tested": if_tested[i],
+                "low": low,
+                "high": high,
+                "point_0to100": float(entry.point),
+                "is_pareto": _is_pareto(entry, field),
+                **_lead(entry, field),
+            }
+    return found
+
+
+def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
+    """Best and worst rank of each: behind every interval that lies wholly above, before all wholly below.
+
+    Without an interval of its own an agent has no range; in those of the others it may stand anywhere.
+    """
+    known = [interval for interval in intervals if interval is not None]
+    lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)
+    return [
+        (None, None)
+        if interval is None
+        else (
+            1 + len(lows) - bisect_right(lows, interval.high),
+            len(intervals) - bisect_left(highs, interval.low),
+        )
+        for interval in intervals
+    ]
+
+
+def _lead(entry: Entry, field: Sequence[Entry]) -> dict[str, object]:
+    """Points above the next agent, and whether one rating point of either would leave the order as it is."""
+    others = [other for other in field if other is not entry and other.exact <= entry.exact]
+    if not others:
+        return {"lead_points": None, "lead_survives_point": None}
+    lead = entry.exact - max(other.exact for other in others)
+    survives = all(entry.exact - other.exact > max(entry.point, other.point) for other in others)
+    return {"lead_points": float(lead), "lead_survives_point": survives}
+
+
+def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
+    if entry.cost is None:
+        return None
+    return not any(
+        other.cost is not None
+        and other.cost <= entry.cost
+        and other.exact >= entry.exact
+        and (other.cost < entry.cost or other.exact > entry.exact)
+        for other in field
+    )
+
+
+def _ranks_overall(fields: _Fields) -> dict[Pair, int]:
+    of_version = defaultdict[str, list[Entry]](list)
+    for (version, _), field in fields.items():
+        of_version[version] += field
+    return {
+        Pair(version, entry.agent_id): rank
+        for version, field in of_version.items()
+        for entry, rank in zip(field, competition_ranks([e.exact for e in field]), strict=True)
+    }
+
+
+def _pass_at_1(reliability: pl.DataFrame) -> dict[Pair, dict[str, object]]:
+    single = (
+        reliability.filter(pl.col("task_set").n_unique().over(PAIR) == 1)
+        .filter(pl.col("k") == 1, pl.col("estimator") == "unbiased")
+        .select(*PAIR, "pass_at_k", "n_tasks")
+    )
+    return {
+        Pair(version, agent): {"pass_at_1": value, "n_tasks": n}
+        for version, agent, value, n in single.iter_rows()
+    }
+
+
+def _place(row: Mapping[str, object]) -> tuple[object, ...]:
+    template, rank = row["template"], row["rank"]
+    return (
+        Version.parse(str(row["methodology_version"])),
+        template is None,
+        template or "",
+        rank is None,
+        rank or 0,
+        ORDER_OF_STATUS.index(str(row["status"])),
+        row["name"],
+        row["agent_id"],
+    )

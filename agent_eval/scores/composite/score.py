@@ -1,0 +1,381 @@
+"""The composite: the weighted sum, the penalty once, the floor at 0, and the status that says what it is worth.
+
+The formula stands in one place, `weigh`; the table and the function for notebooks both go through it.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral
+from typing import Literal, TypeAlias
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
+from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
+from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
+from agent_eval.scores.composite.ratings import PAIR, Pair, methodology_of, pairs_of
+from agent_eval.scores.composite.universal import universal_0to100
+from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
+from agent_eval.tables import table
+
+SCALE = range(1, 6)
+
+Status = Literal["published", "provisional", "incomplete", "invalid", "not_applicable"]
+Row: TypeAlias = Mapping[str, object]
+Rating: TypeAlias = int | None  # null: not rated
+Triple: TypeAlias = Sequence[Rating]
+
+
+class RatingError(AgentEvalError):
+    """A rating is not an integer from 1 to 5, or is filed under a key that does not exist."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(
+            f"{key}: {problem}. Allowed are integers 1–5 under {', '.join(DIMENSIONS)} and three of them "
+            f"(or a list of such triples) under {', '.join(SCENARIOS)}; leave out a key, or give None, for what is not rated."
+        )
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The composite in exact parts; a part that cannot be known is null."""
+
+    raw: Fraction | None
+    penalty: Fraction | None
+    score: Fraction | None
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A composite for notebooks: floats for the eye, `exact` for comparing; null where parts are missing."""
+
+    universal_0to100: float | None
+    domain_0to100: float | None
+    raw_composite_score: float | None
+    repeatability_penalty: float | None
+    composite_score: float | None
+    exact: Fraction | None
+    status: Literal["published", "provisional", "incomplete"]
+    missing: tuple[str, ...]  # keys without a rating, and 'repeatability_tested' where it must be disclosed
+
+
+def weigh(
+    universal: Fraction | None,
+    domain: Fraction | None,
+    methodology: Methodology,
+    repeatability_tested: bool | None,
+) -> Weighed:
+    """U × w_u + D × w_d, minus the version's penalty once, at least 0; all exact.
+
+    Without U or D everything is null. With both, the raw sum is kept even where a penalised disclosure is
+    unknown; then penalty and score are null.
+
+    Source: methodology 1.3.0, Score calculation.
+    """
+    if universal is None or domain is None:
+        return Weighed(None, None, None)
+    weights = methodology.weights
+    raw = Fraction(weights.universal) * universal + Fraction(weights.domain) * domain
+    points = methodology.penalty_points("repeatability_tested", repeatability_tested)
+    if points is None:
+        return Weighed(raw, None, None)
+    return Weighed(raw, Fraction(points), max(Fraction(), raw - points))
+
+
+def one_point(methodology: Methodology) -> Fraction:
+    """The most that one rating, changed by one point, moves the raw composite of one session."""
+    weights = methodology.weights
+    return max(Fraction(weights.universal) * 100 / (5 * len(DIMENSIONS)), Fraction(weights.domain) * 100 / 75)
+
+
+def composite(
+    universal: Mapping[str, Rating],
+    domain: Mapping[str, Triple | Sequence[Triple]],
+    methodology: Methodology,
+    *,
+    repeatability_tested: bool | None,
+) -> Composite:
+    """Score plain ratings: `{"U1": 5, …}` and `{"D1": (5, 4, 5), "D2": [(5, 4, 5), (4, 4, 3)], …}`.
+
+    Several triples of one scenario are averaged exactly. A key that is left out makes its score null and the
+    status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' where the version asks for it.
+
+    Raises:
+        RatingError: If a rating is not an integer 1–5, or a key is unknown.
+    """
+    _known_keys("universal", universal, DIMENSIONS)
+    _known_keys("domain", domain, SCENARIOS)
+    ratings = {key: _rating(key, universal.get(key)) for key in DIMENSIONS}
+    scenarios = {key: scenario_0to100(_criteria(key, domain.get(key, ()))) for key in SCENARIOS}
+    u, d = universal_0to100(list(ratings.values())), domain_0to100(list(scenarios.values()))
+    weighed = weigh(u, d, methodology, repeatability_tested)
+    unrated = [key for key, value in (ratings | scenarios).items() if value is None]
+    asked = "repeatability_tested" in methodology.required_disclosures or (
+        methodology.penalty_points("repeatability_tested", None) is None
+    )
+    undisclosed = ["repeatability_tested"] if asked and repeatability_tested is None else []
+    return Composite(
+        universal_0to100=as_float(u),
+        domain_0to100=as_float(d),
+        raw_composite_score=as_float(weighed.raw),
+        repeatability_penalty=as_float(weighed.penalty),
+        composite_score=as_float(weighed.score),
+        exact=weighed.score,
+        status="incomplete" if unrated else "provisional" if undisclosed else "published",
+        missing=(*unrated, *undisclosed),
+    )
+
+
+def composite_scores(
+    universal_scores: pl.DataFrame,
+    domain_scores: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+) -> pl.DataFrame:
+    """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
+
+    Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
+    harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
+    disclosure is missing), published.
+
+    Raises:
+        VersionNotGivenError: If rows name a version without a methodology.
+    """
+    universal, domain = _by_pair(universal_scores), _by_pair(domain_scores)
+    checked = disclosed(transcripts, sessions, conversation_judgments, methodologies)
+    measured = _measured(transcripts, conversations, conversation_judgments)
+    pairs = pairs_of(transcripts)
+    runs = _runs(transcripts, sessions, pairs)
+    templates = dict(_pairwise(transcripts, "template"))
+    return table("composite_scores").frame(
+        _row(
+            pair,
+            methodology_of(pair.methodology_version, methodologies),
+            templates.get(pair),
+            universal.get(pair, _unrated(DIMENSIONS)),
+            domain.get(pair, _unrated(SCENARIOS)),
+            checked[pair],
+            runs[pair],
+        )
+        | measured[pair]
+        for pair in pairs
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The run of a pair that counts, and what became of its other sessions."""
+
+    benchmark_id: str | None
+    harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
+    superseded: tuple[str, ...]
+
+    @property
+    def is_lost(self) -> bool:
+        """Every declared session is a harness failure."""
+        return self.benchmark_id is None and bool(self.harness_failures)
+
+
+def _row(
+    pair: Pair,
+    methodology: Methodology,
+    template: object,
+    universal: Row,
+    domain: Row,
+    checked: Disclosed,
+    run: _Run,
+) -> dict[str, object]:
+    u, d = _exact(universal["universal_exact"]), _exact(domain["domain_exact"])
+    weighed = weigh(u, d, methodology, checked.repeatability_tested)
+    judges = {*_names(universal["judges"]), *_names(domain["judges"])}
+    lost = run.harness_failures if run.is_lost else ()
+    left_out = () if run.is_lost else run.harness_failures
+    is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
+    return {
+        **pair._asdict(),
+        "template": template,
+        "benchmark_id": run.benchmark_id,
+        "n_sessions": universal["n_sessions"],
+        **_sessions(universal, domain, methodology),
+        "point_0to100": None if weighed.raw is None else float(one_point(methodology)),
+        "universal_0to100": as_float(u),
+        "domain_0to100": as_float(d),
+        "raw_composite_score": as_float(weighed.raw),
+        "raw_composite_exact": as_text(weighed.raw),
+        "repeatability_penalty": as_float(weighed.penalty),
+        "composite_score": as_float(weighed.score),
+        "composite_exact": as_text(weighed.score),
+        "repeatability_tested": checked.repeatability_tested,
+        "u3_scope": checked.u3_scope,
+        "hallucination_passed": checked.hallucination_passed,
+        "judge": " + ".join(sorted(judges)) or "none",
+        "status": _status(template is not None, is_lost, weighed, checked),
+        "missing": (*lost, *_names(universal["missing"]), *_names(domain["missing"]), *checked.missing),
+        "warnings": (*checked.warnings, *left_out, *run.superseded),
+    }
+
+
+def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str, object]:
+    """The raw composite of each session, by session; null where the session is not rated in full."""
+    u, d = (
+        dict(zip(_names(scores["session_ids"]), _floats(scores[name]), strict=True))
+        for scores, name in ((universal, "session_universal"), (domain, "session_domain"))
+    )
+    weights = (float(methodology.weights.universal), float(methodology.weights.domain))
+    names = sorted({*u, *d})
+    values = [
+        None if (a := u.get(name)) is None or (b := d.get(name)) is None else weights[0] * a + weights[1] * b
+        for name in names
+    ]
+    return {"session_ids": names, "session_scores": values}
+
+
+def _status(has_template: bool, is_lost: bool, weighed: Weighed, checked: Disclosed) -> Status:
+    if not has_template:
+        return "not_applicable"
+    if is_lost:
+        return "invalid"
+    if weighed.raw is None:
+        return "incomplete"
+    return "provisional" if checked.missing else "published"
+
+
+def _measured(
+    transcripts: pl.DataFrame, conversations: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[Pair, dict[str, object]]:
+    """Goal completion and cost over the admitted conversations; no conversation, no number."""
+    goals = conversation_judgments.filter(
+        "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
+    )
+    admitted = transcripts.select(*PAIR, "conversation_id", "is_admitted")
+    per_pair = (
+        admitted.join(
+            conversations.select("agent_id", "conversation_id", "cost_usd"),
+            on=["agent_id", "conversation_id"],
+            how="left",
+        )
+        .join(goals.select(*PAIR, "conversation_id", "value"), on=[*PAIR, "conversation_id"], how="left")
+        .group_by(PAIR)
+        .agg(  # sums of floats depend on their order: sorted values make them the same in every run
+            cost_usd=pl.when(
+                pl.col("cost_usd").filter("is_admitted").is_null().any() | ~pl.col("is_admitted").any()
+            )
+            .then(None)
+            .otherwise(pl.col("cost_usd").filter("is_admitted").sort().sum()),
+            goal_completion=pl.col("value").filter("is_admitted").sort().mean(),
+            n_goal_completion=pl.col("value").filter("is_admitted").count(),
+            n_conversations=pl.col("is_admitted").sum(),
+        )
+    )
+    columns = ("cost_usd", "goal_completion", "n_goal_completion", "n_conversations")
+    return {
+        Pair(row["methodology_version"], row["agent_id"]): {name: row[name] for name in columns}
+        for row in per_pair.iter_rows(named=True)
+    }
+
+
+def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[Pair]) -> dict[Pair, _Run]:
+    counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
+    held = transcripts.select(*PAIR, "session_id").unique()
+    failed = (
+        declared(sessions)
+        .filter(pl.col("invalid_reason").is_not_null())
+        .join(held, on=[*PAIR, "session_id"], how="semi")
+        .with_columns(text=pl.format("session {}: harness failure: {}", "session_id", "invalid_reason"))
+    )
+    older = transcripts.filter(pl.col("superseded_by").is_not_null()).with_columns(
+        text=pl.format("run {} is superseded by {}", "benchmark_id", "superseded_by")
+    )
+    return {
+        pair: _Run(counting.get(pair), failures.get(pair, ()), superseded.get(pair, ()))
+        for failures, superseded in [(_grouped(failed), _grouped(older))]
+        for pair in pairs
+    }
+
+
+def _grouped(texts: pl.DataFrame) -> dict[Pair, tuple[str, ...]]:
+    pairs = itertools.groupby(_pairwise(texts, "text"), key=lambda item: item[0])
+    return {pair: tuple(text for _, text in group) for pair, group in pairs}
+
+
+def _pairwise(frame: pl.DataFrame, column: str) -> list[tuple[Pair, str]]:
+    """Distinct known values of a column per pair, sorted."""
+    rows = frame.select(*PAIR, column).drop_nulls().unique().sort(*PAIR, column).rows()
+    return [(Pair(version, agent), value) for version, agent, value in rows]
+
+
+def _by_pair(scores: pl.DataFrame) -> dict[Pair, Row]:
+    return {Pair(r["methodology_version"], r["agent_id"]): r for r in scores.iter_rows(named=True)}
+
+
+def _unrated(targets: Sequence[str]) -> Row:
+    """Stands for a pair that has transcripts and no row of scores."""
+    return {
+        "n_sessions": 0,
+        "session_ids": [],
+        "session_universal": [],
+        "session_domain": [],
+        "universal_exact": None,
+        "domain_exact": None,
+        "judges": [],
+        "n_unscored": 0,
+        "missing": [f"{target}: no rating" for target in targets],
+    }
+
+
+def _exact(text: object) -> Fraction | None:
+    return from_text(text) if isinstance(text, str) else None
+
+
+def _names(value: object) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, list) else []
+
+
+def _floats(value: object) -> list[float | None]:
+    return (
+        [number if isinstance(number, float) else None for number in value] if isinstance(value, list) else []
+    )
+
+
+def _known_keys(what: str, given: Mapping[str, object], allowed: Sequence[str]) -> None:
+    for key in given:
+        if key not in allowed:
+            raise RatingError(f"{what} key {key!r}", "no such key")
+
+
+def _rating(key: str, value: object) -> Fraction | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) not in SCALE:
+        raise RatingError(key, f"{value!r} is not a rating")
+    return Fraction(int(value))
+
+
+def _criteria(key: str, value: Triple | Sequence[Triple]) -> list[Fraction | None]:
+    """The three criteria, each the exact mean over the triples given; null when any of them is."""
+    triples = _triples(key, value)
+    columns: list[list[Fraction | None]] = [
+        [_rating(f"{key}, criterion {i + 1}", triple[i]) for triple in triples] for i in range(3)
+    ]
+    return [
+        mean(known)
+        if triples and len(known := [v for v in column if v is not None]) == len(triples)
+        else None
+        for column in columns
+    ]
+
+
+def _triples(key: str, value: object) -> list[Sequence[object]]:
+    if not isinstance(value, list | tuple):
+        raise RatingError(key, f"{value!r} is neither three ratings nor a list of such triples")
+    triples = list(value) if all(isinstance(part, list | tuple) for part in value) else [value]
+    for triple in triples:
+        if len(triple) != 3:
+            raise RatingError(key, f"{triple!r} has {len(triple)} ratings, three are needed")
+    return triples

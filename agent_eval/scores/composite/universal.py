@@ -1,0 +1,59 @@
+"""Universal scores: U1–U6, rated once per session, averaged exactly over the sessions of the run."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.methodology.models import Methodology
+from agent_eval.scores.composite.ratings import Part, methodology_of, pairs_of, rated
+from agent_eval.scores.statistics.exact import as_float, as_text
+from agent_eval.tables import table
+
+
+def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
+    """ΣU / 30 × 100, exact; null if any of the six is null. All 1s are 20, all 5s are 100.
+
+    Source: methodology 1.0.0, Score calculation.
+    """
+    known = [rating for rating in ratings if rating is not None]
+    if len(known) < len(ratings):
+        return None
+    return sum(known, Fraction()) / (5 * len(ratings)) * 100
+
+
+def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, Methodology]) -> pl.DataFrame:
+    """Table `universal_scores`: one row per pair that has ratings.
+
+    A dimension is the exact mean of its effective ratings over the sessions; null, and named in `missing`,
+    when any session lacks it. Nothing is filled with zero and no mean is taken over fewer sessions.
+
+    Raises:
+        DuplicateRatingError: If two effective ratings rate one dimension of one session.
+        VersionNotGivenError: If rows name a version without a methodology.
+    """
+    expected = {
+        pair: [Part(d.id, None) for d in methodology_of(pair.methodology_version, methodologies).dimensions]
+        for pair in pairs_of(rubric_ratings)
+    }
+    rows = []
+    for pair, found in rated(rubric_ratings, expected).items():
+        score = universal_0to100(list(found.means.values()))
+        rows.append(
+            {
+                **pair._asdict(),
+                **{part.target.lower(): as_float(value) for part, value in found.means.items()},
+                "n_sessions": found.n_sessions,
+                "session_ids": found.session_ids,
+                "session_universal": [
+                    None if total is None else total / (5 * len(found.means)) * 100
+                    for total in found.session_sums
+                ],
+                "universal_0to100": as_float(score),
+                "universal_exact": as_text(score),
+                "judges": found.judges,
+                "n_unscored": found.n_unscored,
+                "missing": found.missing,
+            }
+        )
+    return table("universal_scores").frame(rows)

@@ -1,0 +1,300 @@
+"""Reliability: does the agent do it again? pass@k and pass^k over independent trials of a task.
+
+A trial is one admitted conversation; its session, task and number say which run it was, and sessions are pooled.
+Whether a trial was correct is told in `scores.trials`, the arithmetic of one task stands in `scores.attempts`.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import polars as pl
+
+from agent_eval.scores.reliability.attempts import (
+    Estimate,
+    Estimator,
+    InteractionPass,
+    Posterior,
+    PriorError,
+    TrialCountError,
+    UnknownEstimatorError,
+    check_attempts,
+    interaction_pass_at_k,
+    pass_at_k,
+    pass_hat_k,
+    posterior,
+    posterior_over_tasks,
+)
+from agent_eval.scores.reliability.trials import (
+    ANSWER_THRESHOLD,
+    GROUP,
+    SOURCES,
+    TRIAL,
+    TrialTables,
+    trial_outcomes,
+)
+from agent_eval.scores.statistics.intervals import share_mean
+from agent_eval.tables import table
+
+__all__ = [
+    "Estimate",
+    "Estimator",
+    "InteractionPass",
+    "Posterior",
+    "PriorError",
+    "TrialCountError",
+    "TrialTables",
+    "UnknownEstimatorError",
+    "interaction_pass_at_k",
+    "pass_at_k",
+    "pass_hat_k",
+    "posterior",
+    "posterior_over_tasks",
+    "trial_outcomes",
+]
+
+StoredEstimator = Literal["unbiased", "plug_in", "bayesian"]
+ESTIMATORS: tuple[StoredEstimator, ...] = get_args(StoredEstimator)
+
+LARGEST_DEFAULT_K = 8
+FEW_TRIALS = 30  # below it the Bayesian interval is the one to show
+_TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
+
+
+def reliability(
+    tables: TrialTables,
+    *,
+    ks: Sequence[int] | None = None,
+    estimators: Sequence[StoredEstimator] = ("unbiased",),
+    answer_threshold: float = ANSWER_THRESHOLD,
+    tools_count: bool = True,
+) -> pl.DataFrame:
+    """pass@k and pass^k, the mean over tasks, with 95 % intervals.
+
+    unbiased: over the tasks with at least k trials of known outcome; the others are excluded, counted and named.
+    plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
+    The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
+    again, with a Beta(1, 1) prior on each. An agent without any known outcome keeps its row for k = 1, with null
+    estimates.
+
+    Args:
+        tables: What is known of the conversations.
+        ks: The k to report for every task set; default 1 to the largest number of known trials of any
+            of its tasks, at most 8.
+        estimators: Which rows to give.
+        answer_threshold: When an answer is correct.
+        tools_count: Whether tools decide, too.
+
+    Returns:
+        Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
+
+    Raises:
+        TrialCountError: If a k is no integer ≥ 1.
+        UnknownEstimatorError: If an estimator is not known.
+        AnswerThresholdError: If the threshold is no number from 0 to 1.
+    """
+    for k in ks or ():
+        check_attempts(k)
+    for estimator in estimators:
+        if estimator not in ESTIMATORS:
+            raise UnknownEstimatorError(estimator, ESTIMATORS)
+    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
+    if outcomes.is_empty():
+        return table("reliability").empty()
+    tasks = outcomes.group_by(*GROUP, "task").agg(
+        n=pl.col("is_correct").count().cast(pl.Int64),
+        c=pl.col("is_correct").sum().cast(pl.Int64),
+        n_unknown=pl.col("is_correct").null_count(),
+        n_judge_failed=pl.col("judge_failed").sum(),
+        **{source: (pl.col("source") == source).any() for source in SOURCES},
+    )
+    asked = _asked(tasks, ks).join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
+    rows = _with_estimates(asked, tasks).with_columns(
+        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), assessment=assessment()
+    )
+    return _as_table("reliability", rows).sort(*GROUP, "k", "estimator")
+
+
+def interaction_reliability(outcomes: pl.DataFrame, ks: Sequence[int] = (1, 3)) -> pl.DataFrame:
+    """`interaction_pass_at_k` of each conversation whose interactions are all scored, the plug-in.
+
+    Args:
+        outcomes: From `trial_outcomes`.
+        ks: Attempts.
+
+    Returns:
+        One row per version, agent, conversation and k, sorted: `n_interactions`, `n_interactions_correct`,
+        `interaction_pass_at_k`, `interaction_pass_hat_k`.
+
+    Raises:
+        TrialCountError: If a k is no integer ≥ 1.
+    """
+    wanted = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
+    share = pl.col("n_interactions_correct") / pl.col("n_interactions")
+    return (
+        outcomes.filter(pl.col("n_interactions").is_not_null())
+        .select(*TRIAL, "task_set", "n_interactions", "n_interactions_correct")
+        .join(wanted, how="cross")
+        .with_columns(
+            interaction_pass_at_k=1 - (1 - share) ** pl.col("k"), interaction_pass_hat_k=share ** pl.col("k")
+        )
+        .sort(*TRIAL, "k")
+    )
+
+
+def largest_n(outcomes: pl.DataFrame) -> int:
+    """The most trials of known outcome that any task has, from `trial_outcomes`; 0 when none is known."""
+    known = outcomes.filter(pl.col("is_correct").is_not_null())
+    return max(known.group_by(*GROUP, "task").len()["len"], default=0)
+
+
+def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
+    """Agents ranked by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
+
+    Equal to twelve decimals is a tie; without an estimate there is no rank, and the row comes last.
+    """
+    board = ["methodology_version", "task_set", "k", "estimator"]
+    rank = pl.col("pass_hat_k").round(12).rank(method="min", descending=True).over(board)
+    ranked = _as_table("reliability_leaderboard", reliability.with_columns(rank=rank))
+    return ranked.sort(*board, "rank", "agent_id", nulls_last=True)
+
+
+def assessment() -> pl.Expr:
+    """What pass@k and pass^k of one k say in words; null without an estimate, 'single run' for k = 1."""
+    at, hat = pl.col("pass_at_k"), pl.col("pass_hat_k")
+    high = at > 0.95 + _TOLERANCE
+    return (
+        pl.when(at.is_null())
+        .then(pl.lit(None, dtype=pl.String))
+        .when(pl.col("k") == 1)
+        .then(pl.lit("single run"))
+        .when(high & (hat > 0.70 + _TOLERANCE))
+        .then(pl.lit("reliable"))
+        .when(high & (hat < 0.50 - _TOLERANCE))
+        .then(pl.lit("inconsistent"))
+        .when(at < 0.70 - _TOLERANCE)
+        .then(pl.lit("needs improvement"))
+        .otherwise(pl.lit("moderate"))
+    )
+
+
+def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
+    """One row per group and k, with what does not depend on k."""
+    groups = tasks.group_by(GROUP).agg(
+        pl.len().alias("n_tasks_in_set"),
+        pl.col("n_unknown").sum().alias("n_trials_unknown"),
+        pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
+        pl.col("n").max().clip(1, LARGEST_DEFAULT_K).alias("largest"),
+    )
+    if ks is not None:
+        wanted = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
+        return groups.drop("largest").join(wanted, how="cross")
+    every = pl.int_ranges(1, pl.col("largest") + 1).alias("k")
+    return groups.with_columns(every).drop("largest").explode("k")
+
+
+class _Alike(NamedTuple):
+    """Tasks of one group with equal counts, computed once."""
+
+    n: int
+    c: int
+    times: int
+    sources: tuple[str, ...]
+
+
+_Group = tuple[str, str, str]
+
+
+def _with_estimates(asked: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+    """The rows asked for, each with counts, estimates and what the interval is."""
+    alike, names = _alike(tasks), _names(tasks)
+    memory: dict[tuple[object, ...], dict[str, object]] = {}
+    found = []
+    for version, agent, task_set, k, estimator in asked.select(*GROUP, "k", "estimator").iter_rows():
+        group = (version, agent, task_set)
+        least = k if estimator == "unbiased" else 1
+        counting = [a for a in alike[group] if a.n >= least]
+        excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
+        memo = (estimator, k, *counting)  # versions share their trials
+        if memo not in memory:
+            memory[memo] = _estimated(counting, k, estimator)
+        found.append({**memory[memo], "excluded_tasks": excluded})
+    schema = {c: d for c, d in table("reliability").schema.items() if c in found[0]} if found else None
+    return pl.concat([asked, pl.DataFrame(found, schema=schema)], how="horizontal")
+
+
+def _alike(tasks: pl.DataFrame) -> dict[_Group, list[_Alike]]:
+    # sums of floats depend on their order: sorted rows make them the same in every run
+    counts = (
+        tasks.group_by(*GROUP, "n", "c")
+        .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
+        .sort(*GROUP, "n", "c")
+    )
+    found = defaultdict[_Group, list[_Alike]](list)
+    for version, agent, task_set, n, c, times, *used in counts.iter_rows():
+        sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
+        found[version, agent, task_set].append(_Alike(n, c, times, sources))
+    return found
+
+
+def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
+    """Every task of each group with its known trials, sorted by name."""
+    found = defaultdict[_Group, list[tuple[str, int]]](list)
+    for version, agent, task_set, task, n in (
+        tasks.select(*GROUP, "task", "n").sort(*GROUP, "task").iter_rows()
+    ):
+        found[version, agent, task_set].append((task.partition(":")[2], n))
+    return found
+
+
+def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, object]:
+    """One row's counts and estimates, over these tasks."""
+    n_tasks = sum(t.times for t in tasks)
+    n_trials = sum(t.n * t.times for t in tasks)
+    sources = sorted({source for t in tasks for source in t.sources})
+    row: dict[str, object] = {
+        "n_tasks": n_tasks,
+        "n_trials": n_trials,
+        "n_successes": sum(t.c * t.times for t in tasks),
+        "correctness_source": " + ".join(sources) or None,
+    } | dict.fromkeys(_ESTIMATES)
+    if not tasks:
+        return row
+    if estimator == "bayesian":
+        counts = {(t.n, t.c): t.times for t in tasks}
+        made = posterior_over_tasks(counts, k)
+        at, hat = made.pass_at_k, made.pass_hat_k
+        few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
+        says = f"prior Beta(1, 1) on each task; covers these tasks run again{few}"
+        return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
+    how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
+    step = sum(t.times / t.n for t in tasks) / n_tasks
+    one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
+    every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
+    says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
+    return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
+
+
+_ESTIMATES = (
+    *(f"pass_{kind}_k{end}" for kind in ("at", "hat") for end in ("", "_low", "_high")),
+    "interval",
+)
+
+
+def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:
+    """Mean over tasks and its interval, from values and how many tasks have each; `step` as for `share_mean`."""
+    n = sum(times for _, times in values)
+    mean = sum(value * times for value, times in values) / n
+    if n < 2:
+        return mean, None, None
+    variance = sum((value - mean) ** 2 * times for value, times in values) / (n - 1)
+    found = share_mean(mean, variance, n, step=step)
+    return (mean, *found) if found else (mean, None, None)
+
+
+def _as_table(name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The columns of a table from rows that hold at least those that may not be null."""
+    target = table(name)
+    absent = [column for column in target.schema if column not in rows.columns]
+    typed = rows.with_columns(pl.lit(None).alias(column) for column in absent)
+    return target.conform(typed.select(pl.col(c).cast(dtype) for c, dtype in target.schema.items()))

@@ -1,0 +1,227 @@
+"""Two agents side by side: better or worse, by how much, and is it chance?
+
+Composite, U and D over sessions (independent runs: Welch's t); everything that is measured per task over the
+tasks that both were given, paired task by task. All p values of one comparison are corrected together (Holm).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
+from agent_eval.scores.reliability.trials import TRIAL
+from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
+
+LOWER_IS_BETTER = frozenset({"cost_usd"})
+SCHEMA = {
+    "quantity": pl.String,
+    "task_set": pl.String,
+    "agent_id": pl.String,
+    "other_agent_id": pl.String,
+    "value": pl.Float64,
+    "other_value": pl.Float64,
+    "difference": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "p_value": pl.Float64,
+    "p_holm": pl.Float64,
+    "probability_better": pl.Float64,
+    "n": pl.Int64,
+    "other_n": pl.Int64,
+    "unit": pl.String,
+    "verdict": pl.String,
+}
+_ROUNDING = 1e-9
+
+
+class SameAgentError(AgentEvalError, ValueError):
+    """An agent compared with itself."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"Agent {agent!r} is compared with itself. Name two agents.")
+
+
+def compare(agent: str, other: str, session_values: pl.DataFrame, task_values: pl.DataFrame) -> pl.DataFrame:
+    """Compare two agents in everything that both have.
+
+    Args:
+        agent: A; differences are A − B.
+        other: B.
+        session_values: `agent_id`, `quantity`, `values` (one per session; empty where one is missing), `point`
+            (what one rating point moves one of them).
+        task_values: From `task_values`.
+
+    Returns:
+        One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
+        `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie (equal in
+        every task, or the same mean of sessions), not distinguishable, or unknown (one session, or one task).
+
+    Raises:
+        SameAgentError: If both are one agent.
+    """
+    if agent == other:
+        raise SameAgentError(agent)
+    rows = [*_over_sessions(agent, other, session_values), *_over_tasks(agent, other, task_values)]
+    corrected = holm([row["p_value"] for row in rows])
+    for row, p_holm in zip(rows, corrected, strict=True):
+        row |= {"agent_id": agent, "other_agent_id": other, "p_holm": p_holm}
+        row["verdict"] = _verdict(row)
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def session_values(
+    composite_scores: pl.DataFrame, universal_scores: pl.DataFrame, domain_scores: pl.DataFrame
+) -> pl.DataFrame:
+    """The values of each session of each agent: composite (after its penalty), universal, domain; see `compare`.
+
+    Where a penalty is not known the raw composite stands instead, under its own name.
+    """
+    rows: list[tuple[str, str, list[float], float | None]] = []
+    for row in composite_scores.iter_rows(named=True):
+        penalty = row["repeatability_penalty"]
+        values = [v - (penalty or 0.0) for v in _known(row["session_scores"])]
+        name = "raw composite" if penalty is None else "composite"
+        rows.append((row["agent_id"], name, values, row["point_0to100"]))
+    for quantity, scores, point in (
+        ("universal", universal_scores, 100 / 30),
+        ("domain", domain_scores, 100 / 75),
+    ):
+        values_of = scores.select("agent_id", f"session_{quantity}").iter_rows()
+        rows += [(agent_id, quantity, _known(values), point) for agent_id, values in values_of]
+    return pl.DataFrame(
+        rows,
+        schema={
+            "agent_id": pl.String,
+            "quantity": pl.String,
+            "values": pl.List(pl.Float64),
+            "point": pl.Float64,
+        },
+        orient="row",
+    )
+
+
+def task_values(
+    outcomes: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+) -> pl.DataFrame:
+    """What was measured per task: the mean over its trials of one version.
+
+    pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
+    over the conversation first) and conversations. A trial in which a quantity is not known does not count for it;
+    conversations without a task belong to none.
+
+    Args:
+        outcomes: From `trial_outcomes`.
+        conversations: Costs.
+        turn_judgments: Ratings and values of turns.
+        conversation_judgments: Values of conversations.
+
+    Returns:
+        One row per agent, task set, task and quantity: `value`, sorted.
+    """
+    trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
+    costs = trials.join(
+        conversations.select("agent_id", "conversation_id", value="cost_usd"),
+        on=["agent_id", "conversation_id"],
+    ).with_columns(quantity=pl.lit("cost_usd"))
+    correct = trials.with_columns(quantity=pl.lit("pass@1"), value=pl.col("is_correct").cast(pl.Float64))
+    key = ["agent_id", "task_set", "task", "quantity"]
+    columns = [*key, "value"]
+    measured = trials.join(_metrics(turn_judgments, conversation_judgments), on=list(TRIAL))
+    return (
+        pl.concat([correct.select(columns), costs.select(columns), measured.select(columns)])
+        .drop_nulls("value")
+        .sort(columns)  # sums of floats depend on their order
+        .group_by(key, maintain_order=True)
+        .agg(pl.col("value").mean())
+        .sort(key)
+    )
+
+
+def _metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Mean of each metric in each conversation."""
+    counts = pl.col("is_effective") & (pl.col("status") == "scored")
+    value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
+    key = [*TRIAL, "metric"]
+    parts = [
+        frame.filter(counts).select(*key, value=value) for frame in (turn_judgments, conversation_judgments)
+    ]
+    means = pl.concat(parts).drop_nulls("value").sort(*key, "value").group_by(key, maintain_order=True)
+    return means.agg(pl.col("value").mean()).rename({"metric": "quantity"})
+
+
+def _known(values: Sequence[float | None] | None) -> list[float]:
+    """The values, if none is missing."""
+    known = [v for v in values or [] if v is not None]
+    return known if len(known) == len(values or []) else []
+
+
+def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
+    of: dict[tuple[str, str], tuple[list[float], float | None]] = {
+        (a, q): (v, point)
+        for a, q, v, point in values.select("agent_id", "quantity", "values", "point").iter_rows()
+    }
+    rows = []
+    for quantity in values["quantity"].unique(maintain_order=True):
+        (ours, point), (theirs, other_point) = (of.get((a, quantity), ([], None)) for a in (agent, other))
+        if not ours or not theirs:
+            continue
+        found = welch(Sample.of(ours), Sample.of(theirs), step=max(point or 0.0, other_point or 0.0))
+        rows.append(_row(quantity, None, "sessions", ours, theirs, found))
+    return rows
+
+
+def _over_tasks(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
+    key = ["task_set", "quantity", "task"]
+    both = (
+        values.filter(pl.col("agent_id") == agent)
+        .join(values.filter(pl.col("agent_id") == other), on=key, suffix="_other")
+        .sort(key)
+    )
+    rows = []
+    for (task_set, quantity), tasks in both.group_by("task_set", "quantity", maintain_order=True):
+        ours, theirs = tasks["value"].to_list(), tasks["value_other"].to_list()
+        found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
+        rows.append(_row(str(quantity), str(task_set), "tasks", ours, theirs, found))
+    return rows
+
+
+def _rounded(difference: float) -> float:
+    """Equal shares are equal, whatever their doubles say."""
+    return 0.0 if abs(difference) < _ROUNDING else difference
+
+
+def _row(
+    quantity: str, task_set: str | None, unit: str, ours: list[float], theirs: list[float], found: Difference
+) -> dict[str, Any]:
+    better = found.probability_better
+    if better is not None and quantity in LOWER_IS_BETTER:
+        better = 1 - better
+    return {
+        "quantity": quantity,
+        "task_set": task_set,
+        "value": sum(ours) / len(ours),
+        "other_value": sum(theirs) / len(theirs),
+        **found._asdict(),
+        "difference": _rounded(found.difference),
+        "probability_better": better,
+        "n": len(ours),
+        "other_n": len(theirs),
+        "unit": unit,
+    }
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    difference = row["difference"]
+    if difference == 0 and (row["unit"] == "sessions" or row["low"] is None):
+        return "tie"
+    if row["p_holm"] is None or min(row["n"], row["other_n"]) < 2:
+        return "unknown"
+    if row["p_holm"] >= SIGNIFICANCE:
+        return "not distinguishable"
+    is_ours = (difference > 0) != (row["quantity"] in LOWER_IS_BETTER)
+    return f"{row['agent_id'] if is_ours else row['other_agent_id']} better"

@@ -1,0 +1,286 @@
+"""Best-of between agents: pairwise verdicts on the same tasks to ratings, the win matrix, and what is wrong with them.
+
+A verdict compares two answers to one task, one shown first. Only a pair judged both ways round counts, and only a
+verdict that stays the same both ways is a win; what changes with the order is a tie, and tells of the judge.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.composite.leaderboard import SIGNIFICANCE, competition_ranks, rank_ranges
+from agent_eval.scores.statistics.intervals import Interval, binomial_p
+
+WINNERS = ("first", "second", "tie")
+VERDICTS = {
+    "task": pl.String,  # what both were asked; unique within a task set
+    "task_set": pl.String,
+    "first": pl.String,  # the agent whose answer was shown first
+    "second": pl.String,
+    "winner": pl.String,  # first, second or tie; null: the judge gave no readable verdict
+    "judge": pl.String,
+}
+_QUANTILE = 1.959963984540054
+_PAIR = ("judge", "task_set", "task", "a", "b")
+
+
+class VerdictError(AgentEvalError, ValueError):
+    """Pairwise verdicts that contradict what they may hold."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}. Allowed: two different agents as first and second, winner {', '.join(WINNERS)} or null, "
+            "and each judge once per task and order."
+        )
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """Does the winner follow the place? Of the pairs whose winner changed with the order, how many went where."""
+
+    n_pairs: int  # judged both ways round
+    n_changed: int  # the two orders named two different winners
+    n_first: int  # of those: whoever stood first won
+    n_second: int
+    p_value: float  # two-sided sign test: without a bias both are as likely
+
+    @property
+    def is_biased(self) -> bool:
+        """The changes go to one place more often than chance would have it."""
+        return self.p_value < SIGNIFICANCE
+
+    def __str__(self) -> str:
+        if not self.n_changed:
+            return f"No verdict changed with the order ({self.n_pairs} pairs judged both ways round)."
+        place = "first" if self.n_first >= self.n_second else "second"
+        said = f"{self.n_changed} of {self.n_pairs} pairs changed their winner with the order; {max(self.n_first, self.n_second)} went to the answer shown {place} (p = {self.p_value:.3g})"
+        if self.is_biased:
+            return f"Position bias: {said}. The judge favours the {place} place; changed pairs count as ties."
+        return f"{said}: no sign of a position bias. Changed pairs count as ties."
+
+
+@dataclass(frozen=True)
+class Tournament:
+    """Who is best on these tasks; the same for every order of agents, of rows and within pairs.
+
+    `standings`: one row per agent: rank, rank_low, rank_high (null with a single one), strength (Bradley–Terry, log-odds,
+    mean 0) with low and high, wins, losses, ties. `wins`: one row per two agents, both ways: wins, losses, ties,
+    win_probability as the ratings have it. `cycles`: sets of agents that beat each other in a circle, each as one
+    shortest circle; then no ranking tells the whole.
+    """
+
+    standings: pl.DataFrame
+    wins: pl.DataFrame
+    cycles: tuple[tuple[str, ...], ...]
+    position_bias: PositionBias
+    n_one_way: int  # pairs judged one way round only: left out
+    n_unscored: int  # verdicts that could not be read: their pairs are left out
+
+    @property
+    def is_transitive(self) -> bool:
+        """No agents beat each other in a circle."""
+        return not self.cycles
+
+
+def tournament(verdicts: pl.DataFrame) -> Tournament:
+    """Rate the agents of pairwise verdicts.
+
+    Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie against
+    an agent of average strength, so that an agent who won everything has a rating, too. Intervals are 95 %, from
+    the curvature of that likelihood; pairs on one task are taken as independent.
+
+    Args:
+        verdicts: The columns of `VERDICTS`, one row per task, order and judge.
+
+    Raises:
+        VerdictError: If an agent meets itself, a winner is none of the known, or a judge judged a task twice in
+            one order.
+    """
+    pairs, n_one_way, n_unscored = _both_ways(verdicts)
+    agents = sorted({*verdicts["first"].to_list(), *verdicts["second"].to_list()})
+    index = {agent: i for i, agent in enumerate(agents)}
+    wins = [[0] * len(agents) for _ in agents]
+    ties = [[0] * len(agents) for _ in agents]
+    for a, b, result in pairs.select("a", "b", "result").iter_rows():
+        i, j = index[a], index[b]
+        if result == "tie":
+            ties[i][j] += 1
+            ties[j][i] += 1
+        else:
+            winner, loser = (i, j) if result == "a" else (j, i)
+            wins[winner][loser] += 1
+    strengths, errors = _bradley_terry(wins, ties)
+    return Tournament(
+        standings=_standings(agents, wins, ties, strengths, errors),
+        wins=_win_rows(agents, wins, ties, strengths),
+        cycles=tuple(_cycles(agents, wins)),
+        position_bias=_position_bias(pairs),
+        n_one_way=n_one_way,
+        n_unscored=n_unscored,
+    )
+
+
+def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
+    """One row per judge, task and two agents (a < b) judged both ways: `result` a, b or tie; and what is left out."""
+    _check(verdicts)
+    straight = pl.col("first") < pl.col("second")
+    named = verdicts.with_columns(
+        a=pl.min_horizontal("first", "second"),
+        b=pl.max_horizontal("first", "second"),
+        is_straight=straight,
+        won=pl.when(pl.col("winner") == "tie")
+        .then(pl.lit("tie"))
+        .when((pl.col("winner") == "first") == straight)
+        .then(pl.lit("a"))
+        .when(pl.col("winner").is_not_null())
+        .then(pl.lit("b")),
+    )
+    straight_rows, turned_rows = (named.filter(pl.col("is_straight") == side) for side in (True, False))
+    both = straight_rows.join(
+        turned_rows.select(*_PAIR, "won"), on=list(_PAIR), how="inner", nulls_equal=True, suffix="_turned"
+    )
+    known = both.drop_nulls(["won", "won_turned"])
+    same = pl.col("won") == pl.col("won_turned")
+    pairs = known.with_columns(result=pl.when(same).then("won").otherwise(pl.lit("tie"))).sort(_PAIR)
+    return pairs, verdicts.height - 2 * both.height, verdicts["winner"].null_count()
+
+
+def _check(verdicts: pl.DataFrame) -> None:
+    itself = verdicts.filter(pl.col("first") == pl.col("second"))
+    if not itself.is_empty():
+        raise VerdictError(f"Agent {itself['first'][0]!r} meets itself in task {itself['task'][0]!r}")
+    strange = verdicts.filter(pl.col("winner").is_not_null() & ~pl.col("winner").is_in(WINNERS))
+    if not strange.is_empty():
+        raise VerdictError(f"winner is {strange['winner'][0]!r} in task {strange['task'][0]!r}")
+    order = ["judge", "task_set", "task", "first", "second"]
+    twice = verdicts.filter(verdicts.select(order).is_duplicated()).sort(order)
+    if not twice.is_empty():
+        row = twice.row(0, named=True)
+        raise VerdictError(
+            f"Judge {row['judge']!r} judged {row['first']!r} before {row['second']!r} twice in task {row['task']!r}"
+        )
+
+
+def _position_bias(pairs: pl.DataFrame) -> PositionBias:
+    # straight: a stood first; the winner changed, so a both times first, or b both times second
+    to_first = pairs.filter(pl.col("won") == "a", pl.col("won_turned") == "b").height
+    to_second = pairs.filter(pl.col("won") == "b", pl.col("won_turned") == "a").height
+    changed = to_first + to_second
+    return PositionBias(pairs.height, changed, to_first, to_second, binomial_p(to_first, changed))
+
+
+_Matrix = Sequence[Sequence[int]]
+
+
+def _bradley_terry(wins: _Matrix, ties: _Matrix) -> tuple[list[float], list[float]]:
+    """Strengths (log-odds, mean 0) and their standard errors, by Newton's method."""
+    import numpy as np
+
+    n = len(wins)
+    if n == 0:
+        return [], []
+    scored = np.array(wins, dtype=np.float64) + np.array(ties, dtype=np.float64) / 2
+    met = scored + scored.T
+    theta = np.zeros(n)
+    for _ in range(100):
+        chance = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))  # that the row beats the column
+        against = 1 / (1 + np.exp(-theta))  # that it beats the average agent
+        slope = (scored - met * chance).sum(axis=1) + 0.5 - against
+        weight = met * chance * (1 - chance)
+        curvature = np.diag(weight.sum(axis=1) + against * (1 - against)) - weight
+        step = np.linalg.solve(curvature, slope)
+        theta = theta + step / max(1.0, float(np.abs(step).max()))
+        if float(np.abs(step).max()) < 1e-12:
+            break
+    centring = np.eye(n) - 1 / n
+    spread = centring @ np.linalg.inv(curvature) @ centring
+    # rounded: a tie is a tie whatever the last bits say
+    centred = np.round(centring @ theta, 9) + 0.0
+    return centred.tolist(), np.sqrt(np.clip(np.diag(spread), 0, None)).tolist()
+
+
+def _standings(
+    agents: Sequence[str], wins: _Matrix, ties: _Matrix, strengths: Sequence[float], errors: Sequence[float]
+) -> pl.DataFrame:
+    from fractions import Fraction
+
+    ranks = competition_ranks([Fraction(s) for s in strengths])
+    intervals = [
+        Interval(s - _QUANTILE * e, s + _QUANTILE * e) for s, e in zip(strengths, errors, strict=True)
+    ]
+    ranges = rank_ranges(list(intervals))
+    rows = [
+        {
+            "rank": ranks[i],
+            "rank_low": ranges[i][0],
+            "rank_high": ranges[i][1],
+            "agent_id": agent,
+            "strength": strengths[i],
+            "low": intervals[i].low,
+            "high": intervals[i].high,
+            "wins": sum(wins[i]),
+            "losses": sum(row[i] for row in wins),
+            "ties": sum(ties[i]),
+        }
+        for i, agent in enumerate(agents)
+    ]
+    integers = dict.fromkeys(("rank", "rank_low", "rank_high"), pl.Int64)
+    floats = dict.fromkeys(("strength", "low", "high"), pl.Float64)
+    counts = dict.fromkeys(("wins", "losses", "ties"), pl.Int64)
+    schema = pl.Schema({**integers, "agent_id": pl.String, **floats, **counts})
+    return pl.DataFrame(rows, schema=schema).sort("rank", "agent_id")
+
+
+def _win_rows(
+    agents: Sequence[str], wins: _Matrix, ties: _Matrix, strengths: Sequence[float]
+) -> pl.DataFrame:
+    rows = [
+        (a, b, wins[i][j], wins[j][i], ties[i][j], 1 / (1 + math.exp(strengths[j] - strengths[i])))
+        for i, a in enumerate(agents)
+        for j, b in enumerate(agents)
+        if i != j
+    ]
+    schema = ["agent_id", "other_agent_id", "wins", "losses", "ties", "win_probability"]
+    types = (pl.String, pl.String, pl.Int64, pl.Int64, pl.Int64, pl.Float64)
+    return pl.DataFrame(rows, schema=dict(zip(schema, types, strict=True)), orient="row")
+
+
+def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
+    """For each set of agents that reach each other along 'won more often than lost', its shortest circle."""
+    beats = {i: [j for j in range(len(agents)) if wins[i][j] > wins[j][i]] for i in range(len(agents))}
+    told = set[int]()
+    for start in range(len(agents)):
+        if start in told:
+            continue
+        reached = _reached(start, beats)
+        circle = [i for i in sorted(reached) if start in _reached(i, beats)]
+        if start not in reached:
+            continue
+        told |= set(circle)
+        yield tuple(agents[i] for i in min((_circle(i, beats) for i in circle), key=lambda c: (len(c), c)))
+
+
+def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
+    """Every node that a path of at least one edge leads to."""
+    seen = set[int]()
+    todo = list(edges[start])
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo += edges[node]
+    return seen
+
+
+def _circle(start: int, edges: Mapping[int, Sequence[int]]) -> list[int]:
+    """The shortest way from a node back to itself; there must be one."""
+    ways = [[start]]
+    while True:
+        longer = [[*way, node] for way in ways for node in edges[way[-1]] if node == start or node not in way]
+        for way in longer:
+            if way[-1] == start:
+                return way[:-1]
+        ways = list({way[-1]: way for way in reversed(longer)}.values())

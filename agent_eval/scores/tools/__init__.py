@@ -1,0 +1,5 @@
+"""Tools: whether the right calls were made: tool correctness, trajectories and assertions on `expected`."""
+
+from agent_eval.scores.tools.correctness import tool_correctness
+
+__all__ = ["tool_correctness"]

@@ -1,0 +1,144 @@
+"""Assertions: was each thing that `expected` demands of a conversation done? One row per demand, with what differs.
+
+Three kinds. `tools`: the expected tools of an entry were called, in their order where it matters; further calls do no
+harm here (`tool_correctness` counts them). `trajectory`: an object in `assertions` with `mode`, `tools` and
+`forbidden`, see `scores.trajectory`. `text`: words in `assertions`; nobody holds them against a transcript yet, so
+they are unknown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Expected
+
+NO_JUDGE = "written in words: no judge holds it against the transcript"
+_KEYS = {"mode", "tools", "forbidden"}
+_EXPECTED = TypeAdapter(tuple[Expected, ...])
+_CONVERSATION = ("agent_id", "conversation_id")
+Calls = Sequence[tuple[int, Mapping[str, object]]]
+Row = dict[str, object]
+
+
+def assertion_results(
+    transcripts: pl.DataFrame, conversations: pl.DataFrame, tool_calls: pl.DataFrame
+) -> pl.DataFrame:
+    """Table assertion_results: every demand of the admitted conversations. Only calls by the agent count."""
+    target = table("assertion_results")
+    asserting = conversations.filter(pl.col("expected").is_not_null(), pl.col("expected") != "[]")
+    held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
+    asserting = asserting.join(held, on=list(_CONVERSATION), how="semi")
+    own = tool_calls.filter(pl.col("requestor") == "assistant").join(
+        asserting, on=list(_CONVERSATION), how="semi"
+    )
+    calls: dict[tuple[str, str], list[tuple[int, Mapping[str, object]]]] = {}
+    for row in own.sort(*_CONVERSATION, "turn_index", "call_index").iter_rows(named=True):
+        call = {"name": row["name"], "arguments": row["arguments"]}
+        calls.setdefault((row["agent_id"], row["conversation_id"]), []).append((row["turn_index"], call))
+    rows = [
+        {"agent_id": agent, "conversation_id": conversation} | row
+        for agent, conversation, text, n_turns in asserting.select(
+            *_CONVERSATION, "expected", "n_turns"
+        ).iter_rows()
+        for row in _of_conversation(
+            _EXPECTED.validate_json(text), calls.get((agent, conversation), []), n_turns
+        )
+    ]
+    found = target.frame(rows).drop("methodology_version", "slot")
+    joined = held.join(found, on=list(_CONVERSATION))
+    return target.conform(joined.select(list(target.schema))).sort(target.key)
+
+
+def _of_conversation(expected: Sequence[Expected], calls: Calls, n_turns: int) -> Iterator[Row]:
+    numbered = 0
+    for entry in expected:
+        turn = entry.turn_index
+        made = [call for at, call in calls if turn is None or at == turn]
+        demands: list[object] = [*([entry] if entry.tools is not None else []), *entry.assertions]
+        for demand in demands:
+            row = _unknown("text", f"turn {turn} is not there: the conversation has {n_turns}")
+            if turn is None or turn < n_turns:
+                row = _held(demand, made)
+            yield {"turn_index": turn, "assertion_index": numbered} | row
+            numbered += 1
+
+
+def _held(demand: object, made: Sequence[Mapping[str, object]]) -> Row:
+    if isinstance(demand, Expected):
+        return _tools(demand, made)
+    if isinstance(demand, Mapping):
+        return _trajectory(demand, made)
+    said = demand if isinstance(demand, str) else f"a {type(demand).__name__}"
+    return _unknown("text", NO_JUDGE if isinstance(demand, str) else "neither words nor an object") | {
+        "assertion": said
+    }
+
+
+def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
+    """As `tool_correctness` compares: further arguments are right unless an expected call says exact."""
+    wanted = [
+        call if "match" in call or not call.get("arguments") else {**call, "match": "partial"}
+        for call in expected.tools or ()
+    ]
+    names = ", ".join(str(call.get("name")) for call in wanted)
+    said = (
+        f"calls {names}{' in this order' if expected.tool_sequence_matters else ''}"
+        if names
+        else "calls no tool"
+    )
+    try:
+        found = match(made, wanted, mode="contains" if wanted else "strict")
+    except MalformedCallError as error:
+        return _unknown("tools", str(error)) | {"assertion": said}
+    in_time = not (expected.tool_sequence_matters and found.out_of_order)
+    is_met = all(found.found) and in_time if wanted else found.matched
+    return _row("tools", said, is_met, found)
+
+
+def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object]]) -> Row:
+    mode, tools, forbidden = (
+        demand.get("mode", "strict"),
+        demand.get("tools", []),
+        demand.get("forbidden", []),
+    )
+    if "mode" not in demand and "tools" not in demand:
+        mode = "contains"  # only forbidden calls: everything else is allowed
+    if unknown := sorted(set(map(str, demand)) - _KEYS):
+        return _unknown("trajectory", f"key {unknown[0]!r} is unknown. Allowed: {', '.join(sorted(_KEYS))}")
+    if not isinstance(tools, list) or not isinstance(forbidden, list) or not demand:
+        return _unknown("trajectory", "expected an object with mode, and lists tools or forbidden")
+    barred = [f if isinstance(f, str | Mapping) else {} for f in forbidden]
+    names = ", ".join(str(call.get("name")) if isinstance(call, Mapping) else "?" for call in tools)
+    said = f"{mode}: {names or 'no call'}{'; nothing forbidden' if barred else ''}"
+    try:
+        found = match(made, tools, mode=mode, forbidden=barred)  # type: ignore[arg-type]  # the mode is checked there
+    except (MalformedCallError, UnknownModeError) as error:
+        return _unknown("trajectory", str(error)) | {"assertion": said}
+    return _row("trajectory", said, found.matched, found)
+
+
+def _row(kind: str, said: str, is_met: bool, found: TrajectoryMatch) -> Row:
+    return {
+        "kind": kind,
+        "assertion": said,
+        "result": "passed" if is_met else "failed",
+        "reason": None if is_met else _told(found),
+        "diff": found.diff,
+    }
+
+
+def _told(found: TrajectoryMatch) -> str:
+    parts = (
+        ("missing", found.missing),
+        ("forbidden", found.forbidden),
+        ("out of order", found.out_of_order),
+        ("not expected", found.extra),
+    )
+    return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+
+
+def _unknown(kind: str, reason: str) -> Row:
+    return {"kind": kind, "result": "unknown", "reason": reason}

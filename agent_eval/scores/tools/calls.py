@@ -1,0 +1,194 @@
+"""Tool calls as they are compared: read from plain lists, argument by argument.
+
+An expected call may say how it is to be compared: `"match": "exact" | "partial" | "ignore"` for the call, and
+`"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` for single arguments; every other
+argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.hashing import canonical
+
+Match = Literal["exact", "partial", "ignore"]
+LONGEST_TEXT = 10_000  # characters that a regex is tried on; a longer text does not match
+_ROUNDING = 1e-12
+
+
+class MalformedCallError(AgentEvalError, ValueError):
+    """A call that cannot be read, or an expected one that cannot be held against anything."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that was made."""
+
+    name: str
+    arguments: Mapping[str, object]  # plain JSON, whole floats as integers
+    texts: Mapping[str, bytes]  # the same as canonical JSON
+
+
+@dataclass(frozen=True)
+class ExpectedCall(Call):
+    """One call that should have been made, and how it is compared."""
+
+    match: Match | None = None  # None: not said
+    compare: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The arguments that count."""
+        if self.match == "ignore":
+            return ()
+        return tuple(name for name in self.arguments if self.compare.get(name) != "ignore")
+
+    def is_right(self, name: str, call: Call) -> bool:
+        """Whether the call has this argument as expected."""
+        return name in call.texts and _agree(call, self, name)
+
+    def extra(self, call: Call) -> tuple[str, ...]:
+        """Arguments of the call that were not expected."""
+        return tuple(name for name in call.arguments if name not in self.arguments)
+
+    def n_right(self, call: Call) -> int:
+        """How many asked arguments are right; where exact is asked, each extra one costs a right one."""
+        right = sum(self.is_right(name, call) for name in self.asked)
+        return max(0, right - len(self.extra(call))) if self.match == "exact" else right
+
+    def fits(self, call: Call) -> bool:
+        """The same tool, and the arguments as the match asks; not said: exact with arguments, else ignored."""
+        if call.name != self.name:
+            return False
+        match = self.match or ("exact" if self.arguments else "ignore")
+        if match == "ignore":
+            return True
+        if any(not self.is_right(name, call) for name in self.asked):
+            return False
+        return match == "partial" or not self.extra(call)
+
+
+def read_calls(calls: object, side: str = "used") -> list[Call]:
+    """The calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text, null or left out.
+
+    Raises:
+        MalformedCallError: With the number of the call and what is wrong with it.
+    """
+    return [_call(call, where) for call, where in _listed(calls, side)]
+
+
+def read_expected(calls: object, side: str = "expected") -> list[ExpectedCall]:
+    """Expected calls in order, with how they are compared.
+
+    Raises:
+        MalformedCallError: As for `read_calls`, or for a comparison that is not known.
+    """
+    return [_expected(call, where) for call, where in _listed(calls, side)]
+
+
+def _listed(calls: object, side: str) -> list[tuple[object, str]]:
+    if not isinstance(calls, list | tuple):
+        raise MalformedCallError(f"{side} calls are a {type(calls).__name__}, expected a list")
+    return [(call, f"{side} call {i}") for i, call in enumerate(calls)]
+
+
+def _call(call: object, where: str) -> Call:
+    if not isinstance(call, Mapping):
+        raise MalformedCallError(f"{where} is a {type(call).__name__}, expected an object with a name")
+    name = call.get("name")
+    if not isinstance(name, str) or not name:
+        raise MalformedCallError(f"{where} has no name")
+    where = f"{where} ({name})"
+    arguments = call.get("arguments")
+    try:
+        if isinstance(arguments, str):
+            arguments = json.loads(arguments) if arguments.strip() else {}
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, Mapping):
+            raise MalformedCallError(f"{where}: arguments are no JSON object")
+        plain = {str(key): _plain(value) for key, value in arguments.items()}
+        return Call(name, plain, {key: canonical(value) for key, value in plain.items()})
+    except (json.JSONDecodeError, TypeError) as error:
+        raise MalformedCallError(f"{where}: arguments are not JSON: {error}") from error
+    except RecursionError as error:
+        raise MalformedCallError(f"{where}: arguments are nested too deeply") from error
+
+
+def _expected(call: object, where: str) -> ExpectedCall:
+    read = _call(call, where)
+    given = call if isinstance(call, Mapping) else {}
+    match, compare = given.get("match"), given.get("compare")
+    where = f"{where} ({read.name})"
+    if match is not None and match not in get_args(Match):
+        raise MalformedCallError(f"{where}: match is {match!r}. Allowed: {', '.join(get_args(Match))}")
+    if compare is not None and not isinstance(compare, Mapping):
+        raise MalformedCallError(f"{where}: compare is a {type(compare).__name__}, expected an object")
+    for name, how in (compare or {}).items():
+        _check_comparison(f"{where}: compare.{name}", how)
+    return ExpectedCall(read.name, read.arguments, read.texts, match, dict(compare or {}))
+
+
+def _check_comparison(where: str, how: object) -> None:
+    if how in ("ignore", "subset"):
+        return
+    if isinstance(how, Mapping) and len(how) == 1:
+        if isinstance(pattern := how.get("regex"), str):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise MalformedCallError(f"{where}: {pattern!r} is no regex: {error}") from error
+            return
+        tolerance = how.get("tolerance")
+        if _is_number(tolerance) and math.isfinite(tolerance) and tolerance >= 0:  # type: ignore[arg-type,operator]
+            return
+    raise MalformedCallError(
+        f"{where} is {how!r}. Allowed: 'ignore', 'subset', {{'regex': text}}, {{'tolerance': number ≥ 0}}"
+    )
+
+
+def _agree(call: Call, expected: ExpectedCall, name: str) -> bool:
+    how = expected.compare.get(name)
+    used, wanted = call.arguments[name], expected.arguments[name]
+    if how == "subset":
+        return _is_within(wanted, used)
+    if isinstance(how, Mapping) and "regex" in how:
+        text = used if isinstance(used, str) else call.texts[name].decode()
+        return len(text) <= LONGEST_TEXT and re.fullmatch(how["regex"], text) is not None
+    if isinstance(how, Mapping) and isinstance(used, int | float) and isinstance(wanted, int | float):
+        is_near = abs(used - wanted) <= how["tolerance"] * (1 + _ROUNDING) + _ROUNDING
+        return is_near and _is_number(used) and _is_number(wanted)
+    return call.texts[name] == expected.texts[name]
+
+
+def _is_within(wanted: object, used: object) -> bool:
+    """Every key of an expected object and every member of an expected list is found; else equal as JSON."""
+    if isinstance(wanted, Mapping) and isinstance(used, Mapping):
+        return all(key in used and _is_within(value, used[key]) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(used, list):
+        left = [canonical(member) for member in used]
+        for member in map(canonical, wanted):
+            if member not in left:
+                return False
+            left.remove(member)
+        return True
+    return canonical(wanted) == canonical(used)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _plain(value: object) -> object:
+    """Whole floats as integers, so that 1 and 1.0 have one text; booleans stay booleans."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

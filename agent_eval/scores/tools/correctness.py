@@ -1,0 +1,328 @@
+"""Tool correctness: were the right tools called, with the right arguments, in order, and were the results used?
+
+The score of one interaction from two plain lists, and the table of it. Ground truth comes from
+`conversations.expected`; whether results reach the answer is judged elsewhere (`tool_result_utilisation`).
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
+from agent_eval.scores.tools.matching import Worth, best_total, in_order
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Expected
+
+ASPECTS = ("selection", "parameters", "sequence", "utilisation")
+UTILISATION_METRIC = "tool_result_utilisation"
+_TOLERANCE = Fraction(1, 10**9)
+_CONVERSATION = ("agent_id", "conversation_id")
+_ROW = ("methodology_version", *_CONVERSATION)
+_EXPECTED = TypeAdapter(tuple[Expected, ...])
+
+Band = Literal["perfect", "good", "moderate", "poor"]
+
+
+class ToolWeightsError(AgentEvalError, ValueError):
+    """Weights or a threshold that give no mean."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}. Allowed: a threshold from 0 to 1, and finite weights ≥ 0, not all 0, "
+            f"for {', '.join(ASPECTS)} (left out = 0)."
+        )
+
+
+@dataclass(frozen=True)
+class ToolCorrectness:
+    """The tool score of one interaction; each aspect and `overall` lie in 0–1, null where undefined."""
+
+    selection: float | None = None
+    parameters: float | None = None
+    sequence: float | None = None
+    utilisation: float | None = None
+    overall: float | None = None
+    is_correct: bool | None = None
+    status: Literal["scored", "not_applicable", "unscored"] = "scored"
+    reason: str | None = None  # why there is no score, or what was wrong
+
+    @property
+    def band(self) -> Band | None:
+        """1 perfect, ≥ 0.75 good, ≥ 0.50 moderate, below poor; None without a score."""
+        if self.overall is None:
+            return None
+        bounds: tuple[tuple[float, Band], ...] = ((1.0, "perfect"), (0.75, "good"), (0.5, "moderate"))
+        return next((band for low, band in bounds if self.overall >= low - float(_TOLERANCE)), "poor")
+
+
+def tool_correctness(
+    used: Sequence[Mapping[str, object]],
+    expected: Sequence[Mapping[str, object]],
+    *,
+    sequence_matters: bool = False,
+    results_used: bool | None = True,
+    weights: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> ToolCorrectness:
+    """Score the tool calls of one interaction against the expected ones.
+
+    selection: Jaccard of the tool names as multisets, case-sensitive. parameters: share of the expected
+    parameters that are right, under the best matching of expected to used calls of the same tool; extra
+    arguments cost nothing, but where the expected call says `"match": "exact"` each costs a right one. sequence:
+    share of the matched expected calls that stand in their relative order, in the best matching that keeps
+    most of it; 1 when order is free. utilisation: 1 or 0 as `results_used` says.
+    overall: the weighted mean, exact, so that a perfect trace is 1 under every weighting.
+
+    Expected tools but none used, or none expected but some used: every aspect is 0. None expected and
+    none used: not applicable.
+
+    Args:
+        used: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
+        expected: Likewise, with `"match"` and `"compare"` as in `scores.calls` (ignore, regex, tolerance, subset).
+        sequence_matters: Whether the order of the expected calls counts.
+        results_used: Whether the results reached the answer; None when unknown: utilisation is null, and
+            so are overall and is_correct unless its weight is 0 (or the score is 0 by the rule above).
+        weights: By aspect, normalised; left out = 0. Default: equal.
+        threshold: Correct when overall reaches it, within 1e-9.
+
+    Returns:
+        The score. A call that cannot be read gives status 'unscored' with the reason, never an exception.
+
+    Raises:
+        ToolWeightsError: If a weight or the threshold is NaN, negative or no number, or all weights are 0.
+    """
+    shares, limit = _shares(weights), _limit(threshold)
+    try:
+        calls, wanted = read_calls(used), read_expected(expected)
+    except MalformedCallError as error:
+        return ToolCorrectness(status="unscored", reason=str(error))
+    if not calls and not wanted:
+        return ToolCorrectness(status="not_applicable", reason="no tools expected and none used")
+    if not calls or not wanted:
+        reason = "expected tools, none used" if wanted else "no tools expected, some used"
+        return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason)
+    groups = _by_tool(calls, wanted)
+    right = sum(best_total(worth) for _, _, worth in groups)
+    aspects = {
+        "selection": _selection(calls, wanted),
+        "parameters": _share(right, sum(len(call.asked) for call in wanted)),
+        "sequence": _sequence(groups) if sequence_matters else Fraction(1),
+        "utilisation": None if results_used is None else Fraction(int(results_used)),
+    }
+    return _result(aspects, shares, limit)
+
+
+def tool_correctness_table(
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    *,
+    weights: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> pl.DataFrame:
+    """Tool scores of the admitted conversations that have expected tools.
+
+    Only calls by the agent count. A truth without a turn is held against all calls of its conversation,
+    and several for one turn against that turn together. Where results need not be used, utilisation is 1
+    by declaration; else it is the effective judgment, for a whole conversation that of all turns with
+    calls; null when not judged.
+
+    Returns:
+        Table `tool_correctness`: one row per version, agent, conversation and turn, sorted. Equal
+        cases of several versions are scored once.
+
+    Raises:
+        ToolWeightsError: As for `tool_correctness`.
+    """
+    _shares(weights), _limit(threshold)  # refused also where there is nothing to score
+    admitted = transcripts.filter("is_admitted").select(_ROW)
+    truths = _truths(conversations.join(admitted, on=_CONVERSATION, how="semi"))
+    calls = tool_calls.filter(pl.col("requestor") == "assistant")
+    case = [*_CONVERSATION, "turn_index", "results_used"]
+    rows = (
+        admitted.join(_keys(truths), on=_CONVERSATION)
+        .join(_utilisation(calls, turn_judgments), on=[*_ROW, "turn_index"], how="left", nulls_equal=True)
+        .with_columns(
+            pl.when(pl.col("results_should_be_used").eq_missing(False))
+            .then(pl.lit(True))
+            .otherwise(pl.col("results_used"))
+            .alias("results_used")
+        )
+    )
+    cases = rows.select(case).unique()
+    used = _used(calls.join(cases, on=_CONVERSATION, how="semi"))
+    scores = []
+    for agent_id, conversation_id, turn_index, results_used in cases.iter_rows():
+        truth = truths[agent_id, conversation_id, turn_index]
+        of_turn = [
+            call for turn, call in used[agent_id, conversation_id] if turn_index is None or turn == turn_index
+        ]
+        score = tool_correctness(
+            of_turn,
+            truth.tools or (),
+            sequence_matters=truth.tool_sequence_matters,
+            results_used=results_used,
+            weights=weights,
+            threshold=threshold,
+        )
+        scores.append(vars(score))
+    target = table("tool_correctness")
+    scored = pl.DataFrame(scores, schema={name: target.schema[name] for name in _score_columns()})
+    joined = rows.join(pl.concat([cases, scored], how="horizontal"), on=case, nulls_equal=True)
+    return target.conform(joined.select(list(target.schema))).sort(*_ROW, "turn_index", nulls_last=False)
+
+
+def _score_columns() -> tuple[str, ...]:
+    return (*ASPECTS, "overall", "is_correct", "status", "reason")
+
+
+def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
+    """Exact weights that sum to 1."""
+    given = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
+    if unknown := sorted(set(given) - set(ASPECTS)):
+        raise ToolWeightsError(f"Weights name {', '.join(map(repr, unknown))}")
+    exact = {aspect: _number(f"weight of {aspect}", given.get(aspect, 0)) for aspect in ASPECTS}
+    total = sum(exact.values())
+    if total == 0:
+        raise ToolWeightsError("All weights are 0")
+    return {aspect: weight / total for aspect, weight in exact.items()}
+
+
+def _limit(threshold: float) -> Fraction:
+    limit = _number("threshold", threshold)
+    if limit > 1:
+        raise ToolWeightsError(f"The threshold is {threshold!r}")
+    return limit - _TOLERANCE
+
+
+def _number(name: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        raise ToolWeightsError(f"The {name} is {value!r}")
+    if not math.isfinite(value) or value < 0:
+        raise ToolWeightsError(f"The {name} is {value!r}")
+    return Fraction(value)
+
+
+def _selection(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> Fraction:
+    have, want = (Counter(call.name for call in side) for side in (calls, wanted))
+    return Fraction((have & want).total(), (have | want).total())
+
+
+def _share(part: int, whole: int) -> Fraction:
+    return Fraction(part, whole) if whole else Fraction(1)
+
+
+_Groups = list[tuple[list[int], list[int], Worth]]
+
+
+def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
+    """For each tool that is expected and used: positions of its expected and used calls, and the right arguments of each pair."""
+    groups: _Groups = []
+    for name in sorted({call.name for call in wanted}):
+        rows = [i for i, call in enumerate(wanted) if call.name == name]
+        columns = [j for j, call in enumerate(calls) if call.name == name]
+        if columns:
+            groups.append((rows, columns, [[wanted[i].n_right(calls[j]) for j in columns] for i in rows]))
+    return groups
+
+
+def _sequence(groups: _Groups) -> Fraction:
+    """Longest chain of partners that keeps both orders, per expected call that has a partner."""
+    n_matched = sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
+    return Fraction(len(in_order(groups)), n_matched) if n_matched else Fraction(0)
+
+
+def _result(
+    aspects: Mapping[str, Fraction | None], shares: Mapping[str, Fraction], limit: Fraction
+) -> ToolCorrectness:
+    floats = {aspect: None if value is None else float(value) for aspect, value in aspects.items()}
+    shown = ToolCorrectness(
+        selection=floats["selection"],
+        parameters=floats["parameters"],
+        sequence=floats["sequence"],
+        utilisation=floats["utilisation"],
+    )
+    counted = [(shares[a], aspects[a]) for a in ASPECTS if shares[a] > 0]
+    known = [share * value for share, value in counted if value is not None]
+    if len(known) < len(counted):
+        return replace(shown, status="unscored", reason="it is not known whether the results were used")
+    overall = sum(known, Fraction(0))
+    return replace(shown, overall=float(overall), is_correct=overall >= limit)
+
+
+_Key = tuple[str, str, int | None]
+
+
+def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
+    """Expected tools by agent, conversation and turn."""
+    texts = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
+    truths: dict[_Key, Expected] = {}
+    for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows():
+        for entry in _EXPECTED.validate_json(text):
+            if entry.tools is not None:
+                key = (agent_id, conversation_id, entry.turn_index)
+                truths[key] = _together(truths[key], entry) if key in truths else entry
+    return truths
+
+
+def _together(first: Expected, second: Expected) -> Expected:
+    """Two truths about one turn as one: the stricter of what they ask, an unknown before a 'no'."""
+    uses = (first.results_should_be_used, second.results_should_be_used)
+    return Expected(
+        turn_index=first.turn_index,
+        tools=(first.tools or ()) + (second.tools or ()),
+        tool_sequence_matters=first.tool_sequence_matters or second.tool_sequence_matters,
+        results_should_be_used=True if True in uses else None if None in uses else False,
+    )
+
+
+def _keys(truths: Mapping[_Key, Expected]) -> pl.DataFrame:
+    rows = [(*key, truth.results_should_be_used) for key, truth in truths.items()]
+    schema = {
+        "agent_id": pl.String,
+        "conversation_id": pl.String,
+        "turn_index": pl.Int64,
+        "results_should_be_used": pl.Boolean,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
+    """`results_used` per version and turn, and with a null turn for each conversation as a whole."""
+    counts = (pl.col("metric") == UTILISATION_METRIC) & (pl.col("status") == "scored")
+    judged = (
+        turn_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
+        .group_by(*_ROW, "turn_index")
+        .agg((pl.col("value") == 1).all().alias("results_used"))
+    )
+    turns = calls.select(*_CONVERSATION, "turn_index").unique()
+    whole = (
+        judged.select(_ROW)
+        .unique()
+        .join(turns, on=_CONVERSATION)
+        .join(judged, on=[*_ROW, "turn_index"], how="left")
+        .group_by(_ROW)
+        .agg(pl.col("results_used").all(ignore_nulls=False))
+        .with_columns(pl.lit(None, dtype=pl.Int64).alias("turn_index"))
+    )
+    return pl.concat([judged, whole.select(judged.columns)])
+
+
+def _used(calls: pl.DataFrame) -> Mapping[tuple[str, str], list[tuple[int, dict[str, object]]]]:
+    """Calls of each conversation in order, with their turns."""
+    used = defaultdict[tuple[str, str], list[tuple[int, dict[str, object]]]](list)
+    columns = (*_CONVERSATION, "turn_index", "call_index")
+    ordered: Iterable[tuple[str, str, int, str, str]] = (
+        calls.sort(columns).select(*columns[:3], "name", "arguments").iter_rows()
+    )
+    for agent_id, conversation_id, turn_index, name, arguments in ordered:
+        used[agent_id, conversation_id].append((turn_index, {"name": name, "arguments": arguments}))
+    return used

@@ -1,0 +1,167 @@
+"""Trajectories: were the expected calls made, in the way that was asked, and nothing forbidden?
+
+An assertion about a sequence of calls: it holds or it does not. How far an interaction went right, in shares, is
+told in `scores.tools`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
+from agent_eval.scores.tools.matching import best_matching, in_order
+
+Mode = Literal["strict", "contains", "unordered", "within"]
+_LONGEST = 60  # characters of an argument in the diff
+
+
+class UnknownModeError(AgentEvalError, ValueError):
+    """No match mode of that name."""
+
+    def __init__(self, mode: object) -> None:
+        super().__init__(f"Match mode {mode!r} is unknown. Allowed: {', '.join(get_args(Mode))}.")
+
+
+@dataclass(frozen=True)
+class TrajectoryMatch:
+    """Whether the assertion holds, and what was expected and happened otherwise; tools by name."""
+
+    matched: bool
+    missing: tuple[str, ...]  # expected, not called
+    extra: tuple[str, ...]  # called, not expected
+    out_of_order: tuple[str, ...]  # expected and called, at another place in the order; where order counts
+    forbidden: tuple[str, ...]  # called though forbidden
+    found: tuple[bool, ...]  # for each expected call: it was made
+    diff: str  # one line per call, for people
+
+
+def match(
+    calls: Sequence[Mapping[str, object]],
+    expected: Sequence[Mapping[str, object]],
+    *,
+    mode: Mode = "strict",
+    forbidden: Sequence[str | Mapping[str, object]] = (),
+) -> TrajectoryMatch:
+    """Hold calls against expected ones.
+
+    strict: these calls in this order and nothing else. contains: these in this order, others may come between.
+    unordered: these calls as a multiset, in any order. within: nothing outside the expected set; what was expected
+    may be left out or called again. A forbidden call fails every mode.
+
+    As many expected calls as possible get a partner each, and of all ways to do so one that keeps most of the order
+    is told. `missing`, `extra` and `out_of_order` are facts under every mode; `matched` is the mode's answer.
+
+    Args:
+        calls: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
+        expected: Likewise, with `"match"` for the arguments: exact (the default when there are any), partial (extra
+            ones are allowed) or ignore (the default without). `"compare"` as in `scores.calls`.
+        mode: How they are matched.
+        forbidden: Names of tools, or expected calls; the latter forbid only calls that fit.
+
+    Raises:
+        UnknownModeError: If the mode is not known.
+        MalformedCallError: If a call cannot be read, with its number and what is wrong.
+    """
+    if mode not in get_args(Mode):
+        raise UnknownModeError(mode)
+    made, wanted = read_calls(calls), read_expected(expected)
+    barred = read_expected([{"name": f} if isinstance(f, str) else f for f in forbidden], "forbidden")
+    fits = [[int(want.fits(call)) for call in made] for want in wanted]
+    partner, chain = _partners(fits)
+    if mode == "within":
+        is_inside = [any(row[j] for row in fits) for j in range(len(made))]
+        found = [any(row) for row in fits]
+    else:
+        is_inside = [j in partner.values() for j in range(len(made))]
+        found = [i in partner for i in range(len(wanted))]
+    is_late = [mode in ("strict", "contains") and i in partner and i not in chain for i in range(len(wanted))]
+    is_barred = [any(bar.fits(call) for bar in barred) for call in made]
+    holds = {
+        "strict": all(found) and all(is_inside) and not any(is_late),
+        "contains": all(found) and not any(is_late),
+        "unordered": all(found) and all(is_inside),
+        "within": all(is_inside),
+    }
+    return TrajectoryMatch(
+        matched=holds[mode] and not any(is_barred),
+        missing=_names(wanted, [not is_found for is_found in found]),
+        extra=_names(made, [not inside for inside in is_inside]),
+        out_of_order=_names(wanted, is_late),
+        forbidden=_names(made, is_barred),
+        found=tuple(found),
+        diff="\n".join(_diff(made, wanted, partner, found, is_inside, is_late, is_barred)),
+    )
+
+
+def _partners(fits: list[list[int]]) -> tuple[dict[int, int], set[int]]:
+    """Expected call → its call, as many as possible; and the expected calls whose order is kept."""
+    n_calls = len(fits[0]) if fits else 0
+    chain = in_order([(range(len(fits)), range(n_calls), fits)], least=1)
+    kept, taken = {i for i, _ in chain}, {j for _, j in chain}
+    rows = [i for i in range(len(fits)) if i not in kept]
+    columns = [j for j in range(n_calls) if j not in taken]
+    rest = best_matching([[fits[i][j] for j in columns] for i in rows])
+    others = {rows[i]: columns[j] for i, j in rest if fits[rows[i]][columns[j]]}
+    return dict(chain) | others, kept
+
+
+def _names(calls: Sequence[Call], are_told: Sequence[bool]) -> tuple[str, ...]:
+    return tuple(call.name for call, is_told in zip(calls, are_told, strict=True) if is_told)
+
+
+def _diff(
+    made: Sequence[Call],
+    wanted: Sequence[ExpectedCall],
+    partner: Mapping[int, int],
+    found: Sequence[bool],
+    is_inside: Sequence[bool],
+    is_late: Sequence[bool],
+    is_barred: Sequence[bool],
+) -> list[str]:
+    """The calls in the order made, then what was expected and is missing."""
+    expected_of = {j: i for i, j in partner.items()}
+    lines = []
+    for j, call in enumerate(made):
+        if is_barred[j]:
+            lines.append(f"! {_shown(call)}: forbidden")
+        elif not is_inside[j]:
+            lines.append(f"+ {_shown(call)}: not expected")
+        elif j in expected_of and is_late[expected_of[j]]:
+            lines.append(
+                f"~ {_shown(call)}: out of order, expected as number {expected_of[j] + 1}, called as number {j + 1}"
+            )
+        else:
+            lines.append(f"  {_shown(call)}")
+    for i, want in enumerate(wanted):
+        if not found[i]:
+            lines.append(f"- {_shown(want)}: not called{_nearest(want, made, partner)}")
+    return lines
+
+
+def _nearest(want: ExpectedCall, made: Sequence[Call], partner: Mapping[int, int]) -> str:
+    """How the nearest free call of the same tool differs, if there is one."""
+    free = [c for j, c in enumerate(made) if c.name == want.name and j not in partner.values()]
+    if not free:
+        return ""
+    call = max(free, key=want.n_right)
+    wrong = [
+        f"{name} is {_text(call.arguments[name]) if name in call.arguments else 'missing'}, expected {_text(want.arguments[name])}"
+        for name in want.asked
+        if not want.is_right(name, call)
+    ]
+    extra = [f"{name} was not expected" for name in want.extra(call)] if want.match != "partial" else []
+    return f" so; {'; '.join([*wrong, *extra])}"
+
+
+def _shown(call: Call) -> str:
+    return f"{call.name}({', '.join(f'{name}={_text(value)}' for name, value in call.arguments.items())})"
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+__all__ = ["MalformedCallError", "Mode", "TrajectoryMatch", "UnknownModeError", "match"]

@@ -1,0 +1,246 @@
+"""Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer
+from agent_eval.settings.home import Home, find_root
+
+FILE = "agent_eval.toml"
+LARGEST = 100_000  # bytes
+_FIX = 'Write it as TOML, e.g. data_dir = "data".'
+
+
+class SettingsError(AgentEvalError):
+    """A setting is unknown or has a value that is not allowed."""
+
+
+class Settings(BaseSettings):
+    """What a project may set. Relative paths start at the project's root."""
+
+    model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True)
+
+    data_dir: Path = Field(default=Path("data"), description="The folder of sessions, ratings and the store.")
+    store: Path | None = Field(
+        default=None, description="The DuckDB file; without it `agent_eval.duckdb` in the data folder."
+    )
+    nightly_cron: str = Field(
+        default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
+    )
+    failure_hook: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        description="`module:function` of yours that is told of failed runs.",
+    )
+    report_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
+        description="Where `data/report` is served: the boards in the Dagster UI link there.",
+    )
+    max_unscored_share: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="Share of the questions put to a model that may be unscored; above it the gate `coverage` fails.",
+    )
+    cluster_embedding: Literal["wordllama", "minilm"] = Field(
+        default="wordllama",
+        description="What embeds failures; `minilm` needs `pip install 'agent-eval[minilm]'`.",
+    )
+    gates: GateSpec = Field(default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md.")
+    audit_cron: str = Field(
+        default="0 4 * * 0",
+        description="When the schedule `weekly_audit` runs, in the time zone of the server.",
+    )
+    audit_size: int = Field(
+        default=50, ge=1, le=100_000, description="Turns that an audit asks the judge models about again."
+    )
+    answer_threshold: float = Field(
+        default=0.7, ge=0, le=1, description="From here on `answer_correctness` counts as correct."
+    )
+    metric_modules: tuple[str, ...] = Field(
+        default=(), description="Python modules whose `METRICS` are asked too."
+    )
+    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics that are not asked.")
+
+    judge_model: str | None = Field(
+        default=None, description="A model as litellm names it; several, parted by commas, are an ensemble."
+    )
+    judge_mode: Literal["one_call", "per_metric"] = Field(
+        default="one_call",
+        description="All metrics of a turn in one call, or each in its own: for audits, at many times the price.",
+    )
+    judge_combine: Literal["median", "mean"] = Field(
+        default="median", description="How the ratings of an ensemble become one."
+    )
+    judge_temperature: float = Field(
+        default=0.0, ge=0, le=2, description="Sampling temperature of the judge."
+    )
+    judge_max_tokens: int = Field(default=4096, ge=64, description="Tokens of a reply, thinking included.")
+    judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
+    judge_concurrency: int = Field(
+        default=16, ge=1, le=1000, description="Calls at once, of each judge model."
+    )
+    judge_price_in: float | None = Field(
+        default=None,
+        ge=0,
+        description="US dollars per million prompt tokens; with the next, in place of the price that litellm knows.",
+    )
+    judge_price_out: float | None = Field(
+        default=None, ge=0, description="US dollars per million answer tokens."
+    )
+    max_cost_usd: float | None = Field(
+        default=None, ge=0, description="US dollars that judge models may cost in one run."
+    )
+    max_calls: int | None = Field(default=None, ge=0, description="Judge calls that one run may make.")
+    in_file: ClassVar[dict[str, Any]] = {}
+
+    @field_validator("data_dir", "store", mode="before")
+    @classmethod
+    def _is_a_path(cls, value: object) -> object:
+        if isinstance(value, str) and (not value or not value.isprintable()):
+            raise ValueError("expected a path, without control characters")
+        return value
+
+    @property
+    def judge_models(self) -> tuple[str, ...]:
+        """The judge models by name, each once; none without a model."""
+        named = (self.judge_model or "").split(",")
+        return tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, cls.in_file)
+
+
+def read_settings(root: Path) -> Settings:
+    """The settings of the project at `root`.
+
+    Raises:
+        SettingsError: If the file is not TOML, or a setting is unknown or out of range; the key is named.
+    """
+
+    class _Here(Settings):
+        in_file = _read(root / FILE)
+
+    try:
+        return _Here()
+    except ValidationError as error:
+        raise _explained(error, FILE) from error
+    except ValueError as error:
+        raise SettingsError(f"Settings in AGENT_EVAL_* cannot be read: {error}.") from error
+
+
+def read_gates(path: Path) -> GateSpec:
+    """The gates of a file of its own: its table [gates], or the whole file where it has only what stands in there.
+
+    Raises:
+        SettingsError: If the file is not there or not TOML, or a key is unknown or out of range; it is named.
+    """
+    if not path.exists():
+        raise SettingsError(f"{path}: there is no such file. Name a TOML file with a table [gates].")
+    given = _read(path)
+    if "gates" not in given and given.keys() <= GateSpec.model_fields.keys():
+        given = {"gates": given}
+
+    class _Whole(BaseModel, extra="allow"):
+        gates: GateSpec
+
+    try:
+        found = _Whole.model_validate(given)
+    except ValidationError as error:
+        raise _explained(error, str(path)) from error
+    for key in found.model_extra or {}:
+        if key not in Settings.model_fields:
+            near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(
+                f"{path}: key {key[:80]!r} is unknown.{hint} Gates stand in the table [gates]."
+            )
+    return found.gates
+
+
+def _explained(error: ValidationError, file: str) -> SettingsError:
+    """The first problem in one line: the key, the reason, the nearest key that there is, those that there are."""
+    first = error.errors(include_input=False)[0]
+    path = [str(part) for part in first["loc"]]
+    key = ".".join(path)[:80]
+    reason = first["msg"].removeprefix("Value error, ")
+    allowed = _allowed(path)
+    near = difflib.get_close_matches(path[-1], allowed, n=1) if first["type"] == "extra_forbidden" else []
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    variable = f" or AGENT_EVAL_{path[0].upper()}"[:80]
+    return SettingsError(
+        f"Setting {key!r} in {file}{variable}: {reason}.{hint}{_meaning(path)} Settings: {', '.join(allowed)}."
+    )
+
+
+def _meaning(path: list[str]) -> str:
+    """What the setting of that path does, as a sentence to append; nothing for a key that is none."""
+    setting = Settings.model_fields.get(path[0]) if len(path) == 1 else None
+    return "" if setting is None else f" It means: {setting.description}"
+
+
+def _allowed(path: list[str]) -> list[str]:
+    """The keys that may stand beside the last one of the path."""
+    models: dict[str, type[BaseModel]] = {"baseline": Baseline, "judge_drift": DriftLimits}
+    nested = next((models[part] for part in path[1:-1] if part in models), None)
+    if nested is not None:
+        return list(nested.model_fields)
+    if len(path) == 1 or path[0] != "gates":
+        return list(Settings.model_fields)
+    return list((GateSpec if len(path) == 2 else Layer).model_fields)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the file says; nothing without a file."""
+    if not os.path.lexists(path):
+        return {}
+    try:
+        if not path.is_file():
+            raise ValueError("it is no file")
+        with path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST:,} bytes")
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise SettingsError(f"{path}: it is nested too deeply. {_FIX}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: it is not UTF-8 at byte {error.start + 1}. {_FIX}") from error
+    except ValueError as error:
+        raise SettingsError(f"{path}: {str(error).partition(';')[0]}. {_FIX}") from error
+    except OSError as error:
+        raise SettingsError(f"{path}: it cannot be read ({error.strerror or error}).") from error
+
+
+def unknown_variables() -> list[str]:
+    """AGENT_EVAL_* in the environment that are no settings: a slip, or a setting of another release."""
+    known = {f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data")}
+    return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
+
+
+def home_around(start: Path | None = None) -> Home:
+    """The folders of the project around `start`, with the data folder of its settings.
+
+    Raises:
+        NoRootError: If there is no project.
+        SettingsError: If its settings cannot be read.
+    """
+    root = find_root(start)
+    return Home(root=root, data=root / read_settings(root).data_dir)

@@ -1,0 +1,42 @@
+"""Content hashes: what a judge may see, byte for byte, and nothing that it may not.
+
+A turn's hash covers everything up to and with that turn, so an edit changes the hashes from there on
+and leaves the earlier ones alone. Names of agents, ids, outcomes and costs are not content.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from agent_eval.formats.hashing import canonical, digest
+from agent_eval.transcripts.models import Conversation, Message, Turn
+
+
+def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
+    """The content hash up to and with each turn, in order; linear in the length of the conversation."""
+    state = hashlib.blake2b(canonical(_frame(conversation)), digest_size=16)
+    for turn in turns:
+        state.update(b"\x1e")
+        for message in turn.messages:
+            state.update(canonical(_content(message)) + b"\x1f")
+        yield state.copy().hexdigest()
+
+
+def conversation_hash(conversation: Conversation, last_turn_hash: str) -> str:
+    """Hash of the whole conversation as a judge of conversations sees it."""
+    return digest("conversation", last_turn_hash, conversation.injected_error)
+
+
+def session_hash(conversation_hashes: Iterable[str]) -> str:
+    """Hash of a session's conversations, in any order: what a rating of U1–U6 is given on."""
+    return digest("session", sorted(conversation_hashes))
+
+
+def _frame(conversation: Conversation) -> object:
+    tools = None if conversation.tools is None else list(conversation.tools)
+    expected = [e.model_dump(mode="json") for e in conversation.expected]
+    return [conversation.goal, conversation.profile, list(conversation.knowledge), tools, expected]
+
+
+def _content(message: Message) -> object:
+    calls = [[c.name, c.arguments] for c in message.tool_calls]
+    return [message.role, message.content, message.name, calls, message.is_error]

@@ -1,0 +1,65 @@
+"""What keeps a whole file from being imported."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.files import SLUG_FORM
+
+
+class UnknownFormatError(AgentEvalError):
+    """There is no importer of that name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(known))}.")
+
+
+class InvalidAgentIdError(AgentEvalError):
+    """The text cannot name an agent's folder and stand in a partition key."""
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(
+            f"Agent id {agent_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another --agent."
+        )
+
+
+class InvalidSessionIdError(AgentEvalError):
+    """The text cannot name a session's folder."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"Session id {session_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another --session."
+        )
+
+
+class InvalidSessionError(AgentEvalError):
+    """The session would be written with a wrong setting."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The session cannot be written: {reason}.")
+
+
+class NoTranscriptsError(AgentEvalError):
+    """The path holds no file to read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}. Name one file with transcripts, gzipped or not.")
+
+
+class SessionExistsError(AgentEvalError):
+    """The session's folder holds something that this import did not write."""
+
+    def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
+        super().__init__(
+            f"Session {session_id!r} of agent {agent_id!r} exists and was left as it is: {reason}. "
+            "Import under another name with --session NAME."
+        )
+
+
+class OutsideProjectError(AgentEvalError):
+    """The session's folder would lie outside the sessions folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"{folder} leads out of the sessions folder by a link. Remove the link, then import again."
+        )

@@ -1,0 +1,245 @@
+import itertools
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from agent_eval.clusters.cluster_registry import Grown, cluster_id, register, rule_title, targets
+from agent_eval.clusters.failures import failures
+from agent_eval.clusters.severity import at_least, severity_of
+from agent_eval.errors import AgentEvalError
+from agent_eval.project import Project
+from agent_eval.project.clusters import cluster_failures
+from agent_eval.tables import table
+from tests.clusters.rows import (
+    MEMBERS,
+    REGISTRY,
+    SPACE,
+    TODAY,
+    UNASKED,
+    WORDS,
+    calls,
+    clusters_of,
+    grown,
+    judgment,
+    judgments,
+    named,
+    together,
+    told,
+)
+
+
+def test_failures_near_to_each_other_share_a_cluster_and_blocks_never_do() -> None:
+    both = pl.concat(
+        [told("refund late", "refund invented", "baggage free"), told("refund late", label="repetition")]
+    )
+    result = grown(both)
+    of_false = result.failures.filter(pl.col("label") == "false information")
+    assert together(Grown(result.registry, result.members, of_false)) == named(
+        [("refund late", "refund invented"), ("baggage free",)]
+    )
+    assert result.failures["cluster_id"].n_unique() == 3
+
+
+def test_tools_are_blocks_of_their_own() -> None:
+    result = grown(
+        pl.concat([told("refund late", label="wrong tool", tool=tool) for tool in ("pay", "book", None)])
+    )
+    assert result.failures["cluster_id"].n_unique() == 3
+
+
+def test_a_cluster_is_titled_by_its_most_typical_quote_and_explained_by_its_reason() -> None:
+    row = grown(told("refund late")).registry.row(0, named=True)
+    assert row["title"] == "false information: “quote of refund late”"
+    assert (row["root_cause"], row["severity"]) == ("refund late", "high")
+    assert (row["first_seen"], row["last_seen"], row["merged_into"]) == (TODAY, TODAY, None)
+
+
+def test_a_long_quote_is_cut_to_one_line() -> None:
+    title = rule_title("wrong tool", "book", "a\nb " + "x" * 500)
+    assert title.startswith("wrong tool · book: “a b xxx")
+    assert title.endswith("…”")
+    assert len(title) < 120
+
+
+def test_numbers_ids_and_turn_references_make_no_difference() -> None:
+    result = grown(told("Refund of $12.50 for AB1234, see turn 3.", "refund of 7 for 99-XY", "refund of for"))
+    assert result.failures["text_hash"].n_unique() == 1
+    assert result.members.height == 1
+
+
+def test_known_words_keep_their_cluster_and_need_no_model() -> None:
+    before = grown(told("refund late", "baggage free"))
+    after = grown(told("baggage free"), before, UNASKED, seen_at="2026-07-01")
+    assert clusters_of(after)["baggage free"] == clusters_of(before)["baggage free"]
+    assert sorted(after.registry["last_seen"]) == [TODAY, "2026-07-01"]
+    assert_frame_equal(after.members, before.members)
+
+
+def test_new_words_join_the_cluster_that_they_are_near_to() -> None:
+    before = grown(told("refund late", "baggage free"))
+    after = grown(told("refund unclear"), before)
+    row = after.failures.row(0, named=True)
+    assert row["cluster_id"] == clusters_of(before)["refund late"]
+    assert row["method"] == "prototype"
+    assert row["distance"] <= SPACE.radius
+
+
+def test_last_seen_never_moves_back() -> None:
+    after = grown(told("refund late"), grown(told("refund late")), seen_at="2020-01-01")
+    assert after.registry["last_seen"].to_list() == [TODAY]
+
+
+def test_failures_without_words_are_a_cluster_of_their_block() -> None:
+    silent = told("x", "y").with_columns(
+        reason=pl.Series([None, "  "], dtype=pl.String), quote=pl.lit(None, pl.String)
+    )
+    result = grown(silent, space=UNASKED)
+    assert result.failures.select("cluster_id", "method", "distance", "text_hash").unique().rows() == [
+        (cluster_id("false information", None), "block", 0.0, None)
+    ]
+    assert result.registry["title"].to_list() == ["false information"]
+    assert_frame_equal(grown(silent, result).registry, result.registry)
+
+
+def test_ids_of_blocks_are_the_same_on_every_machine() -> None:
+    # frozen: a change here would orphan every id that people have written down
+    assert cluster_id("wrong tool", None) == "E-02df91d3af"
+    assert cluster_id("wrong tool", "book") == "E-986aab779e"
+
+
+def test_minted_ids_are_the_same_on_every_machine() -> None:
+    assert clusters_of(grown(told("refund late")))["refund late"] == FROZEN
+
+
+FROZEN = "E-234f542c60"
+
+
+def test_an_id_is_not_given_twice_when_its_text_founds_another_cluster() -> None:
+    # a registry whose cluster has this id and another founder: the hash is taken, the next one is minted
+    taken = {
+        "cluster_id": FROZEN,
+        "label": "false information",
+        "severity": "high",
+        "title": "old",
+        "founder": "other",
+    }
+    other = {
+        "label": "repetition",
+        "text_hash": "other",
+        "text": "other",
+        "cluster_id": FROZEN,
+        "method": "minted",
+    }
+    registry, members = table("error_registry").frame([taken]), table("error_members").frame([other])
+    result = register(registry, members, told("refund late"), SPACE, seen_at=TODAY)
+    assert result.failures["cluster_id"].item() != FROZEN
+    assert result.registry.filter(pl.col("cluster_id") == FROZEN)["title"].item() == "old"
+
+
+def test_a_run_that_died_before_its_members_were_written_mints_the_same_ids() -> None:
+    whole = grown(told("refund late"))
+    again = register(whole.registry, MEMBERS, told("refund late"), SPACE, seen_at=TODAY)
+    assert_frame_equal(again.registry, whole.registry)
+    assert_frame_equal(again.members, whole.members)
+
+
+def test_a_merged_cluster_redirects_and_new_failures_follow() -> None:
+    first = grown(told("refund late", "baggage free"))
+    away, into = clusters_of(first)["refund late"], clusters_of(first)["baggage free"]
+    merged = first.registry.with_columns(
+        merged_into=pl.when(pl.col("cluster_id") == away).then(pl.lit(into)).otherwise("merged_into")
+    )
+    after = register(
+        merged, first.members, told("refund late", "refund unclear", "flight gone"), SPACE, seen_at=TODAY
+    )
+    ids = clusters_of(after)
+    assert (ids["refund late"], ids["refund unclear"]) == (into, into)
+    assert ids["flight gone"] not in {away, into}
+
+
+@pytest.mark.parametrize("chain", [{"a": "b", "b": "a"}, {"a": "nowhere"}, {"a": "a"}])
+def test_merges_that_lead_nowhere_are_named(chain: dict[str, str]) -> None:
+    registry = table("error_registry").frame(
+        {"cluster_id": name, "label": "repetition", "severity": "low", "merged_into": into}
+        for name, into in chain.items()
+    )
+    with pytest.raises(AgentEvalError, match="error_registry: a is merged into"):
+        targets(registry)
+
+
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(WORDS), st.sampled_from(WORDS), st.sampled_from(["wrong tool", "repetition"])),
+    min_size=1, max_size=25,
+)  # fmt: skip
+
+
+def of(texts: list[tuple[str, str, str]]) -> pl.DataFrame:
+    parts = [told(f"{a} {b}", label=label, agent_id=f"a{i}") for i, (a, b, label) in enumerate(texts)]
+    return pl.concat(parts)
+
+
+@settings(max_examples=25)
+@given(TEXTS, st.randoms())
+def test_row_order_does_not_matter(texts: list[tuple[str, str, str]], random: Any) -> None:
+    failures = of(texts)
+    order = list(range(failures.height))
+    random.shuffle(order)
+    one, other = grown(failures), grown(failures[order])
+    for name in ("registry", "members", "failures"):
+        assert_frame_equal(getattr(one, name), getattr(other, name))
+
+
+@settings(max_examples=25)
+@given(TEXTS, TEXTS)
+def test_what_arrives_later_moves_no_failure(
+    old: list[tuple[str, str, str]], new: list[tuple[str, str, str]]
+) -> None:
+    before = grown(of(old))
+    after = grown(of(old + new), before)
+    kept = after.failures.join(before.failures, on="failure_id", suffix="_before")
+    assert kept["cluster_id"].to_list() == kept["cluster_id_before"].to_list()
+    assert set(before.registry["cluster_id"]) <= set(after.registry["cluster_id"])
+    assert after.registry["cluster_id"].n_unique() == after.registry.height
+
+
+def test_severity_comes_from_the_metric_and_keeps_its_order() -> None:
+    asked = ("unsafe action", "wrong tool", "repetition", "off brand")
+    assert [severity_of(label) for label in asked] == ["critical", "high", "medium", "medium"]
+    clusters = table("error_clusters").frame(
+        {"cluster_id": name, "severity": name, "n_turns": n}
+        for n, name in enumerate(("low", "critical", "high", "medium"))
+    )
+    assert at_least(clusters, "high")["severity"].to_list() == ["critical", "high"]
+    assert at_least(clusters, "low").height == 4
+
+
+def _one_partition(root: Path, agent: str) -> None:
+    rows = [
+        judgment("repetition", agent_id=agent, turn_index=i, rationale=f"{word} again")
+        for i, word in enumerate(WORDS)
+    ]
+    cluster_failures(Project.open(root), failures(judgments(*rows), calls()), run_id=agent)
+
+
+def test_partitions_that_run_at_once_mint_no_duplicates(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_one_partition, args=(tmp_path, agent)) for agent in ("a", "b")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    store = Project.open(tmp_path).store
+    members, registry = store.read(table("error_members")), store.read(table("error_registry"))
+    assert members.height == len(WORDS)
+    assert set(members["cluster_id"]) == set(registry["cluster_id"])
+    assert registry["founder"].n_unique() == registry.height
+    assert all(len(list(group)) == 1 for _, group in itertools.groupby(sorted(registry["cluster_id"])))
+    assert REGISTRY.schema == registry.schema

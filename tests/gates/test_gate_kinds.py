@@ -1,0 +1,213 @@
+"""Gates on error severity, assertions, a baseline and judge drift."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.gates.assertions import assertion_finding
+from agent_eval.gates.error_severity import looked_for_failures, severity_finding
+from agent_eval.gates.judge_drift import drift_findings
+from agent_eval.gates.regression import INPUTS, regression_finding
+from agent_eval.settings.gate_spec import GateSpec, Rules
+from agent_eval.tables import table
+from tests.scores.builders import judgment
+
+PAIR = {"methodology_version": "1.3.0", "agent_id": "lumen"}
+
+
+def rules(**said: Any) -> Rules:
+    return GateSpec.model_validate(said).rules("lumen", "1.3.0")
+
+
+def cluster(severity: str, **changes: Any) -> dict[str, Any]:
+    return (
+        PAIR
+        | {
+            "cluster_id": f"E-{severity}",
+            "severity": severity,
+            "label": "unsafe action",
+            "title": "Deletes\nwithout asking",
+            "n_turns": 2,
+            "examples": ["c#1"],
+        }
+        | changes
+    )
+
+
+def of_severity(level: str | None, *clusters: dict[str, Any], looked: tuple[int, int] = (10, 10)) -> Any:
+    said = {} if level is None else {"fail_on_error_severity": level}
+    return severity_finding(rules(**said), table("error_clusters").frame(clusters), looked)
+
+
+@pytest.mark.parametrize(
+    ("level", "severity", "result"),
+    [
+        (None, "critical", "failed"),
+        (None, "high", "passed"),
+        ("high", "critical", "failed"),
+        ("high", "high", "failed"),
+        ("high", "medium", "passed"),
+        ("low", "low", "failed"),
+    ],
+)
+def test_the_level_and_above_fail(level: str | None, severity: str, result: str) -> None:
+    assert of_severity(level, cluster(severity)).result == result
+
+
+def test_the_gravest_cluster_is_named_first_and_on_one_line() -> None:
+    found = of_severity("high", cluster("high"), cluster("critical"))
+    assert found.evidence.startswith(
+        "2 error clusters that are high or graver: critical: Deletes without asking"
+    )
+    assert "c#1" in found.evidence
+
+
+def test_without_anybody_who_looked_no_error_is_no_pass() -> None:
+    assert of_severity(None, looked=(0, 0)).result == "unknown"
+    assert of_severity(None, looked=(20, 18)).result == "unknown"
+    assert of_severity(None, looked=(20, 19)).result == "passed"
+    assert of_severity("none", cluster("critical")) is None
+
+
+def test_a_rule_that_says_nothing_has_not_looked() -> None:
+    def turn(i: int, **changes: Any) -> dict[str, Any]:
+        return judgment("c", "agent_behavior_failure", 0.0, turn_index=i, label="no failure") | changes
+
+    rows = [
+        turn(0),
+        turn(1, judge="rule"),
+        turn(2, status="not_applicable", unscored_reason="needs a judge model", judge="rule"),
+        turn(3, status="not_applicable", unscored_reason="no reply in this turn", judge="rule"),
+        turn(4, metric="helpfulness"),
+    ]
+    counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
+    assert counted == {("1.3.0", "lumen"): (3, 1)}
+
+
+def assertion(result: str, **changes: Any) -> dict[str, Any]:
+    return (
+        PAIR
+        | {
+            "conversation_id": "c",
+            "assertion_index": 0,
+            "kind": "tools",
+            "result": result,
+            "slot": "D1",
+            "assertion": "calls find",
+            "reason": "missing: find",
+        }
+        | changes
+    )
+
+
+def asserted(*rows: dict[str, Any], mode: str = "slotted") -> Any:
+    return assertion_finding(rules(assertions=mode), table("assertion_results").frame(rows))
+
+
+def test_assertions_are_red_with_what_is_missing() -> None:
+    found = asserted(assertion("passed"), assertion("failed", assertion_index=1, turn_index=3))
+    assert found.result == "failed"
+    assert found.evidence == "1 of 2 assertions hold; c#3 failed: calls find: missing: find"
+    assert asserted(assertion("passed"), assertion("unknown", assertion_index=1)).result == "unknown"
+    assert asserted(assertion("passed")).result == "passed"
+
+
+def test_reference_calls_of_undeclared_sessions_count_only_when_asked_for() -> None:
+    reference = assertion("failed", slot=None)
+    assert asserted(reference) is None
+    assert asserted(reference, mode="all").result == "failed"
+    assert asserted(assertion("failed", slot=None, kind="trajectory")).result == "failed"
+    assert asserted(assertion("failed"), mode="none") is None
+
+
+def measured(agent: str, outcomes: list[bool], sessions: Sequence[float] = ()) -> dict[str, pl.DataFrame]:
+    names = [f"{agent}-{i}" for i in range(len(outcomes))]
+    pair = {"methodology_version": "1.3.0", "agent_id": agent}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in INPUTS}
+    rows["transcripts"] = [
+        pair | {"conversation_id": n, "session_id": "s", "task_id": str(i), "is_admitted": True}
+        for i, n in enumerate(names)
+    ]
+    rows["conversations"] = [
+        {"agent_id": agent, "conversation_id": n, "outcome_correct": right, "cost_usd": 1.0}
+        for n, right in zip(names, outcomes, strict=True)
+    ]
+    rows["composite_scores"] = [
+        pair | {"session_scores": list(sessions), "repeatability_penalty": 0.0, "point_0to100": 1.0}
+    ]
+    return {name: table(name).frame(given) for name, given in rows.items()}
+
+
+def test_significantly_worse_than_the_baseline_fails_by_how_much() -> None:
+    found = regression_finding("before", measured("new", [False] * 12), measured("old", [True] * 12))
+    assert found.result == "failed"
+    assert "worse than before: pass@1 0 against 1 (-1" in found.evidence
+    assert "12 common tasks" in found.evidence
+
+
+def test_better_or_not_told_apart_passes() -> None:
+    good, bad = measured("new", [True] * 12), measured("old", [False] * 12)
+    assert regression_finding("before", good, bad).result == "passed"
+    nearly = measured("new", [False] + [True] * 11)
+    assert regression_finding("before", nearly, measured("old", [True] * 12)).result == "passed"
+
+
+def test_sessions_are_compared_unless_their_scores_mean_something_else() -> None:
+    low, high = measured("new", [], [50.0, 51.0, 52.0]), measured("old", [], [90.0, 91.0, 92.0])
+    assert regression_finding("before", low, high).result == "failed"
+    found = regression_finding("before", low, high, not_comparable={"composite": "other rubrics"})
+    assert (found.result, found.evidence) == ("unknown", "not comparable with before: other rubrics")
+
+
+def test_one_session_each_is_not_comparable() -> None:
+    found = regression_finding("before", measured("new", [], [50.0]), measured("old", [], [90.0]))
+    assert found.result == "unknown"
+    assert found.evidence.startswith("not comparable with before: no score over two sessions")
+
+
+def test_only_the_named_quantities_are_compared() -> None:
+    found = regression_finding(
+        "before", measured("new", [False] * 12), measured("old", [True] * 12), quantities=["cost_usd"]
+    )
+    assert (found.result, found.evidence) == (
+        "passed",
+        "nowhere significantly worse than before in 1 comparisons",
+    )
+
+
+def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None:
+    same = measured("new", [True] * 12), measured("old", [True] * 12)
+    found = regression_finding("before", *same, quantities=["pass@1", "composite"])
+    assert (found.result, found.evidence) == (
+        "unknown",
+        "composite not comparable with before: not known of both",
+    )
+
+
+def drift(**figures: float | None) -> pl.DataFrame:
+    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 9}
+    return pl.DataFrame([row | {"share_equal": 0.9, "mean_difference": -0.2, "kappa": 0.7} | figures])
+
+
+@pytest.mark.parametrize(
+    ("limits", "result"),
+    [
+        ({"max_mean_difference": 0.2}, "passed"),  # either way, and equality passes
+        ({"max_mean_difference": 0.19}, "failed"),
+        ({"min_share_equal": 0.9, "min_kappa": 0.7}, "passed"),
+        ({"min_share_equal": 0.91}, "failed"),
+        ({"min_kappa": 0.71}, "failed"),
+    ],
+)
+def test_drift_is_held_against_its_limits(limits: dict[str, float], result: str) -> None:
+    assert [f.result for f in drift_findings(rules(judge_drift=limits), drift(), ["m"])] == [result]
+
+
+def test_drift_without_an_audit_a_figure_or_a_model_is_unknown() -> None:
+    limited = rules(judge_drift={"min_kappa": 0.5})
+    assert drift_findings(limited, drift(kappa=None), ["m"])[0].result == "unknown"
+    assert "never audited" in drift_findings(limited, drift(), ["other"])[0].evidence
+    assert drift_findings(limited, drift(), [])[0].result == "unknown"
+    assert drift_findings(rules(), drift(), ["m"]) == []

@@ -1,0 +1,292 @@
+"""Thresholds: exact means over scenarios and over the agent; what is not known never passes."""
+
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.gates import exit_code, gates
+from agent_eval.gates.names import check_names
+from agent_eval.gates.thresholds import Mean, threshold_findings
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.settings.gate_spec import GateSpec
+from agent_eval.tables import table
+from tests.scores.builders import judgment
+
+COMPOSITE: dict[str, Any] = {
+    "methodology_version": "1.3.0",
+    "agent_id": "lumen",
+    "n_sessions": 1,
+    "status": "published",
+    "missing": [],
+    "warnings": [],
+}
+
+
+def spec(**said: Any) -> GateSpec:
+    return GateSpec.model_validate({"fail_on_error_severity": "none"} | said)
+
+
+def transcript(conversation: str, slot: str | None = None, **changes: Any) -> dict[str, Any]:
+    return {
+        "methodology_version": "1.3.0",
+        "agent_id": "lumen",
+        "conversation_id": conversation,
+        "session_id": "a",
+        "slot": slot,
+        "is_admitted": True,
+    } | changes
+
+
+def rated(
+    conversation: str, *ratings: float | None, metric: str = "helpfulness", **changes: Any
+) -> list[dict[str, Any]]:
+    """Turns of a conversation with these ratings; None: the judge's answer was lost."""
+    rows = []
+    for i, value in enumerate(ratings):
+        row = judgment(conversation, metric, None if value is None else float(value), turn_index=i)
+        if value is not None and float(value).is_integer() and metric != "answer_correctness":
+            row |= {"rating_1to5": int(value), "value": None}
+        rows.append(row | changes)
+    return rows
+
+
+def results(
+    rules: GateSpec,
+    turns: list[dict[str, Any]],
+    held: list[dict[str, Any]] | None = None,
+    **scores: list[dict[str, Any]],
+) -> dict[str, str]:
+    """Subject → result, of the gates that thresholds make."""
+    names = sorted({row["conversation_id"] for row in turns})
+    rows = {
+        "composite_scores": [COMPOSITE],
+        "turn_judgments": turns,
+        "transcripts": [transcript(name, name) for name in names] if held is None else held,
+    } | scores
+    found = gates({name: table(name).frame(given) for name, given in rows.items()}, rules)
+    wanted = found.filter(pl.col("gate").is_in(["threshold", "overall", "score"]))
+    return dict(wanted.select("subject", "result").iter_rows())
+
+
+def test_every_scenario_must_reach_the_threshold() -> None:
+    turns = [*rated("D1", 5, 4), *rated("D2", 3, 4)]
+    # D1: 9/2, D2: 7/2
+    assert results(spec(thresholds={"helpfulness": 4}), turns) == {
+        "helpfulness in D1": "passed",
+        "helpfulness in D2": "failed",
+    }
+
+
+def test_a_scenario_is_the_mean_over_the_turns_of_all_its_conversations() -> None:
+    turns = [*rated("a", 5), *rated("b", 4, 4, 3)]
+    held = [transcript("a", "D1"), transcript("b", "D1")]
+    # (5 + 4 + 4 + 3) / 4 = 4, not the mean of 5 and 11/3
+    assert results(spec(thresholds={"helpfulness": 4}), turns, held) == {"helpfulness in D1": "passed"}
+    assert results(spec(thresholds={"helpfulness": "4001/1000"}), turns, held) == {
+        "helpfulness in D1": "failed"
+    }
+
+
+def test_the_agent_as_a_whole_is_the_mean_over_all_turns() -> None:
+    turns = [*rated("D1", 5, 5, 5), *rated("D2", 1)]
+    assert results(spec(overall={"helpfulness": 4}), turns) == {"helpfulness": "passed"}
+    assert results(spec(overall={"helpfulness": 4.01}), turns) == {"helpfulness": "failed"}
+
+
+def test_a_third_can_be_asked_for_and_is_met_exactly() -> None:
+    # 11/3 is no float
+    assert results(spec(thresholds={"helpfulness": "11/3"}), rated("D1", 4, 4, 3)) == {
+        "helpfulness in D1": "passed"
+    }
+
+
+def test_values_are_added_as_they_are_written() -> None:
+    # 0.1 + 0.2 + 0.6 = 0.9 as written; as doubles they come out as less than 3 × 0.3
+    turns = rated("D1", 0.1, 0.2, 0.6, metric="answer_correctness")
+    assert results(spec(thresholds={"answer_correctness": 0.3}), turns) == {
+        "answer_correctness in D1": "passed"
+    }
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.integers(1, 500))
+def test_a_mean_passes_its_own_value_and_nothing_above(ratings: list[int], finer: int) -> None:
+    mean = Fraction(sum(ratings), len(ratings))
+    means = {"helpfulness": {"D1": Mean(Fraction(sum(ratings)), len(ratings))}}
+
+    def result(limit: Fraction) -> list[str]:
+        rules = spec(thresholds={"helpfulness": str(limit)}).rules("lumen", "1.3.0")
+        return [found.result for found in threshold_findings(rules, means, {})]
+
+    assert result(mean) == ["passed"]
+    assert result(mean + Fraction(1, finer)) == ["failed"]
+
+
+def test_a_metric_without_scores_is_unknown() -> None:
+    assert results(spec(thresholds={"helpfulness": 1}), []) == {"helpfulness": "unknown"}
+    assert results(spec(overall={"helpfulness": 1}), []) == {"helpfulness": "unknown"}
+    lost = rated("D1", None, None)
+    assert results(spec(thresholds={"helpfulness": 1}), lost) == {"helpfulness in D1": "unknown"}
+
+
+@pytest.mark.parametrize(("n_lost", "result"), [(1, "passed"), (2, "unknown")])
+def test_a_mean_of_too_few_answers_does_not_pass(n_lost: int, result: str) -> None:
+    # one of twenty is 5 %, which is allowed
+    turns = rated("D1", *[5] * (20 - n_lost), *[None] * n_lost)
+    assert results(spec(thresholds={"helpfulness": 4}), turns) == {"helpfulness in D1": result}
+
+
+def test_a_mean_that_misses_fails_however_few_the_answers() -> None:
+    assert results(spec(thresholds={"helpfulness": 4}), rated("D1", 2, None)) == {
+        "helpfulness in D1": "failed"
+    }
+
+
+def test_what_needs_a_judge_model_is_open_and_what_does_not_arise_is_not() -> None:
+    row = judgment("D1", "helpfulness", None, turn_index=1, judge="rule", status="not_applicable")
+    open_turn = row | {"unscored_reason": "needs a judge model"}
+    no_reply = row | {"unscored_reason": "no reply in this turn"}
+    rules = spec(thresholds={"helpfulness": 4})
+    assert results(rules, [*rated("D1", 5), open_turn]) == {"helpfulness in D1": "unknown"}
+    assert results(rules, [*rated("D1", 5), no_reply]) == {"helpfulness in D1": "passed"}
+    assert results(rules, [*rated("D1", 5), no_reply | {"conversation_id": "D2"}]) == {
+        "helpfulness in D1": "passed"
+    }
+
+
+def test_a_label_counts_as_the_share_without_a_failure() -> None:
+    labels = ["no failure", "no failure", "repetition", "no failure"]
+    turns = [
+        judgment("D1", "agent_behavior_failure", 0.0, turn_index=i, label=label) | {"value": None}
+        for i, label in enumerate(labels)
+    ]
+    assert results(spec(thresholds={"agent_behavior_failure": 0.75}), turns) == {
+        "agent_behavior_failure in D1": "passed"
+    }
+    assert results(spec(thresholds={"agent_behavior_failure": 0.76}), turns) == {
+        "agent_behavior_failure in D1": "failed"
+    }
+
+
+def test_only_effective_answers_of_admitted_conversations_count() -> None:
+    turns = [
+        *rated("D1", 5),
+        *rated("D1", 1, judge="other", is_effective=False),
+        *rated("late", 1),
+    ]
+    held = [transcript("D1", "D1"), transcript("late", "D1", is_admitted=False)]
+    assert results(spec(thresholds={"helpfulness": 5}), turns, held) == {"helpfulness in D1": "passed"}
+
+
+def test_without_a_slot_a_scenario_is_the_task_and_without_a_task_the_conversation() -> None:
+    turns = [*rated("a", 5), *rated("b", 1), *rated("c", 5)]
+    held = [transcript("a", task_id="t"), transcript("b", task_id="t"), transcript("c")]
+    assert results(spec(thresholds={"helpfulness": 4}), turns, held) == {
+        "helpfulness in t": "failed",
+        "helpfulness in c": "passed",
+    }
+
+
+def test_scores_have_thresholds_too_and_the_higher_of_two_holds() -> None:
+    scores = {
+        "composite_scores": [COMPOSITE | {"composite_exact": "232/3", "raw_composite_exact": "80/1"}],
+        "universal_scores": [
+            COMPOSITE | {"universal_exact": "90/1", "u4": 3.0, "judges": [], "n_unscored": 0}
+        ],
+        "domain_scores": [
+            COMPOSITE | {"domain_exact": "70/1", "judges": [], "criteria": [], "n_unscored": 0}
+        ],
+    }
+    rules = spec(
+        thresholds={"composite": "232/3", "universal": 91, "U4": 3},
+        overall={"domain": 70, "universal": 80, "D5": 1},
+    )
+    assert results(rules, [], [], **scores) == {
+        "composite": "passed",
+        "universal": "failed",
+        "U4": "passed",
+        "domain": "passed",
+        "D5": "unknown",
+    }
+
+
+def test_reliability_is_held_against_its_threshold_in_every_task_set() -> None:
+    row = COMPOSITE | {
+        "k": 1,
+        "estimator": "unbiased",
+        "task_set": "retail",
+        "pass_at_k": 0.1 + 0.2,
+        "pass_hat_k": 0.2,
+    }
+    rows = [
+        row,
+        row | {"task_set": "airline", "pass_at_k": 0.5},
+        row | {"estimator": "bayesian", "pass_at_k": 0.9},
+    ]
+    found = results(spec(thresholds={"pass_at_1": 0.3, "pass_hat_2": 0.1}), [], [], reliability=rows)
+    assert found == {
+        "pass_at_1 on airline": "passed",
+        "pass_at_1 on retail": "passed",
+        "pass_hat_2": "unknown",
+    }
+
+
+def test_later_layers_win_and_can_take_a_threshold_back() -> None:
+    rules = spec(
+        thresholds={"helpfulness": 5},
+        methodologies={"1.3.0": {"thresholds": {"helpfulness": 3}}},
+        agents={"other": {"thresholds": {"helpfulness": False}}},
+    )
+    assert results(rules, rated("D1", 4)) == {"helpfulness in D1": "passed"}
+    assert rules.rules("lumen", "1.2.0").thresholds == {"helpfulness": 5}
+    assert rules.rules("other", "1.3.0").thresholds == {"helpfulness": None}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), True, "four", "1/0", "1e999999999", [4]])
+def test_a_limit_that_is_no_number_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        spec(thresholds={"helpfulness": value})
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"thresholds": {"helpfullness": 4}}, r"gates\.thresholds: metric or score 'helpfullness'.*'helpfulness'\?"),
+        ({"overall": {"composit": 4}}, r"gates\.overall: .*Did you mean 'composite'"),
+        ({"agents": {"lumin": {}}}, r"gates\.agents: agent 'lumin'.*Did you mean 'lumen'"),
+        ({"methodologies": {"1.3": {}}}, r"version '1\.3' is not known. Did you mean '1\.3\.0'"),
+        ({"agents": {"lumen": {"thresholds": {"x": 1}}}}, r"gates\.agents\.lumen\.thresholds: .*'x' is not known"),
+        ({"baseline": {"agent": "lumem"}}, r"gates\.baseline\.agent: agent 'lumem'.*'lumen'"),
+        ({"baseline": {"methodology": "9.9.9"}}, r"gates\.baseline\.methodology: version '9\.9\.9'"),
+        ({"baseline": {"agent": "lumen", "quantities": ["composit"]}}, r"quantity 'composit'.*'composite'"),
+        ({"thresholds": {"helpfulness": 45}}, r"helpfulness: 45 is off its scale. Allowed: 1 to 5"),
+        ({"thresholds": {"pass_at_1": 95}}, r"pass_at_1: 95 is off its scale. Allowed: 0 to 1"),
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not_exist_is_refused_with_the_nearest(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(AgentEvalError, match=message):
+        check_names(spec(**said), DEFAULT, ["lumen"], ["1.2.0", "1.3.0"])
+
+
+def test_labels_that_are_no_failures_have_no_mean() -> None:
+    tone = Metric("tone", "turn", "label", "Which tone?", {"warm": "w", "cool": "c"})
+    with pytest.raises(AgentEvalError, match="its labels are no failures"):
+        check_names(spec(thresholds={"tone": 1}), DEFAULT.with_custom([tone]), [], [])
+
+
+def test_a_missed_threshold_is_red() -> None:
+    rows = {
+        "composite_scores": [COMPOSITE],
+        "turn_judgments": rated("D1", 3),
+        "transcripts": [transcript("D1")],
+    }
+    found = gates({n: table(n).frame(r) for n, r in rows.items()}, spec(thresholds={"helpfulness": 4}))
+    assert exit_code(found) == 1
+    missed = found.filter(gate="threshold").row(0, named=True)
+    assert (missed["value"], missed["threshold"]) == (3.0, 4.0)
+    assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 wanted"

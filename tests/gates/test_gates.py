@@ -1,0 +1,200 @@
+"""Gates: passed, failed or unknown, each with its evidence."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.gates import GateSpec, exit_code, gates
+from agent_eval.tables import table
+from tests.scores.builders import SLUG, hallucination, judgment, transcripts
+
+
+def composite(**changes: Any) -> dict[str, Any]:
+    return {
+        "methodology_version": "1.3.0",
+        "agent_id": "lumen",
+        "template": SLUG,
+        "n_sessions": 1,
+        "status": "published",
+        "missing": [],
+        "warnings": [],
+    } | changes
+
+
+def turn(index: int, scored: bool = True, **changes: Any) -> dict[str, Any]:
+    return judgment("a-D1", "helpfulness", 5.0 if scored else None, turn_index=index, **changes)
+
+
+def evaluated(
+    *,
+    composites: list[dict[str, Any]] | None = None,
+    turns: list[dict[str, Any]] | None = None,
+    whole: list[dict[str, Any]] | None = None,
+    held: list[dict[str, Any]] | None = None,
+    max_unscored_share: float = 0.05,
+    pairs: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    rows = {
+        "composite_scores": [composite()] if composites is None else composites,
+        "turn_judgments": [turn(0)] if turns is None else turns,
+        "conversation_judgments": [hallucination()] if whole is None else whole,
+        "transcripts": transcripts() if held is None else held,
+    }
+    frames = {name: table(name).frame(given) for name, given in rows.items()}
+    spec = GateSpec(fail_on_error_severity="none")
+    return gates(frames, spec, max_unscored_share=max_unscored_share, pairs=pairs)
+
+
+def results(frame: pl.DataFrame) -> dict[str, str]:
+    return dict(zip(frame["gate"], frame["result"], strict=True))
+
+
+def evidence(frame: pl.DataFrame, gate: str) -> str:
+    found: str = frame.filter(pl.col("gate") == gate)["evidence"].item()
+    return found
+
+
+def test_a_published_agent_passes_every_gate() -> None:
+    frame = evaluated()
+    assert results(frame) == dict.fromkeys(("coverage", "required_tests", "disclosures", "status"), "passed")
+    assert evidence(frame, "coverage") == "2 of 2 questions scored, 0.0 % unscored; allowed 5.0 %"
+    assert exit_code(frame) == 0
+
+
+@pytest.mark.parametrize(("n_unscored", "result"), [(0, "passed"), (1, "passed"), (2, "failed")])
+def test_more_than_five_in_a_hundred_unscored_fail(n_unscored: int, result: str) -> None:
+    frame = evaluated(turns=[turn(i, scored=i >= n_unscored) for i in range(20)], whole=[])
+    assert results(frame)["coverage"] == result
+    assert f"{20 - n_unscored} of 20" in evidence(frame, "coverage")
+
+
+def test_the_share_that_is_allowed_can_be_set_and_reaching_it_passes() -> None:
+    turns = [turn(i, scored=i >= 3) for i in range(10)]
+    assert results(evaluated(turns=turns, whole=[], max_unscored_share=0.3))["coverage"] == "passed"
+    assert results(evaluated(turns=turns, whole=[], max_unscored_share=0.29))["coverage"] == "failed"
+
+
+def test_a_judge_that_scores_nothing_is_unknown_and_never_passed() -> None:
+    frame = evaluated(turns=[turn(0, scored=False)], whole=[])
+    assert results(frame)["coverage"] == "unknown"
+    assert "parse_failure" in evidence(frame, "coverage")
+    assert exit_code(frame) == 2
+
+
+@pytest.mark.parametrize("judge", ["rule", "human"])
+def test_rules_and_people_are_no_model(judge: str) -> None:
+    frame = evaluated(turns=[turn(0, judge=judge)], whole=[])
+    assert results(frame)["coverage"] == "unknown"
+    assert evidence(frame, "coverage") == "no question was put to a model"
+
+
+def test_an_abstention_was_not_put_to_a_model() -> None:
+    frame = evaluated(turns=[turn(0) | {"status": "not_applicable"}], whole=[])
+    assert evidence(frame, "coverage") == "no question was put to a model"
+
+
+def test_a_question_that_one_of_several_judges_scored_is_scored() -> None:
+    turns = [turn(0, judge="model-a"), turn(0, scored=False, judge="model-b"), turn(1, judge="model-a")]
+    assert evidence(evaluated(turns=turns, whole=[]), "coverage").startswith("2 of 2 ")
+
+
+def test_questions_of_other_agents_and_versions_do_not_count() -> None:
+    turns = [
+        turn(0, scored=False, agent_id="other"),
+        turn(0, scored=False, methodology_version="1.2.0"),
+        turn(1),
+    ]
+    assert evidence(evaluated(turns=turns, whole=[]), "coverage").startswith("1 of 1 ")
+
+
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [
+        ("published", "passed"),
+        ("provisional", "failed"),
+        ("incomplete", "failed"),
+        ("invalid", "unknown"),
+        ("not_applicable", "unknown"),
+    ],
+)
+def test_only_published_passes(status: str, result: str) -> None:
+    assert results(evaluated(composites=[composite(status=status)]))["status"] == result
+
+
+def test_an_absent_test_fails_with_its_name() -> None:
+    missing = ["U4: no injected error in the session", "error_injection (session a): not held"]
+    frame = evaluated(composites=[composite(status="incomplete", missing=missing)])
+    assert results(frame)["required_tests"] == "failed"
+    assert evidence(frame, "required_tests") == "error_injection (session a): not held"
+    assert results(frame)["disclosures"] == "passed"
+
+
+def test_a_test_that_nobody_judged_is_unknown() -> None:
+    missing = ["hallucination: present, not judged"]
+    frame = evaluated(composites=[composite(status="provisional", missing=missing)])
+    assert results(frame)["required_tests"] == "unknown"
+    absent = [*missing, "standardised_task: not held"]
+    frame = evaluated(composites=[composite(status="provisional", missing=absent)])
+    assert results(frame)["required_tests"] == "failed"
+
+
+def test_a_test_that_only_warns_passes_and_is_shown() -> None:
+    frame = evaluated(
+        composites=[composite(warnings=["hallucination: not held", "run x is superseded by y"])]
+    )
+    assert results(frame)["required_tests"] == "passed"
+    assert evidence(frame, "required_tests") == "hallucination: not held"
+
+
+@pytest.mark.parametrize("name", ["u3_scope", "repeatability_tested"])
+def test_a_missing_disclosure_fails(name: str) -> None:
+    frame = evaluated(composites=[composite(status="provisional", missing=[f"{name}: not disclosed"])])
+    assert (results(frame)["disclosures"], results(frame)["required_tests"]) == ("failed", "passed")
+
+
+def test_an_agent_without_slotted_sessions_is_gated_on_coverage_alone() -> None:
+    frame = evaluated(composites=[composite(status="incomplete", n_sessions=0)], held=transcripts([None]))
+    assert results(frame) == {"coverage": "passed"}
+
+
+def test_sessions_that_never_counted_under_the_version_bring_no_gates() -> None:
+    frame = evaluated(
+        held=transcripts(is_admitted=False, reason="its session was run for 1.0.0, not for 1.3.0")
+    )
+    assert results(frame) == {"coverage": "passed"}
+
+
+def test_what_the_harness_lost_is_unknown_and_not_the_agents_failure() -> None:
+    lost = composite(
+        status="invalid",
+        n_sessions=0,
+        missing=["hallucination: no session counts", "u3_scope: no session counts"],
+    )
+    frame = evaluated(
+        composites=[lost], held=transcripts(is_admitted=False, reason="harness failure: no disk")
+    )
+    assert {results(frame)[g] for g in ("required_tests", "disclosures", "status")} == {"unknown"}
+
+
+def test_a_failure_outweighs_what_is_unknown() -> None:
+    frame = evaluated(composites=[composite(status="incomplete")], turns=[], whole=[])
+    assert set(frame["result"]) >= {"failed", "unknown"}
+    assert exit_code(frame) == 1
+
+
+def test_nothing_evaluated_is_not_passed() -> None:
+    frame = evaluated(composites=[])
+    assert frame.is_empty()
+    assert exit_code(frame) == 2
+
+
+def test_every_pair_has_its_own_gates() -> None:
+    frame = evaluated(
+        composites=[composite(agent_id="b"), composite(), composite(methodology_version="1.2.0")]
+    )
+    assert frame.select("methodology_version", "agent_id").unique(maintain_order=True).rows() == [
+        ("1.2.0", "lumen"),
+        ("1.3.0", "b"),
+        ("1.3.0", "lumen"),
+    ]

@@ -1,0 +1,270 @@
+"""The judge with a model: tried again, repaired, enlarged, ended; nothing invented, nothing answered lost."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from agent_eval.judge.llm.budget import Budget
+from agent_eval.judge.llm.calls import Call, Thread, plan
+from agent_eval.judge.llm.client import CallError, Reply
+from agent_eval.judge.llm.concurrency import Pace
+from agent_eval.judge.llm.requests import MOST_TRIES, Form, ModelJudge
+from agent_eval.judge.llm.spec import Mode
+from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
+from agent_eval.judge.run_sync import run
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
+from agent_eval.metrics.builtin.coherence import COHERENCE
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.transcripts.models import Conversation
+from tests.judge.fakes import BUSY, CUT_OFF, DOWN, GARBAGE, GONE, USAGE, Kept, ScriptedClient
+from tests.judge.material import agent, conversation, user
+
+METRICS = (HELPFULNESS, FAILURE)
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses are written down, not waited for."""
+    written: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            written.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    return written
+
+
+def talk(name: str = "c1", n_turns: int = 1) -> Conversation:
+    parts = [part for i in range(n_turns) for part in (user(f"{name} asks {i}"), agent(f"Answer {i}"))]
+    return conversation(*parts, conversation_id=name)
+
+
+def questions(of: Conversation, metrics: Sequence[Metric] = METRICS) -> list[Question]:
+    turns = of.turns()
+    return [
+        Question(
+            (of,), (turns[: i + 1],), i, f"{of.conversation_id}.{i}", tuple(metrics),
+            {m.name: f"{of.conversation_id}.{i}.{m.name}" for m in metrics},
+        )
+        for i in range(len(turns))
+    ]  # fmt: skip
+
+
+def calls(n: int) -> list[Call]:
+    return [c for thread in plan([Thread(questions(talk(f"c{i}"))) for i in range(n)], ()) for c in thread]
+
+
+def ask(
+    client: ScriptedClient,
+    *asked: Call,
+    budget: Budget | None = None,
+    kept: Kept | None = None,
+    most: int = 4,
+) -> list[Mapping[str, Verdict]]:
+    kept = kept or Kept()
+
+    async def keep(call: Call, answers: Mapping[str, Scored]) -> None:
+        kept.write([{"key": call.keys[name]} for name in answers])
+
+    async def go() -> list[Mapping[str, Verdict]]:
+        judge = ModelJudge(
+            client, Form(b"s", METRICS, 500), Pace(most), budget or Budget(), keep, random.Random(1)
+        )
+        return list(await asyncio.gather(*(judge.ask(call) for call in asked or calls(1))))
+
+    return run(go())
+
+
+def test_an_answer_is_scored_with_what_it_cost_shared_over_its_metrics() -> None:
+    kept = Kept()
+    [verdicts] = ask(ScriptedClient(answers={"helpfulness": 2}), kept=kept)
+    helpful, failure = verdicts["helpfulness"], verdicts[FAILURE.name]
+    assert isinstance(helpful, Scored)
+    assert isinstance(failure, Scored)
+    assert (helpful.rating_1to5, failure.label) == (2, "no failure")
+    assert (helpful.cost_usd, helpful.n_tokens_in, helpful.n_tokens_cached) == (0.005, 50, 30)
+    assert helpful.answered_by == "scripted"
+    assert helpful.prompt_hash == failure.prompt_hash is not None
+    assert len(kept.rows) == 2
+
+
+@pytest.mark.parametrize("trouble", [BUSY, DOWN, CallError("timeout", "slow"), GONE])
+def test_a_call_that_failed_is_tried_again(trouble: CallError) -> None:
+    client = ScriptedClient(first=[trouble])
+    [verdicts] = ask(client)
+    assert all(isinstance(v, Scored) for v in verdicts.values())
+    assert len(client.asked) == 2
+
+
+def test_pauses_double_with_jitter_and_their_sum_is_bounded(pauses: list[float]) -> None:
+    [verdicts] = ask(ScriptedClient(always=DOWN))
+    assert [v.reason for v in verdicts.values() if isinstance(v, Unscored)] == ["judge_error"] * 2
+    assert len(pauses) == MOST_TRIES - 1
+    for pause, middle in zip(pauses, (0.25, 0.5, 1, 2, 4), strict=True):
+        assert 0.8 * middle <= pause <= 1.2 * middle
+    assert sum(pauses) <= 10
+
+
+def test_retry_after_is_honoured_and_one_without_end_is_not(pauses: list[float]) -> None:
+    [verdicts] = ask(ScriptedClient(first=[CallError("rate", "429", retry_after_s=30.0)]))
+    assert pauses == [30.0]
+    assert all(isinstance(v, Scored) for v in verdicts.values())
+    [verdicts] = ask(ScriptedClient(first=[CallError("rate", "429", retry_after_s=3600.0)]))
+    assert {v.detail for v in verdicts.values() if isinstance(v, Unscored)} == {
+        "429; it asked to wait 3600 s"
+    }
+
+
+def test_the_place_is_free_while_a_call_waits_to_be_tried_again() -> None:
+    client = ScriptedClient(first=[BUSY])
+    ask(client, *calls(2), most=1)
+    assert [prompt.turns[0].user_message for prompt in client.asked] == [
+        "c0 asks 0",
+        "c1 asks 0",
+        "c0 asks 0",
+    ]
+    assert client.most_open == 1
+
+
+def test_an_unreadable_reply_is_asked_for_once_more_and_told_what_was_wrong() -> None:
+    client = ScriptedClient(first=[GARBAGE])
+    [verdicts] = ask(client)
+    assert all(isinstance(v, Scored) for v in verdicts.values())
+    (first, _), (second, _) = client.sent
+    assert second[0] == first[0]  # the cached prefix stands
+    assert second[-1]["content"].startswith(first[-1]["content"])
+    assert "weather" not in second[-1]["content"]
+    # both calls are paid: 2 × 0.01 over two metrics
+    assert [v.cost_usd for v in verdicts.values() if isinstance(v, Scored)] == [0.01, 0.01]
+
+
+def test_garbage_twice_is_unscored_and_costs_what_it_cost() -> None:
+    kept = Kept()
+    [verdicts] = ask(ScriptedClient(always=GARBAGE), kept=kept)
+    assert [(v.reason, v.n_tokens_in) for v in verdicts.values() if isinstance(v, Unscored)] == [
+        ("parse_failure", 100)
+    ] * 2
+    assert kept.rows == []
+
+
+def test_what_could_be_read_of_a_bad_reply_is_kept_even_when_the_repair_fails() -> None:
+    half = Reply('{"helpfulness": {"evidence": null, "reason": "fine", "score": 4}}', USAGE)
+    kept = Kept()
+    [verdicts] = ask(ScriptedClient(first=[half], always=DOWN), kept=kept)
+    assert isinstance(verdicts["helpfulness"], Scored)
+    assert isinstance(verdicts[FAILURE.name], Unscored)
+    assert len(kept.rows) == 1
+
+
+def test_a_truncated_reply_is_asked_for_with_twice_the_limit() -> None:
+    client = ScriptedClient(first=[CUT_OFF])
+    [verdicts] = ask(client)
+    assert [limit for _, limit in client.sent] == [500, 1000]
+    assert all(isinstance(v, Scored) for v in verdicts.values())
+
+
+def test_a_reply_that_is_always_truncated_is_unscored_as_truncated() -> None:
+    client = ScriptedClient(always=CUT_OFF)
+    [verdicts] = ask(client)
+    assert [limit for _, limit in client.sent] == [500, 1000, 2000]
+    assert {v.reason for v in verdicts.values() if isinstance(v, Unscored)} == {"truncated"}
+
+
+def test_a_refused_key_ends_the_pass_after_five_calls() -> None:
+    client = ScriptedClient(always=CallError("authentication", "401"))
+    found = ask(client, *calls(40), most=1)
+    assert len(client.asked) == 5
+    reasons = {v.reason for verdicts in found for v in verdicts.values() if isinstance(v, Unscored)}
+    assert reasons == {"judge_error"}
+    assert len(found) == 40
+
+
+@pytest.mark.parametrize(
+    ("trouble", "most_calls"),
+    [
+        (BUSY, 40 * MOST_TRIES),
+        (DOWN, 40 * MOST_TRIES),
+        (CallError("timeout", "no answer"), 5 + 4),
+        (CallError("refused", "no such model"), 20 + 4),
+        (GARBAGE, 2 * (20 + 4)),
+    ],
+)
+def test_a_judge_that_is_out_ends_the_pass_with_a_reason_for_every_answer(
+    trouble: CallError | Reply, most_calls: int
+) -> None:
+    client = ScriptedClient(always=trouble)
+    found = ask(client, *calls(40))
+    assert len(client.asked) <= most_calls
+    assert all(isinstance(v, Unscored) and v.detail for verdicts in found for v in verdicts.values())
+
+
+def test_conversations_that_cannot_be_judged_do_not_end_the_pass() -> None:
+    client = ScriptedClient(first=[CallError("unfit", "too long")] * 30)
+    found = ask(client, *calls(40))
+    assert sum(isinstance(v, Scored) for verdicts in found for v in verdicts.values()) == 2 * 10
+
+
+def test_a_cap_on_calls_is_never_passed_and_the_rest_says_so() -> None:
+    client, budget = ScriptedClient(), Budget(max_calls=7)
+    found = ask(client, *calls(20), budget=budget)
+    assert len(client.asked) == 7
+    lost = [v for verdicts in found for v in verdicts.values() if isinstance(v, Unscored)]
+    assert len(lost) == 2 * 13
+    assert {v.reason for v in lost} == {"budget_exhausted"}
+
+
+def test_a_cap_in_dollars_is_passed_by_the_calls_under_way_at_most() -> None:
+    client, budget = ScriptedClient(), Budget(max_cost_usd=0.05)  # five calls of a cent
+    ask(client, *calls(30), budget=budget, most=4)
+    assert 5 <= len(client.asked) <= 5 + 4
+
+
+def test_no_default_score_whatever_goes_wrong() -> None:
+    troubles: Sequence[CallError | Reply] = (
+        BUSY,
+        DOWN,
+        GARBAGE,
+        CUT_OFF,
+        Reply("", USAGE),
+        Reply("[]", USAGE),
+    )
+    for trouble in troubles:
+        for verdicts in ask(ScriptedClient(always=trouble), *calls(3)):
+            assert not any(isinstance(v, Scored) for v in verdicts.values()), trouble
+
+
+def test_what_cannot_be_stored_stops_the_work() -> None:
+    def full(rows: Sequence[Mapping[str, object]]) -> None:
+        raise OSError("no space left")
+
+    kept = Kept()
+    kept.write = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space"):
+        ask(ScriptedClient(), kept=kept)
+
+
+def test_each_metric_has_its_own_call_in_an_audit() -> None:
+    threads = [Thread(questions(talk(n_turns=2), [HELPFULNESS, COHERENCE]))]
+
+    def names(mode: Mode) -> list[list[str]]:
+        return [[m.name for m in call.metrics] for of_thread in plan(threads, (), mode) for call in of_thread]
+
+    assert names("one_call") == [["helpfulness", "coherence"]] * 2
+    assert names("per_metric") == [["helpfulness"], ["coherence"]] * 2
+
+
+def test_the_longest_conversations_go_first_and_known_answers_are_left_out() -> None:
+    threads = [Thread(questions(talk("short"))), Thread(questions(talk("long", 3)))]
+    known = {"long.0.helpfulness", f"long.0.{FAILURE.name}", "long.1.helpfulness"}
+    planned = plan(threads, known)
+    assert [[c.questions[0].content_hash for c in of_thread] for of_thread in planned] == [
+        ["long.1", "long.2"],
+        ["short.0"],
+    ]
+    assert [m.name for m in planned[0][0].metrics] == [FAILURE.name]

@@ -1,0 +1,60 @@
+"""Settings: what cannot be meant is refused by name, and never left out in silence."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.settings import FILE, SettingsError, read_settings
+from agent_eval.settings.home import find_root
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'data_dir = "a\\u0000b"', "'data_dir'.*expected a path"),
+        (b'store = ""', "'store'.*expected a path"),
+        (b"max_unscored_share = nan", "'max_unscored_share'"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"\xff", "not UTF-8 at byte 1"),
+        (b"#" * 100_001, "larger than 100,000 bytes"),
+        (b"x = 1\nx = 2", "Cannot overwrite a value"),
+    ],
+)
+def test_a_bad_settings_file_names_what_is_wrong(tmp_path: Path, content: bytes, reason: str) -> None:
+    (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(SettingsError, match=reason):
+        read_settings(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b'\xef\xbb\xbfdata_dir = "elsewhere"')
+    assert read_settings(tmp_path).data_dir == Path("elsewhere")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere"), lambda path: path.symlink_to(path)],
+)
+def test_what_stands_in_the_place_of_the_file_is_not_passed_over(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / FILE)
+    assert find_root(tmp_path) == tmp_path
+    with pytest.raises(SettingsError, match="it is no file"):
+        read_settings(tmp_path)
+
+
+def test_a_project_whose_name_no_store_can_have_is_refused(tmp_path: Path) -> None:
+    root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    (root / "data").mkdir(parents=True)
+    with pytest.raises(AgentEvalError, match="not UTF-8"):
+        find_root(root)
+
+
+def test_a_value_that_is_not_allowed_is_answered_with_what_the_setting_means(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("max_calls = -1")
+    with pytest.raises(SettingsError, match=r"'max_calls'.*Judge calls that one run may make"):
+        read_settings(tmp_path)
