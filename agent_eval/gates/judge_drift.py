@@ -6,9 +6,8 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.gates.finding import Finding, Result, worst
+from agent_eval.judge.audits.drift import ALL_METRICS
 from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
-
-ALL_METRICS = "all"  # the row of `judge_drift` over all metrics of a model
 
 
 def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str]) -> list[Finding]:

@@ -16,8 +16,6 @@ from pydantic_core import ErrorDetails
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.strict_yaml import Document, StrictYamlError, read_strict
 from agent_eval.methodology.models import Methodology, Version
-from agent_eval.settings import home_around
-from agent_eval.settings.home import NoRootError
 
 PACKAGED = Path(__file__).parent / "versions"
 PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
@@ -156,14 +154,14 @@ class Registry:
 def load(version: str, own: Path | None = None) -> Methodology:
     """One methodology by its version, e.g. '1.3.0'.
 
-    `own` is the user's folder of versions; by default that of the project around the working directory, if any.
+    `own` is the user's folder of versions, data/methodologies of a project; without it only the packaged versions are known.
 
     Raises:
         UnknownMethodologyError: If there is none, or its file cannot be read.
     """
     if (packaged := _packaged().get(version)) is not None:
         return packaged  # a user's file cannot say otherwise
-    return Registry.read(own or _folder_around()).get(version)
+    return Registry.read(own).get(version)
 
 
 def version_names(own: Path | None = None) -> tuple[str, ...]:
@@ -196,13 +194,6 @@ def freeze(own: Path) -> tuple[str, ...]:
 
 def _changed(m: Methodology, recorded: str) -> str:
     return f"{m.version} was published with hash {recorded}, its content now has {m.content_hash}; {_REVERT}"
-
-
-def _folder_around() -> Path | None:
-    try:
-        return home_around().methodologies
-    except NoRootError:
-        return None
 
 
 @cache

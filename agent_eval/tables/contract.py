@@ -18,7 +18,7 @@ class TableMismatchError(AgentEvalError):
         self.problems = tuple(problems)
         super().__init__(
             f"Rows for table {table!r} do not match its contract: {'; '.join(self.problems)}. "
-            f"The contract is in agent_eval/tables/schema.py; nothing was written."
+            f"The contract is in agent_eval/tables; nothing was written."
         )
 
 

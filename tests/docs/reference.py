@@ -49,7 +49,7 @@ def tables_page() -> str:
     head = [
         "# Tables",
         "",
-        _made_from("agent_eval/tables/schema.py"),
+        _made_from("agent_eval/tables"),
         "",
         "All tables lie in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
         "columns: `run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "

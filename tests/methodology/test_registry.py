@@ -256,26 +256,15 @@ def test_load_is_reached_from_the_package() -> None:
     assert agent_eval.methodology.load("1.3.0") is load("1.3.0")
 
 
-def test_load_finds_the_project_around(own: Path, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = own.parent
-    (root / "data").mkdir()
-    own.rename(root / "data" / "methodologies")
-    write_to = root / "data" / "methodologies" / "2.0.0.yaml"
+def test_load_knows_the_versions_of_the_folder_it_is_given(own: Path, write: Write) -> None:
     text = (
         (PACKAGED / "1.3.0.yaml").read_text(encoding="utf-8").replace('version: "1.3.0"', 'version: "2.0.0"')
     )
-    write_to.write_text(text, encoding="utf-8")
-    monkeypatch.delenv("AGENT_EVAL_HOME", raising=False)
-    monkeypatch.chdir(root)
-    assert load("2.0.0").version == "2.0.0"
-
-
-def test_load_works_without_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AGENT_EVAL_HOME", raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert load("1.0.0").version == "1.0.0"
+    own.mkdir(exist_ok=True)
+    (own / "2.0.0.yaml").write_text(text, encoding="utf-8")
+    assert load("2.0.0", own).version == "2.0.0"
     with pytest.raises(UnknownMethodologyError):
-        load("2.0.0")
+        load("2.0.0")  # without the folder only the packaged versions are known
 
 
 # Frozen content

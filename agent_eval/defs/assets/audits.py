@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 
 from agent_eval.defs.assets.common import KINDS, OWNERS, declared, described, watch_of
-from agent_eval.gates.judge_drift import ALL_METRICS
-from agent_eval.judge.audits.drift import Audit
+from agent_eval.judge.audits.drift import ALL_METRICS, Audit
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from agent_eval.gates.judge_drift import ALL_METRICS
-
+ALL_METRICS = "all"  # the metric of the row over all metrics of a model
 SCHEMA = pl.Schema(
     {
         "judge": pl.String,

@@ -1,0 +1,111 @@
+"""Columns that several tables share."""
+
+import polars as pl
+
+from agent_eval.tables.contract import Column
+
+S, I, F, B = pl.String, pl.Int64, pl.Float64, pl.Boolean  # noqa: E741
+NAMES, NUMBERS, TIME = pl.List(pl.String), pl.List(pl.Float64), pl.Datetime("us")
+
+AGENT = Column("agent_id", S, "The agent, as in agents.yaml", nullable=False)
+VERSION = Column("methodology_version", S, "The methodology version, e.g. 1.3.0", nullable=False)
+CONVERSATION = Column("conversation_id", S, "The conversation, unique within its agent", nullable=False)
+SESSION = Column("session_id", S, "The session folder", nullable=False)
+BY_PAIR = ("agent_id", "methodology_version")
+
+PAID = (
+    Column(
+        "disagreement",
+        F,
+        "Of an ensemble: highest rating or value minus lowest; labels: share of judges with another main label",
+    ),
+    Column(
+        "cost_usd", F, "This answer's share of its call, US dollars; adds up per version; null when unknown"
+    ),
+    Column("n_tokens_in", I, "Its share of the call's prompt tokens; null when unknown"),
+    Column("n_tokens_out", I, "Its share of the call's answer tokens; null when unknown"),
+    Column(
+        "n_tokens_cached", I, "Its share of the prompt tokens from the provider's cache; null when unknown"
+    ),
+)
+
+JUDGMENT = (
+    Column("metric", S, "What was asked, e.g. helpfulness", nullable=False),
+    Column("judge", S, "Who answered: human, rule, recorded, ensemble or a model's name", nullable=False),
+    Column("rating_1to5", I, "The rating, integer 1–5; null unless this metric is a rating and was scored"),
+    Column("value", F, "The value of a 0/1 or real-valued metric; null otherwise"),
+    Column("label", S, "The main failure label, or 'no failure'"),
+    Column("further_labels", NAMES, "Failure labels that apply as well"),
+    Column("status", S, "scored, not_applicable or unscored", nullable=False),
+    Column("unscored_reason", S, "Why there is no value; null when scored"),
+    Column("rationale", S, "The judge's words"),
+    Column("evidence", S, "A quote from the transcript"),
+    Column("evidence_verified", B, "The quote was found in the transcript; null without a quote"),
+    Column(
+        "is_effective", B, "Counts in aggregates: human > rule > model, ensemble or recorded", nullable=False
+    ),
+    Column("question_key", S, "Hash of what was asked: content, turn, metric, rubric, profile"),
+    Column("rubric_hash", S, "Hash of the metric's rubric and answer schema"),
+    Column("prompt_hash", S, "Hash of the exact prompt; null where no model was asked"),
+    Column("judge_model", S, "The model, person or rule set that answered"),
+    Column("judged_at", S, "When, ISO 8601"),
+    *PAID,
+)
+
+PASS_K = (
+    Column("k", I, "Attempts", nullable=False),
+    Column("estimator", S, "unbiased, plug_in or bayesian", nullable=False),
+    Column("n_tasks", I, "Tasks that count: with enough trials of known outcome", nullable=False),
+    Column(
+        "n_tasks_excluded", I, "Tasks with too few: under k for unbiased, none for the others", nullable=False
+    ),
+    Column("excluded_tasks", NAMES, "The excluded tasks by name"),
+    Column("n_trials", I, "Trials of known outcome in the tasks that count", nullable=False),
+    Column("n_trials_unknown", I, "Trials left out of the denominator: outcome unknown", nullable=False),
+    Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have told was lost"),
+    Column("n_successes", I, "Correct trials in the tasks that count", nullable=False),
+    Column("correctness_source", S, "outcome, interactions, goal_completion, or several joined by +"),
+    Column("pass_at_k", F, "Probability that at least one of k trials is correct, 0–1"),
+    Column("pass_at_k_low", F, "Lower 95 % bound; null without an interval"),
+    Column("pass_at_k_high", F, "Upper 95 % bound; null without an interval"),
+    Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
+    Column("pass_hat_k_low", F, "Lower 95 % bound; null without an interval"),
+    Column("pass_hat_k_high", F, "Upper 95 % bound; null without an interval"),
+    Column("interval", S, "What the bounds are and cover, or why there are none"),
+    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate; single run for k = 1"),
+)
+
+STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
+JUDGES = Column("judges", NAMES, "Who gave the effective ratings, sorted", nullable=False)
+MEASURED = (
+    Column(
+        "goal_completion",
+        F,
+        "Share of judged conversations whose goal was reached, 0–1; null when none judged",
+    ),
+    Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
+    Column("cost_usd", F, "What the admitted conversations cost, US dollars; null when any is unknown"),
+    Column("n_conversations", I, "Admitted conversations: what cost_usd is the sum over"),
+    Column(
+        "judge",
+        S,
+        "Who gave the effective ratings, e.g. 'human + recorded'; 'none' without a rating",
+        nullable=False,
+    ),
+)
+MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
+DISCLOSED = (
+    Column("repeatability_tested", B, "Disclosure after its check; null when unknown or not evidenced"),
+    Column("u3_scope", S, "single_message or multi_turn, after its check; null when not disclosed"),
+    Column(
+        "hallucination_passed", B, "Result of the hallucination stress test; null when missing or not judged"
+    ),
+)
+COMPOSED = (
+    Column("universal_0to100", F, "ΣU / 30 × 100; null unless all six are rated"),
+    Column("domain_0to100", F, "Mean of D1–D5; null unless all fifteen criteria are rated"),
+    Column("raw_composite_score", F, "Weighted sum before the penalty, 0–100"),
+    Column("repeatability_penalty", F, "Points taken off, 0 or as the version says; null when undisclosed"),
+    Column("composite_score", F, "The headline, 0–100, as a float of the exact fraction"),
+    Column("composite_exact", S, "The headline as an exact fraction, 'numerator/denominator'"),
+)

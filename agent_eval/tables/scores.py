@@ -1,0 +1,158 @@
+"""Scores: tools, assertions, universal, domain and composite scores, reliability."""
+
+from agent_eval.tables.columns import (
+    AGENT,
+    BY_PAIR,
+    COMPOSED,
+    CONVERSATION,
+    DISCLOSED,
+    JUDGES,
+    MEASURED,
+    MISSING,
+    NAMES,
+    NUMBERS,
+    PASS_K,
+    STATUS,
+    VERSION,
+    B,
+    F,
+    I,
+    S,
+)
+from agent_eval.tables.contract import Column, Table
+
+DECLARED = (
+    Table(
+        "tool_correctness",
+        "one row per turn (turn_index null: whole conversation) with expected tools",
+        ("methodology_version", "agent_id", "conversation_id", "turn_index"),
+        (
+            VERSION,
+            AGENT,
+            CONVERSATION,
+            Column("turn_index", I, "0-based; null = the whole conversation"),
+            Column("selection", F, "Jaccard of tool names as multisets, 0–1"),
+            Column("parameters", F, "Share of expected arguments that are right, 0–1"),
+            Column("sequence", F, "Relative order of the expected calls, 0–1; 1 when order is free"),
+            Column("utilisation", F, "1 when results reach the answer, else 0; null when not judged"),
+            Column("overall", F, "Weighted mean of the four, 0–1"),
+            Column("is_correct", B, "overall ≥ threshold"),
+            Column("status", S, "scored, not_applicable or unscored", nullable=False),
+            Column("reason", S, "Why there is no score, or what was wrong"),
+        ),
+        BY_PAIR,
+    ),
+    Table(
+        "assertion_results",
+        "one row per demand that `expected` makes of an admitted conversation",
+        ("methodology_version", "agent_id", "conversation_id", "assertion_index"),
+        (
+            VERSION,
+            AGENT,
+            CONVERSATION,
+            Column(
+                "assertion_index", I, "0-based within the conversation, as it declares them", nullable=False
+            ),
+            Column("turn_index", I, "0-based; null = the whole conversation"),
+            Column("slot", S, "D1..D5 or a required test; null for undeclared sessions"),
+            Column(
+                "kind",
+                S,
+                "tools (expected calls), trajectory (an object with mode, tools, forbidden) or text",
+                nullable=False,
+            ),
+            Column("assertion", S, "What is demanded, in words"),
+            Column("result", S, "passed, failed or unknown", nullable=False),
+            Column("reason", S, "What is missing or wrong, or why it is unknown; null when passed"),
+            Column("diff", S, "One line per call, made or missed: +, -, ~ (out of order) or ! (forbidden)"),
+        ),
+        BY_PAIR,
+    ),
+    Table(
+        "universal_scores",
+        "one row per agent and version",
+        ("methodology_version", "agent_id"),
+        (
+            VERSION,
+            AGENT,
+            Column("n_sessions", I, "Sessions averaged", nullable=False),
+            *(
+                Column(f"u{i}", F, f"U{i}: mean rating over sessions, 1–5; null when missing")
+                for i in range(1, 7)
+            ),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_universal", NUMBERS, "U of each of session_ids, 0–100; null unless all six are rated"
+            ),
+            Column("universal_0to100", F, "ΣU / 30 × 100; null unless all six are rated"),
+            Column("universal_exact", S, "The same as an exact fraction"),
+            JUDGES,
+            Column("n_unscored", I, "Ratings lost to a failure of judge or harness", nullable=False),
+            MISSING,
+        ),
+        BY_PAIR,
+    ),
+    Table(
+        "domain_scores",
+        "one row per agent and version",
+        ("methodology_version", "agent_id"),
+        (
+            VERSION,
+            AGENT,
+            Column("template", S, "Domain template; null when the version has none for the category"),
+            Column("criteria", NAMES, "Names of the three criteria, in order", nullable=False),
+            *(Column(f"d{i}", F, f"D{i}: Σ criteria / 15 × 100; null when missing") for i in range(1, 6)),
+            *(
+                Column(f"d{i}_c{j}", F, f"D{i}, criterion {j}: mean rating over sessions, 1–5")
+                for i in range(1, 6)
+                for j in range(1, 4)
+            ),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_domain", NUMBERS, "D of each of session_ids, 0–100; null unless all are complete"
+            ),
+            Column("domain_0to100", F, "Mean of D1–D5; null unless all are complete"),
+            Column("domain_exact", S, "The same as an exact fraction"),
+            JUDGES,
+            Column("n_unscored", I, "Ratings lost to a failure of judge or harness", nullable=False),
+            MISSING,
+        ),
+        BY_PAIR,
+    ),
+    Table(
+        "composite_scores",
+        "one row per agent and version",
+        ("methodology_version", "agent_id"),
+        (
+            VERSION,
+            AGENT,
+            Column("template", S, "Domain template; null when none"),
+            Column("benchmark_id", S, "The run that counts; null for undeclared sessions"),
+            Column("n_sessions", I, "Sessions averaged", nullable=False),
+            Column("session_ids", NAMES, "The sessions, sorted"),
+            Column(
+                "session_scores", NUMBERS, "Raw composite of each of session_ids; null unless rated in full"
+            ),
+            Column(
+                "point_0to100",
+                F,
+                "The most that one rating point moves the raw composite of one session; null without one",
+            ),
+            *COMPOSED,
+            Column("raw_composite_exact", S, "The raw composite as an exact fraction"),
+            *DISCLOSED,
+            *MEASURED,
+            STATUS,
+            MISSING,
+            Column("warnings", NAMES, "What does not bar publication but should be known", nullable=False),
+        ),
+        BY_PAIR,
+    ),
+    Table(
+        "reliability",
+        "one row per agent, version, task set, k and estimator",
+        ("methodology_version", "agent_id", "task_set", "k", "estimator"),
+        (VERSION, AGENT, Column("task_set", S, "The set of tasks", nullable=False), *PASS_K),
+        BY_PAIR,
+    ),
+)
