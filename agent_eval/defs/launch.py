@@ -15,11 +15,12 @@ import polars as pl
 from agent_eval.definitions import defs
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
-from agent_eval.defs.partitions import VERSIONS, EvalPartition, rectangles, shape_of, stretches
+from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
+from agent_eval.tables.agent_version import AgentVersion
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
@@ -144,9 +145,9 @@ class Launch:
         for first, last in stretches(not_taken_in, agents):
             yield self._run("agent", first, last)
         for top, bottom in rectangles(pairs, agents, versions):
-            yield self._run("agent x version", top.key, bottom.key)
+            yield self._run("agent x version", partition_key(top), partition_key(bottom))
         for top, bottom in rectangles(gated, agents, versions):
-            yield self._run("gates", top.key, bottom.key)
+            yield self._run("gates", partition_key(top), partition_key(bottom))
         for first, last in stretches(wanted, versions):
             yield self._run("version", first, last)
 
@@ -207,5 +208,5 @@ def by_stage() -> dict[Stage, list[dg.AssetKey]]:
     return stages
 
 
-def _pairs(frame: pl.DataFrame) -> list[EvalPartition]:
-    return [EvalPartition(a, v) for a, v in frame.select("agent_id", "methodology_version").iter_rows()]
+def _pairs(frame: pl.DataFrame) -> list[AgentVersion]:
+    return [AgentVersion(a, v) for a, v in frame.select("agent_id", "methodology_version").iter_rows()]

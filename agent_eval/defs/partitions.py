@@ -5,7 +5,7 @@ What is made of all of them together, the report, has no partitions: its shape i
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Self
+from typing import Literal
 
 import dagster as dg
 import polars as pl
@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.methodology import version_names
 from agent_eval.settings import Settings, home_around, read_settings
 from agent_eval.settings.home import NoRootError, find_root
+from agent_eval.tables.agent_version import AgentVersion
 
 
 def _version_names() -> tuple[str, ...]:
@@ -50,26 +51,19 @@ def shape_of(partitions: dg.PartitionsDefinition | None) -> Shape:
     return "agent x version" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"
 
 
-class EvalPartition(NamedTuple):
-    """One agent under one methodology version."""
+def partition_key(pair: AgentVersion) -> str:
+    """Return the partition key of a pair: its dimensions sorted by name."""
+    return f"{pair.agent_id}|{pair.methodology_version}"
 
-    agent_id: str
-    methodology_version: str
 
-    @property
-    def key(self) -> str:
-        """The partition key, dimensions sorted by name."""
-        return f"{self.agent_id}|{self.methodology_version}"
-
-    @classmethod
-    def all(cls, context: dg.AssetExecutionContext) -> list[Self]:
-        """Every partition of this run: one, or a range."""
-        return [cls(**row) for row in key_frame(PAIRS, context.partition_keys).iter_rows(named=True)]
+def agent_versions(context: dg.AssetExecutionContext) -> list[AgentVersion]:
+    """Return every agent × version partition of this run: one, or a range."""
+    return [AgentVersion(**row) for row in key_frame(PAIRS, context.partition_keys).iter_rows(named=True)]
 
 
 def versions_of(context: dg.AssetExecutionContext) -> set[str]:
-    """The methodology versions among this run's agent × version partitions."""
-    return {pair.methodology_version for pair in EvalPartition.all(context)}
+    """Return the methodology versions among this run's agent × version partitions."""
+    return {pair.methodology_version for pair in agent_versions(context)}
 
 
 def key_frame(partitions: dg.PartitionsDefinition | None, keys: Iterable[str]) -> pl.DataFrame:
@@ -95,8 +89,8 @@ def stretches(wanted: Collection[str], order: Sequence[str]) -> list[tuple[str, 
 
 
 def rectangles(
-    pairs: Iterable[EvalPartition], agents: Sequence[str], versions: Sequence[str]
-) -> Iterator[tuple[EvalPartition, EvalPartition]]:
+    pairs: Iterable[AgentVersion], agents: Sequence[str], versions: Sequence[str]
+) -> Iterator[tuple[AgentVersion, AgentVersion]]:
     """Cover the pairs, and nothing else, by rectangles (first, last): neighbouring agents with the same versions share one."""
     wanted: dict[str, set[str]] = {}
     for pair in pairs:
@@ -104,4 +98,7 @@ def rectangles(
     for shared, group in itertools.groupby(agents, key=lambda agent: wanted.get(agent, set())):
         block = list(group)
         for first, last in stretches(shared, versions):
-            yield EvalPartition(block[0], first), EvalPartition(block[-1], last)
+            yield (
+                AgentVersion.of(agent_id=block[0], methodology_version=first),
+                AgentVersion.of(agent_id=block[-1], methodology_version=last),
+            )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from agent_eval.defs.partitions import EvalPartition, Shape, shape_of
+from agent_eval.defs.partitions import Shape, partition_key, shape_of
+from agent_eval.tables.agent_version import AgentVersion
 
 Events = Mapping[str, int]
 """Partition → storage id of its latest event."""
@@ -27,7 +28,7 @@ class _Node:
 
 def settled_pairs(
     instance: dg.DagsterInstance, defs: dg.Definitions, agents: Sequence[str], versions: Sequence[str]
-) -> list[EvalPartition]:
+) -> list[AgentVersion]:
     """The pairs of these agents and versions for which nothing is missing and nothing is older than its input."""
     graph = defs.resolve_asset_graph()
     found = {key.path[-1]: shape_of(graph.get(key).partitions_def) for key in graph.get_all_asset_keys()}
@@ -45,17 +46,25 @@ def settled_pairs(
         )
         for name in shapes
     }  # fmt: skip
-    pairs = [EvalPartition(agent, version) for agent in agents for version in versions]
+    pairs = [
+        AgentVersion.of(agent_id=agent, methodology_version=version)
+        for agent in agents
+        for version in versions
+    ]
     return [pair for pair in pairs if all(_in_order(node, pair, shapes, events) for node in nodes)]
 
 
 def _in_order(
-    node: _Node, pair: EvalPartition, shapes: Mapping[str, Shape], events: Mapping[str, Events]
+    node: _Node, pair: AgentVersion, shapes: Mapping[str, Shape], events: Mapping[str, Events]
 ) -> bool:
     made_at = events[node.name].get(_partition(node.shape, pair))
     inputs = (events[parent].get(_partition(shapes[parent], pair)) for parent in node.parents)
     return made_at is not None and all(at is not None and at < made_at for at in inputs)
 
 
-def _partition(shape: Shape, pair: EvalPartition) -> str:
-    return {"agent x version": pair.key, "agent": pair.agent_id, "version": pair.methodology_version}[shape]
+def _partition(shape: Shape, pair: AgentVersion) -> str:
+    return {
+        "agent x version": partition_key(pair),
+        "agent": pair.agent_id,
+        "version": pair.methodology_version,
+    }[shape]

@@ -8,8 +8,9 @@ import polars as pl
 
 from agent_eval.gates.finding import Finding, Result
 from agent_eval.scores.composite.disclosures import NOT_JUDGED
-from agent_eval.scores.composite.ratings import PAIR, Pair, grouped
+from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.statistics.exact import rounded
+from agent_eval.tables.agent_version import AgentVersion
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")
@@ -24,7 +25,9 @@ Asked = tuple[int, int, list[str]]
 """Questions put to a model, how many no judge scored, and the reasons."""
 
 
-def put_to_a_model(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> dict[Pair, Asked]:
+def put_to_a_model(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[AgentVersion, Asked]:
     """Per pair, the questions (a metric of a turn or conversation) that were put to a model."""
     columns = [*PAIR, "conversation_id", "turn_index", "metric", "judge", "status", "unscored_reason"]
     turns = turn_judgments.select(columns)
@@ -42,14 +45,16 @@ def put_to_a_model(turn_judgments: pl.DataFrame, conversation_judgments: pl.Data
         pl.col("is_unscored").sum(),
         pl.col("reason").filter("is_unscored").drop_nulls().unique().sort(),
     )
-    return {Pair(version, agent): (n, lost, why) for version, agent, n, lost, why in per_pair.iter_rows()}
+    return {
+        AgentVersion(agent, version): (n, lost, why) for version, agent, n, lost, why in per_pair.iter_rows()
+    }
 
 
-def slotted(transcripts: pl.DataFrame) -> set[Pair]:
+def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
     """Pairs with a slotted conversation that counts, or that only a failing harness kept from counting."""
     counts = pl.col("is_admitted") | pl.col("reason").str.starts_with("harness failure").fill_null(False)
     held = transcripts.filter(pl.col("slot").is_not_null() & counts)
-    return {Pair(*row) for row in held.select(PAIR).unique().iter_rows()}
+    return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
 
 
 def coverage_finding(asked: Asked, allowed: Fraction) -> Finding:

@@ -7,13 +7,14 @@ import polars as pl
 
 from agent_eval.gates.finding import Finding, listed, short
 from agent_eval.metrics.base import NEEDS_MODEL, SEVERITIES
-from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
+from agent_eval.tables.agent_version import AgentVersion
 
 
 def looked_for_failures(
     turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
-) -> dict[Pair, tuple[int, int]]:
+) -> dict[AgentVersion, tuple[int, int]]:
     """Per pair: questions about failures that arise, and how many of them a person or model answered.
 
     A rule speaks only where it finds a failure, so that its silence is no answer.
@@ -30,7 +31,7 @@ def looked_for_failures(
         .agg(is_judged=judged.any())
     )
     counts = questions.group_by(PAIR).agg(pl.len(), pl.col("is_judged").sum())
-    return {Pair(version, agent): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
+    return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
 
 
 def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]) -> Finding | None:

@@ -11,9 +11,10 @@ from agent_eval.gates.error_severity import looked_for_failures, severity_findin
 from agent_eval.gates.finding import Finding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.thresholds import agent_scores, means, threshold_findings
-from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 INPUTS = (
     "composite_scores",
@@ -49,7 +50,7 @@ def gates(
     *,
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
-    regressions: Mapping[Pair, Finding] | None = None,
+    regressions: Mapping[AgentVersion, Finding] | None = None,
     judge_drift: pl.DataFrame | None = None,
     max_unscored_share: float = 0.05,
     version: str = "",
@@ -81,12 +82,14 @@ def gates(
     )
     looked = looked_for_failures(given["turn_judgments"], failure_metrics)
     models = _models(*judged)
-    found: list[tuple[Pair, Finding]] = []
+    found: list[tuple[AgentVersion, Finding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
-        pair = Pair(row["methodology_version"], row["agent_id"])
+        pair = AgentVersion(row["agent_id"], row["methodology_version"])
         rules = spec.rules(pair.agent_id, pair.methodology_version, max_unscored_share=max_unscored_share)
-        of_pair = (pl.col("methodology_version") == pair[0]) & (pl.col("agent_id") == pair[1])
+        of_pair = (pl.col("methodology_version") == pair.methodology_version) & (
+            pl.col("agent_id") == pair.agent_id
+        )
         several = [coverage_finding(asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
         several += benchmark_findings(row) if has_scores and pair in held else []
         several += threshold_findings(rules, means_of.get(pair, {}), scores_of.get(pair, {}))
@@ -105,7 +108,7 @@ def gates(
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
         nothing = Finding("status", "unknown", "no transcripts: not run yet, or every record was refused")
-        found += [(Pair(*row), nothing) for row in unseen.rows()]
+        found += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
     return _frame(found, version)
 
 
@@ -117,7 +120,7 @@ def exit_code(gates: pl.DataFrame) -> int:
     return 0 if results == {"passed"} else 2
 
 
-def _frame(found: list[tuple[Pair, Finding]], version: str) -> pl.DataFrame:
+def _frame(found: list[tuple[AgentVersion, Finding]], version: str) -> pl.DataFrame:
     rows = (
         {
             **pair._asdict(),
@@ -135,7 +138,9 @@ def _float(value: Fraction | float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _models(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> dict[Pair, list[str]]:
+def _models(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
+) -> dict[AgentVersion, list[str]]:
     """The judge models that answered for each pair."""
     both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
     by_pair = (
@@ -143,4 +148,4 @@ def _models(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) 
         .group_by(PAIR)
         .agg(pl.col("judge").unique().sort())
     )
-    return {Pair(version, agent): judges for version, agent, judges in by_pair.iter_rows()}
+    return {AgentVersion(agent, version): judges for version, agent, judges in by_pair.iter_rows()}

@@ -14,9 +14,10 @@ import polars as pl
 from agent_eval.gates.finding import Finding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
-from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.settings.gate_spec import Rules, exact
+from agent_eval.tables.agent_version import AgentVersion
 
 _ROUNDING = Fraction(1, 10**9)
 """Of values that were floats before: a share of 0.7 may be stored as 0.6999…"""
@@ -42,7 +43,7 @@ Scores = Mapping[str, Mapping[str, Fraction]]
 
 def means(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, transcripts: pl.DataFrame
-) -> dict[Pair, dict[str, dict[str, Mean]]]:
+) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
     """The means of every metric in every scenario, from what counts: effective judgments of admitted conversations.
 
     An answer is open where the metric arises and nobody gave one: the judge failed, or a model is needed.
@@ -70,12 +71,12 @@ def means(
         .group_by(*PAIR, "metric", "scenario", "answer")
         .len()
     )
-    found: dict[Pair, dict[str, dict[str, Mean]]] = defaultdict(
+    found: dict[AgentVersion, dict[str, dict[str, Mean]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Mean))
     )
     for version, agent, metric, name, value, n in counted.iter_rows():
         part = Mean(n_open=n) if value is None else Mean(exact(value) * n, n)
-        found[Pair(version, agent)][metric][name] += part
+        found[AgentVersion(agent, version)][metric][name] += part
     return found
 
 
@@ -84,9 +85,9 @@ def agent_scores(
     universal_scores: pl.DataFrame,
     domain_scores: pl.DataFrame,
     reliability: pl.DataFrame,
-) -> dict[Pair, dict[str, dict[str, Fraction]]]:
+) -> dict[AgentVersion, dict[str, dict[str, Fraction]]]:
     """The scores of every pair by the names that thresholds use; what is not known is left out."""
-    found: dict[Pair, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[AgentVersion, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
     for frame, name, column in (
         (composite_scores, "composite", "composite_exact"),
         (composite_scores, "raw_composite", "raw_composite_exact"),
@@ -94,19 +95,19 @@ def agent_scores(
         (domain_scores, "domain", "domain_exact"),
     ):
         for version, agent, text in frame.select(*PAIR, column).drop_nulls(column).iter_rows():
-            found[Pair(version, agent)][name][""] = from_text(text)
+            found[AgentVersion(agent, version)][name][""] = from_text(text)
     for frame, letter in ((universal_scores, "U"), (domain_scores, "D")):
         names = [name.lower() for name in DIMENSIONS if name.startswith(letter)]
         long = frame.select(*PAIR, *names).unpivot(index=PAIR).drop_nulls("value")
         for version, agent, name, value in long.iter_rows():
-            found[Pair(version, agent)][name.upper()][""] = _near(value)
+            found[AgentVersion(agent, version)][name.upper()][""] = _near(value)
     unbiased = reliability.filter(estimator="unbiased").select(
         *PAIR, "task_set", "k", "pass_at_k", "pass_hat_k"
     )
     for version, agent, task_set, k, at, hat in unbiased.iter_rows():
         for name, value in (("at", at), ("hat", hat)):
             if value is not None:
-                found[Pair(version, agent)][f"pass_{name}_{k}"][task_set] = _near(value)
+                found[AgentVersion(agent, version)][f"pass_{name}_{k}"][task_set] = _near(value)
     return found
 
 

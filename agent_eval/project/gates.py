@@ -14,9 +14,9 @@ from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.project import Project
-from agent_eval.scores.composite.ratings import Pair
 from agent_eval.settings.gate_spec import Baseline
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 _SCORES = ("composite", "raw composite", "universal", "domain")
 
@@ -101,51 +101,56 @@ def _failure_metrics(project: Project) -> set[str]:
     return {m.name for m in project.metrics.turn if m.is_failure and not m.is_measured}
 
 
-def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[Pair, Finding]:
-    """What the comparison with its baseline found, for each pair that has one."""
+def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, Finding]:
+    """Return what the comparison with its baseline found, for each pair that has one."""
     found = {}
-    for agent, version in pairs.select("agent_id", "methodology_version").iter_rows():
-        baseline = spec.rules(agent, version).baseline
-        if baseline is not None and (baseline.agent or agent, baseline.methodology or version) != (
-            agent,
-            version,
-        ):
-            found[Pair(version, agent)] = _regression(project, baseline, agent, version)
+    for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
+        pair = AgentVersion(**row)
+        baseline = spec.rules(*pair).baseline
+        if baseline is not None and _other(pair, baseline) != pair:
+            found[pair] = _regression(project, baseline, pair)
     return found
 
 
-def _regression(project: Project, baseline: Baseline, agent: str, version: str) -> Finding:
-    other = (baseline.agent or agent, baseline.methodology or version)
-    ours, theirs = (_compared(project, *pair) for pair in ((agent, version), other))
-    name = other[0] if baseline.agent else f"methodology {other[1]}"
+def _other(pair: AgentVersion, baseline: Baseline) -> AgentVersion:
+    return AgentVersion.of(
+        agent_id=baseline.agent or pair.agent_id,
+        methodology_version=baseline.methodology or pair.methodology_version,
+    )
+
+
+def _regression(project: Project, baseline: Baseline, pair: AgentVersion) -> Finding:
+    other = _other(pair, baseline)
+    ours, theirs = _compared(project, pair), _compared(project, other)
+    name = other.agent_id if baseline.agent else f"methodology {other.methodology_version}"
     return regression_finding(
         name,
         ours,
         theirs,
         quantities=baseline.quantities,
-        not_comparable=_not_comparable(project, (agent, version), other, ours, theirs),
+        not_comparable=_not_comparable(project, pair, other, ours, theirs),
         answer_threshold=project.settings.answer_threshold,
     )
 
 
-def _compared(project: Project, agent: str, version: str) -> dict[str, pl.DataFrame]:
-    pair = pl.DataFrame({"agent_id": [agent], "methodology_version": [version]})
+def _compared(project: Project, pair: AgentVersion) -> dict[str, pl.DataFrame]:
+    wanted = pl.DataFrame([pair], orient="row", schema=AgentVersion._fields)
     frames = {}
     for name in COMPARED:
         contract = table(name)
-        frames[name] = project.store.read(contract, pair.select(contract.partition))
+        frames[name] = project.store.read(contract, wanted.select(contract.partition))
     return frames
 
 
 def _not_comparable(
     project: Project,
-    pair: tuple[str, str],
-    other: tuple[str, str],
+    pair: AgentVersion,
+    other: AgentVersion,
     ours: Mapping[str, pl.DataFrame],
     theirs: Mapping[str, pl.DataFrame],
 ) -> dict[str, str]:
     """Score → why it means something else in the two: other anchors, other rules, another domain."""
-    first, second = (project.registry.get(version) for _, version in (pair, other))
+    first, second = (project.registry.get(each.methodology_version) for each in (pair, other))
     if first.rubric_hash != second.rubric_hash:
         return dict.fromkeys(_SCORES, f"{first.version} and {second.version} have different rubrics")
     templates = {template for side in (ours, theirs) for template in side["composite_scores"]["template"]}

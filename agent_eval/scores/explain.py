@@ -13,8 +13,9 @@ import polars as pl
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
-from agent_eval.scores.composite.ratings import Pair, Part, Rated, effective, rated
+from agent_eval.scores.composite.ratings import Part, Rated, effective, rated
 from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounded
+from agent_eval.tables.agent_version import AgentVersion
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
 LOWEST = 5  # conversations without a slot that are shown
@@ -31,7 +32,7 @@ class UnknownScoreError(AgentEvalError):
 class NothingToExplainError(AgentEvalError):
     """There is no row for the agent under that version."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: AgentVersion) -> None:
         super().__init__(
             f"Agent {pair.agent_id!r} has no scores under methodology {pair.methodology_version}. "
             "Run `agent-eval run` after importing."
@@ -74,7 +75,7 @@ def explain(
     """
     if score not in SCORES:
         raise UnknownScoreError(score)
-    pair = Pair(version, agent_id)
+    pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
     composite = _row_of(composite_scores, pair)
     if composite is None:
         raise NothingToExplainError(pair)
@@ -177,7 +178,7 @@ def _domain(page: "_Page", row: Row) -> Node:
 class _Page:
     """All rows of one pair, and how they hang together."""
 
-    pair: Pair
+    pair: AgentVersion
     methodology: Methodology
     template: Template | None
     ratings: pl.DataFrame
@@ -351,13 +352,13 @@ def _session_mean(ratings: list[object]) -> str:
     return f"({terms}) / {len(ratings)}{result}"
 
 
-def _of(frame: pl.DataFrame, pair: Pair) -> pl.DataFrame:
+def _of(frame: pl.DataFrame, pair: AgentVersion) -> pl.DataFrame:
     return frame.filter(
         pl.col("methodology_version") == pair.methodology_version, pl.col("agent_id") == pair.agent_id
     )
 
 
-def _row_of(frame: pl.DataFrame, pair: Pair) -> Row | None:
+def _row_of(frame: pl.DataFrame, pair: AgentVersion) -> Row | None:
     rows = _of(frame, pair)
     return None if rows.is_empty() else rows.row(0, named=True)
 

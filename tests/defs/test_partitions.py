@@ -1,11 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.defs.partitions import PAIRS, EvalPartition, key_frame, rectangles, stretches
+from agent_eval.defs.partitions import PAIRS, key_frame, rectangles, stretches
+from agent_eval.tables.agent_version import AgentVersion
 
 AGENTS = ["a", "b", "c", "d"]
 VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.10.0"]
-ALL = [EvalPartition(a, v) for a in AGENTS for v in VERSIONS]
+ALL = [AgentVersion.of(agent_id=a, methodology_version=v) for a in AGENTS for v in VERSIONS]
 
 
 def test_a_key_becomes_the_columns_of_stored_tables() -> None:
@@ -27,9 +28,9 @@ def test_nothing_stale_is_no_rectangle() -> None:
 
 
 @given(st.sets(st.sampled_from(ALL)))
-def test_rectangles_cover_exactly_the_stale_pairs_and_each_once(stale: set[EvalPartition]) -> None:
+def test_rectangles_cover_exactly_the_stale_pairs_and_each_once(stale: set[AgentVersion]) -> None:
     covered = [
-        EvalPartition(agent, version)
+        AgentVersion.of(agent_id=agent, methodology_version=version)
         for first, last in rectangles(stale, AGENTS, VERSIONS)
         for agent in AGENTS[AGENTS.index(first.agent_id) : AGENTS.index(last.agent_id) + 1]
         for version in VERSIONS[

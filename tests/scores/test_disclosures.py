@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval.methodology.models import SCENARIOS
 from agent_eval.scores.composite.disclosures import Disclosed, disclosed
-from agent_eval.scores.composite.ratings import Pair
+from agent_eval.tables.agent_version import AgentVersion
 from tests.scores.builders import (
     METHODOLOGIES,
     TESTS,
@@ -24,7 +24,7 @@ def checked(version: str = "1.3.0", **rows: Any) -> Disclosed:
     rows["judged"] = versioned(rows.get("judged", [hallucination()]), version)
     made = frames(**rows)
     found = disclosed(made["transcripts"], made["sessions"], made["conversation_judgments"], METHODOLOGIES)
-    return found[Pair(version, "lumen")]
+    return found[AgentVersion.of(agent_id="lumen", methodology_version=version)]
 
 
 def runs(n: int, **changes: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import polars as pl
 
 from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
 from agent_eval.defs.gate_checks import gate_check
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, EvalPartition, versions_of
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
@@ -21,7 +21,7 @@ _MADE = {
 
 
 def _agents(context: dg.AssetExecutionContext) -> list[str]:
-    return sorted({pair.agent_id for pair in EvalPartition.all(context)})
+    return sorted({pair.agent_id for pair in agent_versions(context)})
 
 
 @stored_together(

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
-from agent_eval.scores.composite.ratings import PAIR, Pair, methodology_of, pairs_of
+from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
+from agent_eval.tables.agent_version import AgentVersion
 
 NOT_JUDGED = "present, not judged"
 INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
@@ -59,7 +60,7 @@ def disclosed(
     sessions: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
-) -> dict[Pair, Disclosed]:
+) -> dict[AgentVersion, Disclosed]:
     """Required tests and disclosures of every pair in `transcripts`, checked session by session.
 
     A test must be held in every session that counts. `hallucination_passed` is true only if every
@@ -168,10 +169,10 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
 
 def _session_facts(
     counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
-) -> dict[Pair, list[SessionFacts]]:
+) -> dict[AgentVersion, list[SessionFacts]]:
     """Per pair its sessions in order. Gaps are required tests, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
-    facts: dict[Pair, list[SessionFacts]] = defaultdict(list)
+    facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
         of_version = pl.col("methodology_version") == version
         needed = [*(t.slug for t in methodology.required_tests), *SCENARIOS]
@@ -197,7 +198,9 @@ def _session_facts(
             .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
         )
         for agent, session, scope, tested, longest, gaps in told.iter_rows():
-            facts[Pair(version, agent)].append(SessionFacts(session, scope, tested, longest, tuple(gaps)))
+            facts[AgentVersion.of(agent_id=agent, methodology_version=version)].append(
+                SessionFacts(session, scope, tested, longest, tuple(gaps))
+            )
     return facts
 
 
@@ -208,7 +211,7 @@ def _serves(part: str) -> pl.Expr:
 
 def _hallucination_results(
     counting: pl.DataFrame, conversation_judgments: pl.DataFrame
-) -> dict[Pair, tuple[bool | None, str | None]]:
+) -> dict[AgentVersion, tuple[bool | None, str | None]]:
     judged = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "hallucination_passed", pl.col("status") == "scored"
     )
@@ -222,8 +225,8 @@ def _hallucination_results(
             n_failed=(pl.col("value") < 1).sum(),
         )
     )
-    results: dict[Pair, tuple[bool | None, str | None]] = {}
+    results: dict[AgentVersion, tuple[bool | None, str | None]] = {}
     for version, agent, n_unjudged, n_failed in per_pair.iter_rows():
         passed = False if n_failed else None if n_unjudged else True
-        results[Pair(version, agent)] = (passed, NOT_JUDGED if n_unjudged else None)
+        results[AgentVersion(agent, version)] = (passed, NOT_JUDGED if n_unjudged else None)
     return results

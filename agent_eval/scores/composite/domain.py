@@ -7,9 +7,10 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import SCENARIOS, Methodology, Template
-from agent_eval.scores.composite.ratings import PAIR, Pair, Part, Rated, methodology_of, pairs_of, rated
+from agent_eval.scores.composite.ratings import PAIR, Part, Rated, methodology_of, pairs_of, rated
 from agent_eval.scores.statistics.exact import as_float, as_text, mean
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 
 class UnknownTemplateError(AgentEvalError):
@@ -69,10 +70,12 @@ def template_named(slug: str, methodology: Methodology) -> Template:
     raise UnknownTemplateError(slug, methodology)
 
 
-def _templates(transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]) -> dict[Pair, Template]:
+def _templates(
+    transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]
+) -> dict[AgentVersion, Template]:
     named = transcripts.filter(pl.col("template").is_not_null()).select(*PAIR, "template").unique().sort(PAIR)
     return {
-        Pair(version, agent): template_named(slug, methodology_of(version, methodologies))
+        AgentVersion(agent, version): template_named(slug, methodology_of(version, methodologies))
         for version, agent, slug in named.iter_rows()
     }
 
@@ -83,7 +86,7 @@ def _parts(template: Template | None) -> list[Part]:
     return [Part(s.id, c.id) for s in template.scenarios for c in template.criteria]
 
 
-def _row(pair: Pair, template: Template | None, found: Rated) -> dict[str, object]:
+def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[str, object]:
     criteria = [c.id for c in template.criteria] if template else []
     of_scenario = {s: [found.means[Part(s, c)] for c in criteria] for s in SCENARIOS}
     scores = {s: scenario_0to100(values) for s, values in of_scenario.items()}

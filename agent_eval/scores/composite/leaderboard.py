@@ -13,10 +13,11 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import Methodology, Version
-from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 SCALE_0TO100 = (20.0, 100.0)  # of a raw composite: all ratings 1, all ratings 5
 SIGNIFICANCE = 0.05
@@ -51,7 +52,7 @@ def leaderboard(
     shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
     rows = []
     for row in composite_scores.select(shared).iter_rows(named=True):
-        pair = Pair(row["methodology_version"], row["agent_id"])
+        pair = AgentVersion(row["agent_id"], row["methodology_version"])
         rows.append(
             row
             | {"name": names.get(pair.agent_id) or pair.agent_id, "point_0to100": None}
@@ -210,9 +211,9 @@ def _entry(row: Mapping[str, Any]) -> Entry:
     )
 
 
-def _standings(fields: _Fields) -> dict[Pair, dict[str, object]]:
+def _standings(fields: _Fields) -> dict[AgentVersion, dict[str, object]]:
     """What the board says of each published agent within its version and template."""
-    found: dict[Pair, dict[str, object]] = {}
+    found: dict[AgentVersion, dict[str, object]] = {}
     for (version, _), field in fields.items():
         ranks = competition_ranks([entry.exact for entry in field])
         if_tested = competition_ranks([entry.raw for entry in field])
@@ -220,7 +221,7 @@ def _standings(fields: _Fields) -> dict[Pair, dict[str, object]]:
         ranges = rank_ranges(intervals)
         for i, entry in enumerate(field):
             low, high = intervals[i] or (None, None)
-            found[Pair(version, entry.agent_id)] = {
+            found[AgentVersion.of(agent_id=entry.agent_id, methodology_version=version)] = {
                 "rank": ranks[i],
                 "rank_low": ranges[i][0],
                 "rank_high": ranges[i][1],
@@ -274,25 +275,25 @@ def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
     )
 
 
-def _ranks_overall(fields: _Fields) -> dict[Pair, int]:
+def _ranks_overall(fields: _Fields) -> dict[AgentVersion, int]:
     of_version = defaultdict[str, list[Entry]](list)
     for (version, _), field in fields.items():
         of_version[version] += field
     return {
-        Pair(version, entry.agent_id): rank
+        AgentVersion.of(agent_id=entry.agent_id, methodology_version=version): rank
         for version, field in of_version.items()
         for entry, rank in zip(field, competition_ranks([e.exact for e in field]), strict=True)
     }
 
 
-def _pass_at_1(reliability: pl.DataFrame) -> dict[Pair, dict[str, object]]:
+def _pass_at_1(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, object]]:
     single = (
         reliability.filter(pl.col("task_set").n_unique().over(PAIR) == 1)
         .filter(pl.col("k") == 1, pl.col("estimator") == "unbiased")
         .select(*PAIR, "pass_at_k", "n_tasks")
     )
     return {
-        Pair(version, agent): {"pass_at_1": value, "n_tasks": n}
+        AgentVersion(agent, version): {"pass_at_1": value, "n_tasks": n}
         for version, agent, value, n in single.iter_rows()
     }
 

@@ -14,6 +14,7 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import Methodology
+from agent_eval.tables.agent_version import AgentVersion
 
 PAIR = ("methodology_version", "agent_id")
 PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
@@ -39,13 +40,6 @@ class VersionNotGivenError(AgentEvalError):
             f"Rows name methodology {version!r}, which was not given. Given: {', '.join(sorted(given)) or 'none'}. "
             "Pass its methodology too, or leave its rows out."
         )
-
-
-class Pair(NamedTuple):
-    """What a score belongs to."""
-
-    methodology_version: str
-    agent_id: str
 
 
 class Part(NamedTuple):
@@ -75,9 +69,11 @@ def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Me
     return methodologies[version]
 
 
-def pairs_of(frame: pl.DataFrame) -> list[Pair]:
+def pairs_of(frame: pl.DataFrame) -> list[AgentVersion]:
     """The distinct pairs of a frame, sorted."""
-    return [Pair(*row) for row in frame.select(PAIR).unique().sort(PAIR).rows()]
+    return [
+        AgentVersion(agent, version) for version, agent in frame.select(PAIR).unique().sort(PAIR).iter_rows()
+    ]
 
 
 def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
@@ -102,7 +98,9 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]]) -> dict[Pair, Rated]:
+def rated(
+    rubric_ratings: pl.DataFrame, expected: Mapping[AgentVersion, Sequence[Part]]
+) -> dict[AgentVersion, Rated]:
     """For each pair the exact mean of each expected part, in that order.
 
     Conversations of one slot are averaged into their session first, then sessions. A part without a rating
@@ -130,10 +128,10 @@ def rated(rubric_ratings: pl.DataFrame, expected: Mapping[Pair, Sequence[Part]])
     return found
 
 
-def _numbered_parts(expected: Mapping[Pair, Sequence[Part]]) -> pl.DataFrame:
+def _numbered_parts(expected: Mapping[AgentVersion, Sequence[Part]]) -> pl.DataFrame:
     """The expected parts in their order, with a number each: a million rows are grouped by numbers, not by names."""
     named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
-    schema = dict.fromkeys((*PAIR, *Part._fields), pl.String)
+    schema = dict.fromkeys((*AgentVersion._fields, *Part._fields), pl.String)
     return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
 
 
@@ -191,7 +189,7 @@ def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl
 
 def _facts(
     rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
-) -> dict[Pair, tuple[int, list[str], int]]:
+) -> dict[AgentVersion, tuple[int, list[str], int]]:
     """Per pair: how many sessions it has, who rated, and how many ratings were lost."""
     is_scored = pl.col("status") == "scored"
     by_part = rows.group_by("part").agg(
@@ -205,19 +203,22 @@ def _facts(
         .select(*PAIR, "n_sessions", "judges", "n_lost")
     )
     return {
-        Pair(version, agent): (n, judges, lost) for version, agent, n, judges, lost in per_pair.iter_rows()
+        AgentVersion(agent, version): (n, judges, lost)
+        for version, agent, n, judges, lost in per_pair.iter_rows()
     }
 
 
-def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[Pair, Part], Fraction | None]:
+def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[AgentVersion, Part], Fraction | None]:
     """Exact means from integer sums and counts: sessions with equally many ratings are added up first."""
     equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
-    named = parts.join(equal, on="part").drop("part")
-    collected: dict[tuple[Pair, Part], list[tuple[Fraction, int, bool]]] = defaultdict(list)
+    named = parts.join(equal, on="part").select(
+        *PAIR, *Part._fields, "n", "total", "n_sessions", "is_complete"
+    )
+    collected: dict[tuple[AgentVersion, Part], list[tuple[Fraction, int, bool]]] = defaultdict(list)
     for version, agent, target, criterion, n, total, n_sessions, is_complete in named.iter_rows():
-        key_of = Pair(version, agent), Part(target, criterion)
+        key_of = AgentVersion(agent, version), Part(target, criterion)
         collected[key_of].append((Fraction(total, n), n_sessions, is_complete))
     return {
         part: sum((total for total, _, _ in values), Fraction()) / sum(n for _, n, _ in values)
@@ -229,7 +230,7 @@ def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[Pair, Part], F
 
 def _by_session(
     sums: pl.DataFrame, sessions: pl.DataFrame
-) -> Mapping[Pair, tuple[list[str], list[float | None]]]:
+) -> Mapping[AgentVersion, tuple[list[str], list[float | None]]]:
     """Per pair its sessions, sorted, and of each the sum of its parts, each the mean over its conversations."""
     # rounded: sums of floats depend on their order
     total = (pl.col("total") / pl.col("n")).sum().round(9)
@@ -243,13 +244,14 @@ def _by_session(
         .agg("session_id", "total")
     )
     return {
-        Pair(version, agent): (names, totals) for version, agent, names, totals in per_session.iter_rows()
+        AgentVersion(agent, version): (names, totals)
+        for version, agent, names, totals in per_session.iter_rows()
     }
 
 
 def _missing(
     rows: pl.DataFrame, sums: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
-) -> defaultdict[Pair, list[str]]:
+) -> defaultdict[AgentVersion, list[str]]:
     """'U4: reason', 'D2.accuracy (session b): reason'; a slot that lacks all its criteria is named once."""
     unrated = (
         rows.filter(pl.col("status") != "scored")
@@ -259,18 +261,18 @@ def _missing(
         .sort(*PAIR, "part", "session_id", "conversation_id")
     )
     n_criteria = {
-        (Pair(version, agent), target): n
+        (AgentVersion(agent, version), target): n
         for version, agent, target, n in parts.group_by(*PAIR, "target").len().iter_rows()
     }
-    lacking: dict[tuple[Pair, str, str, str], list[str]] = defaultdict(list)
+    lacking: dict[tuple[AgentVersion, str, str, str], list[str]] = defaultdict(list)
     for row in unrated.iter_rows(named=True):
-        pair = Pair(row["methodology_version"], row["agent_id"])
+        pair = AgentVersion(row["agent_id"], row["methodology_version"])
         places = [f"session {row['session_id']}"] if row["n_sessions"] > 1 else []
         if row["n"] > 1:
             places.append(f"conversation {row['conversation_id']}")
         where = f" ({', '.join(places)})" if places else ""
         lacking[pair, row["target"], where, row["reason"] or row["status"]].append(row["criterion"])
-    texts: defaultdict[Pair, list[str]] = defaultdict(list)
+    texts: defaultdict[AgentVersion, list[str]] = defaultdict(list)
     for (pair, target, where, reason), criteria in lacking.items():
         is_whole = len(criteria) == n_criteria[pair, target]
         names = [target] if is_whole else [f"{target}.{criterion}" for criterion in criteria]

@@ -16,10 +16,11 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
-from agent_eval.scores.composite.ratings import PAIR, Pair, methodology_of, pairs_of
+from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.universal import universal_0to100
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 SCALE = range(1, 6)
 
@@ -183,7 +184,7 @@ class _Run:
 
 
 def _row(
-    pair: Pair,
+    pair: AgentVersion,
     methodology: Methodology,
     template: object,
     universal: Row,
@@ -248,7 +249,7 @@ def _status(has_template: bool, is_lost: bool, weighed: Weighed, checked: Disclo
 
 def _measured(
     transcripts: pl.DataFrame, conversations: pl.DataFrame, conversation_judgments: pl.DataFrame
-) -> dict[Pair, dict[str, object]]:
+) -> dict[AgentVersion, dict[str, object]]:
     """Goal completion and cost over the admitted conversations; no conversation, no number."""
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
@@ -275,12 +276,14 @@ def _measured(
     )
     columns = ("cost_usd", "goal_completion", "n_goal_completion", "n_conversations")
     return {
-        Pair(row["methodology_version"], row["agent_id"]): {name: row[name] for name in columns}
+        AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in columns}
         for row in per_pair.iter_rows(named=True)
     }
 
 
-def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[Pair]) -> dict[Pair, _Run]:
+def _runs(
+    transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[AgentVersion]
+) -> dict[AgentVersion, _Run]:
     counting = dict(_pairwise(counted(transcripts, sessions), "benchmark_id"))
     held = transcripts.select(*PAIR, "session_id").unique()
     failed = (
@@ -299,19 +302,19 @@ def _runs(transcripts: pl.DataFrame, sessions: pl.DataFrame, pairs: Sequence[Pai
     }
 
 
-def _grouped(texts: pl.DataFrame) -> dict[Pair, tuple[str, ...]]:
+def _grouped(texts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
     pairs = itertools.groupby(_pairwise(texts, "text"), key=lambda item: item[0])
     return {pair: tuple(text for _, text in group) for pair, group in pairs}
 
 
-def _pairwise(frame: pl.DataFrame, column: str) -> list[tuple[Pair, str]]:
+def _pairwise(frame: pl.DataFrame, column: str) -> list[tuple[AgentVersion, str]]:
     """Distinct known values of a column per pair, sorted."""
     rows = frame.select(*PAIR, column).drop_nulls().unique().sort(*PAIR, column).rows()
-    return [(Pair(version, agent), value) for version, agent, value in rows]
+    return [(AgentVersion(agent, version), value) for version, agent, value in rows]
 
 
-def _by_pair(scores: pl.DataFrame) -> dict[Pair, Row]:
-    return {Pair(r["methodology_version"], r["agent_id"]): r for r in scores.iter_rows(named=True)}
+def _by_pair(scores: pl.DataFrame) -> dict[AgentVersion, Row]:
+    return {AgentVersion(r["agent_id"], r["methodology_version"]): r for r in scores.iter_rows(named=True)}
 
 
 def _unrated(targets: Sequence[str]) -> Row:

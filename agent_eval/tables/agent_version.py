@@ -1,0 +1,18 @@
+"""The pair that scores, judgments and gates belong to: one agent under one methodology version."""
+
+from typing import NamedTuple, NewType
+
+AgentId = NewType("AgentId", str)
+MethodologyVersion = NewType("MethodologyVersion", str)
+
+
+class AgentVersion(NamedTuple):
+    """One agent under one methodology version. The two ids have types of their own, so a swap is a type error."""
+
+    agent_id: AgentId
+    methodology_version: MethodologyVersion
+
+    @classmethod
+    def of(cls, *, agent_id: str, methodology_version: str) -> "AgentVersion":
+        """Build the pair from plain texts, e.g. of a row."""
+        return cls(AgentId(agent_id), MethodologyVersion(methodology_version))
