@@ -83,7 +83,7 @@ def test_a_rule_that_says_nothing_has_not_looked() -> None:
         turn(4, metric="helpfulness"),
     ]
     counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
-    assert counted == {("1.3.0", "lumen"): (3, 1)}
+    assert counted == {("lumen", "1.3.0"): (3, 1)}
 
 
 def assertion(result: str, **changes: Any) -> dict[str, Any]:
