@@ -1,0 +1,104 @@
+"""The rooms of the package: what each imports is exactly what the table in tests/rooms.py says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import rooms
+from tests.rooms import PACKAGE, PLAIN, ROOMS
+
+MOST_ROOMS, MOST_MODULES = 20, 15
+
+
+def test_every_room_imports_exactly_what_the_table_says() -> None:
+    found = {room: names for room, names in rooms.rooms_imported().items() if room not in PLAIN}
+    assert found == {name: set(room.imports) for name, room in ROOMS.items()}
+
+
+def test_imports_go_down_and_never_back() -> None:
+    order = list(ROOMS)
+    upwards = [(a, b) for a in order for b in ROOMS[a].imports if order.index(b) <= order.index(a)]
+    assert upwards == []
+
+
+def test_guarded_libraries_are_imported_only_where_the_table_says() -> None:
+    found = {room: names for room, names in rooms.libraries_imported().items() if room not in PLAIN}
+    assert found == {name: set(room.third_party) for name, room in ROOMS.items()}
+
+
+def test_there_are_at_most_twenty_rooms_and_no_package_is_crowded() -> None:
+    assert len(rooms.rooms_imported()) <= MOST_ROOMS
+    crowded = {
+        str(folder.relative_to(PACKAGE)): n
+        for folder in {path.parent for path in rooms.modules()}
+        if (n := len([p for p in folder.glob("*.py") if p.stem != "__init__"])) > MOST_MODULES
+    }
+    assert crowded == {}
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    names = {path: _dotted(path) for path in rooms.modules()}
+    known = set(names.values())
+    imports = {
+        name: {found for text in rooms.imported(path) if (found := _module(text, known)) and found != name}
+        for path, name in names.items()
+    }
+    while free := [name for name, targets in imports.items() if not targets & imports.keys()]:
+        for name in free:
+            del imports[name]
+    assert sorted(imports) == []
+
+
+def test_the_page_of_the_architecture_has_the_present_table() -> None:
+    text = rooms.PAGE.read_text(encoding="utf-8")
+    assert text == rooms.page_with_table(text), "run python -m tests.rooms"
+
+
+def test_no_module_postpones_its_annotations() -> None:
+    # Dagster reads context types at run time.
+    postponed = [p for p in rooms.modules() if "from __future__ import annotations" in p.read_text()]
+    assert postponed == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("settings/home.py", "from agent_eval.judge.protocol import Judge"),
+        ("storage/store.py", "from agent_eval.scores import explain"),
+        ("settings/settings.py", "import agent_eval.project"),
+        ("scores/explain.py", "import duckdb"),
+        ("tables/contract.py", "from agent_eval import methodology"),
+    ],
+)
+def test_a_planted_import_turns_the_guard_red(module: str, line: str, tmp_path: Path) -> None:
+    copy = tmp_path / "agent_eval"
+    for path in rooms.modules():
+        target = copy / path.relative_to(PACKAGE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text(encoding="utf-8")
+        is_it = str(path.relative_to(PACKAGE)) == module
+        target.write_text(f"{text}\n{line}\n" if is_it else text, encoding="utf-8")
+    check = (
+        "import sys, pathlib; from tests import rooms; rooms.PACKAGE = pathlib.Path(sys.argv[1]);"
+        "from tests import test_rooms as t; t.test_every_room_imports_exactly_what_the_table_says();"
+        "t.test_guarded_libraries_are_imported_only_where_the_table_says()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check, str(copy)], cwd=rooms.ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr
+
+
+def _dotted(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _module(text: str, known: set[str]) -> str | None:
+    """The module that an imported name is, or is in; None for a name of another package."""
+    while text and text not in known:
+        text = text.rpartition(".")[0]
+    return text or None
