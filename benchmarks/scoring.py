@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from agent_eval.definitions import defs
 from agent_eval.defs.launch import by_stage
 from benchmarks.bare_graph import SETTINGS
 from benchmarks.measuring import cost
@@ -24,7 +25,7 @@ def measure(agents: int = AGENTS) -> Iterator[str]:
         env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
         command = [sys.executable, "-m", "agent_eval", "run"]
         first = cost(command, env=env)
-        stages = {name: len(keys) for name, keys in by_stage().items()}
+        stages = {name: len(keys) for name, keys in by_stage(defs).items()}
         shapes = {
             "agent": stages["agent"],
             "agent x version": stages["agent x version"] + stages["gates"],

@@ -90,9 +90,10 @@ def _materialise(
     *,
     publishes: bool,
 ) -> None:
-    from agent_eval.defs.launch import Launch  # Dagster costs a second: only when there is work
+    from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
+    from agent_eval.defs.launch import Launch
 
-    launch = Launch.at(project)
+    launch = Launch.at(project, defs)
     agents = stale["agent_id"].unique().to_list()
     versions = gates_of["methodology_version"].unique().to_list()
     with launch.taking_over():

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from agent_eval.definitions import defs
 from agent_eval.defs.launch import Launch, dagster_home
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
@@ -16,7 +17,7 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     agents, versions = project.known_agents(), list(project.registry.versions)
     with project.store.only_one("run", wait=False) as is_idle:
         if is_idle:  # else the sensor will see to it
-            launch = Launch.at(project)
+            launch = Launch.at(project, defs)
             launch.observe(read_sources(project, agents, versions), agents=agents, versions=versions)
     root = project.home.root
     workspace = root / "workspace.yaml"

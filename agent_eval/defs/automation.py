@@ -11,9 +11,8 @@ import sys
 from collections.abc import Sequence
 
 import dagster as dg
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
+from agent_eval.defs.dagster_internals import BulkActionsFilter, BulkActionStatus
 from agent_eval.defs.instance import UNFINISHED, close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
@@ -52,7 +51,11 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         agents = sorted({*project.known_agents(), *instance.get_dynamic_partitions("agent")})
         gone: set[str] = set()
         if cursor != context.cursor:  # something was made since
-            gone = keep_run_state(project, instance, seen, agents, versions)
+            if (repository := context.repository_def) is None:
+                raise dg.DagsterInvariantViolationError(
+                    "source_changes needs the definitions that it is part of."
+                )
+            gone = keep_run_state(project, instance, repository, seen, agents, versions)
         kept = [agent for agent in agents if agent not in gone]
         events = news(read_sources(project, kept, versions), seen)
     new = sorted(set(kept) - set(instance.get_dynamic_partitions("agent")))
@@ -68,6 +71,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult:
 def keep_run_state(
     project: Project,
     instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
     seen: Sources,
     agents: Sequence[str],
     versions: Sequence[str],
@@ -77,12 +81,10 @@ def keep_run_state(
     Returns:
         Agents without sessions whose rows are all gone by now: their partitions can go too.
     """
-    from agent_eval.definitions import defs
-
     held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
     settled = {
         pair
-        for pair in settled_pairs(instance, defs, agents, versions)
+        for pair in settled_pairs(instance, repository, agents, versions)
         if held.get(pair.agent_id) in (None, taken_in(seen.agent_sessions[pair.agent_id]))
     }
     wanted = seen.fingerprints().join(
@@ -213,4 +215,4 @@ def failed_runs(context: dg.RunFailureSensorContext) -> None:
 
 SENSORS = [source_changes, redo_stale, redo_missed, failed_runs]
 SCHEDULES = [nightly, weekly_audit]
-JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [reconcile, audit]
+JOBS = (reconcile, audit)

@@ -11,14 +11,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from dagster import DagsterInstance
-from dagster._core.events.log import EventLogEntry
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
-from dagster._core.storage.sql import create_engine
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._serdes import ConfigurableClassData
+from dagster import DagsterInstance, EventLogEntry
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
+
+from agent_eval.defs.dagster_internals import (
+    INDEX_SHARD_NAME,
+    SQLITE_BUSY_TIMEOUT_SECONDS,
+    ConfigurableClassData,
+    SqliteEventLogStorage,
+    create_engine,
+)
 
 BATCH_SIZE = 200
 """Events in one transaction: few enough that another writer to the index does not wait long."""

@@ -1,21 +1,18 @@
-"""Gates as checks: each on the page of the asset that it concerns, reported by that asset's own op.
+"""Gates as checks: each is on the page of the asset that it concerns, and reported by that asset's own op.
 
-They never block. A red one says which agents and why; unknown is red too, as a warning. One evaluation per run and
-check, for all partitions of the run together.
+They never block. A failed check says which agents failed and why; an unknown gate fails its check too, as a warning.
+One evaluation per run and check, for all partitions of the run together.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 import polars as pl
 
+from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
-from agent_eval.project import Project
-from agent_eval.project.gates import gates_of
 from agent_eval.report.markdown import markdown_table
 
-Quality = Callable[[Mapping[str, Any]], dg.AssetCheckResult]
 SHOWN = 50  # rows in the metadata
 
 _MEANING = {
@@ -33,18 +30,33 @@ _MEANING = {
 }
 
 
-def gate_check(asset: str, gate: str, *, name: str | None = None) -> tuple[dg.AssetCheckSpec, Quality]:
-    """The check of one kind of gate on an asset, from the frames that the asset's op has at hand."""
-    name = name or gate
+_CHECKS: Mapping[str, Mapping[str, str]] = {
+    "turn_judgments": {"judge_coverage": "coverage"},
+    "error_clusters": {"errors": "errors"},
+    "assertion_results": {"assertions": "assertions"},
+    "composite_scores": {gate: gate for gate in ("required_tests", "disclosures", "status")},
+    "gate_results": {gate: gate for gate in KINDS},
+}
+"""Asset → its gate checks, each with the kind of gate that it reports."""
 
-    def check(frames: Mapping[str, Any]) -> dg.AssetCheckResult:
-        if asset == "gate_results":
-            rows = frames["gate_results"]
-        else:
-            rows = gates_of(frames.get("project") or Project.open(), frames)
-        return gate_result(asset, name, rows.filter(pl.col("gate") == gate))
 
-    return dg.AssetCheckSpec(name, asset=asset, description=_MEANING[gate]), check
+def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
+    """Return the gate checks of an asset; most assets have none."""
+    return [
+        dg.AssetCheckSpec(name, asset=asset, description=_MEANING[gate])
+        for name, gate in _CHECKS.get(asset, {}).items()
+    ]
+
+
+def gate_check_results(asset: str, gates: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
+    """Report every gate check of an asset.
+
+    Args:
+        asset: The asset.
+        gates: Rows of gate_results, of any kind: those that the tables at hand can decide.
+    """
+    for name, gate in _CHECKS[asset].items():
+        yield gate_result(asset, name, gates.filter(pl.col("gate") == gate))
 
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:

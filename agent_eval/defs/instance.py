@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
+from agent_eval.defs.dagster_internals import IN_PROGRESS_RUN_STATUSES
 from agent_eval.errors import AgentEvalError
 from agent_eval.storage import Store
 

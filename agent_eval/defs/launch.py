@@ -12,7 +12,6 @@ from typing import Literal, get_args
 import dagster as dg
 import polars as pl
 
-from agent_eval.definitions import defs
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
@@ -87,15 +86,17 @@ class Launch:
     """
 
     project: Project
+    defs: dg.Definitions
     instance: dg.DagsterInstance
     last_run_id: str = ""
     _stages: dict[Stage, list[dg.AssetKey]] = field(default_factory=dict[Stage, list[dg.AssetKey]])
 
     @classmethod
-    def at(cls, project: Project) -> "Launch":
-        """On the project's instance."""
+    def at(cls, project: Project, defs: dg.Definitions) -> "Launch":
+        """Start runs of these definitions on the project's Dagster instance."""
         home = dagster_home(project.home.root)
-        launch = cls(project=project, instance=dg.DagsterInstance.from_config(str(home)), _stages=by_stage())
+        instance = dg.DagsterInstance.from_config(str(home))
+        launch = cls(project=project, defs=defs, instance=instance, _stages=by_stage(defs))
         agents = project.known_agents()  # boards load every known agent
         with records_in(home):
             launch.instance.add_dynamic_partitions("agent", agents)
@@ -174,7 +175,7 @@ class Launch:
             in_hand(self.project),
             interrupts_heeded() as is_interrupted,
         ):
-            result = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+            result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=self._stages[stage],
                 tags=partitions | {PROJECT_TAG: str(self.project.home.root)},
@@ -198,7 +199,7 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
     return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
 
 
-def by_stage() -> dict[Stage, list[dg.AssetKey]]:
+def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:
     """Stage of `Launch` → the assets that it makes. An audit is no part of a run."""
     graph = defs.resolve_asset_graph()
     stages: dict[Stage, list[dg.AssetKey]] = {stage: [] for stage in get_args(Stage)}

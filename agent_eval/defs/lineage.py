@@ -3,7 +3,7 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.metadata import add_metadata
+from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.project import Project
@@ -39,7 +39,7 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
             _facts(project, version, judges.get(version)) | {"run": context.run.run_id},
         )
         pages["|".join(key.values())] = {"lineage": dg.MetadataValue.md(page)}
-    add_metadata(context, name, pages)
+    add_metadata_by_partition(context, name, pages)
 
 
 def _facts(project: Project, version: str, judge: JudgeSpec | None) -> dict[str, str]:

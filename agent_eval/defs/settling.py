@@ -27,10 +27,13 @@ class _Node:
 
 
 def settled_pairs(
-    instance: dg.DagsterInstance, defs: dg.Definitions, agents: Sequence[str], versions: Sequence[str]
+    instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
+    agents: Sequence[str],
+    versions: Sequence[str],
 ) -> list[AgentVersion]:
     """The pairs of these agents and versions for which nothing is missing and nothing is older than its input."""
-    graph = defs.resolve_asset_graph()
+    graph = repository.asset_graph
     found = {key.path[-1]: shape_of(graph.get(key).partitions_def) for key in graph.get_all_asset_keys()}
     shapes = {name: shape for name, shape in found.items() if shape != "whole"}  # it is of no single pair
     nodes = [

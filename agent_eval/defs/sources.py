@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import dagster as dg
 import polars as pl
-from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
 from agent_eval.defs.assets.common import OWNERS
+from agent_eval.defs.dagster_internals import create_external_asset_from_source_asset
 from agent_eval.defs.partitions import AGENTS, VERSIONS
 from agent_eval.project import Project
 from agent_eval.project import data_versions as sources

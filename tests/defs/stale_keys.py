@@ -21,7 +21,7 @@ def main() -> None:
     wanted = sources.fingerprints()
     missing = wanted.join(project.store.read(table("run_state")), on=wanted.columns, how="anti")
     with project.store.only_one("run"):
-        launch = Launch.at(project)
+        launch = Launch.at(project, defs)
         launch.observe(sources, agents=agents, versions=versions)
     sys.stdout.write(
         json.dumps(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from agent_eval.defs.assets.common import KINDS, OWNERS, declared, described, watch_of
+from agent_eval.defs.assets.common import KINDS, OWNERS, watch_of
 from agent_eval.judge.audits.drift import ALL_METRICS, Audit
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
@@ -18,12 +18,8 @@ AUDITED = dg.AssetCheckSpec(
 
 @dg.asset(
     group_name="judging",
-    description=described(
-        "judge_audits",
-        "Does the judge still say what it said: stored answers beside new ones to the same questions. Made by the "
-        "schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
-    ),
-    metadata=declared("judge_audits"),
+    description="Does the judge still say what it said: stored answers beside new ones to the same questions. Made by "
+    "the schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
     kinds=KINDS,
     owners=OWNERS,
     pool="llm",

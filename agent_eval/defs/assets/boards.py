@@ -6,7 +6,7 @@ import dagster as dg
 import polars as pl
 
 from agent_eval import __version__
-from agent_eval.defs.assets.common import OWNERS, ins, stored
+from agent_eval.defs.assets.common import OWNERS, TableEvents, check_and_store, mapped_inputs, table_asset
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
@@ -18,12 +18,12 @@ from agent_eval.scores.reliability import pass_rates as trials
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
 
 
-@stored(
-    "leaderboard",
-    "boards",
-    VERSIONS,
-    ins=ins(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
-    freshness=WEEKLY,
+@dg.asset(
+    **table_asset("leaderboard"),
+    group_name="boards",
+    partitions_def=VERSIONS,
+    ins=mapped_inputs(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
+    freshness_policy=WEEKLY,
 )
 def leaderboard(
     context: dg.AssetExecutionContext,
@@ -31,7 +31,7 @@ def leaderboard(
     reliability: pl.DataFrame,
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
     board = boards.leaderboard(composite_scores, agents, reliability)
     for version in versions_in(board):
@@ -39,19 +39,33 @@ def leaderboard(
         page = board_page(of_version, version, _report_at(project))
         context.add_asset_metadata({"board": dg.MetadataValue.md(page)}, partition_key=version)
     show_lineage(context, project, "leaderboard")
-    return board
+    yield from check_and_store(context, {"leaderboard": board}, composite_scores=composite_scores)
 
 
-@stored("pairwise_comparisons", "boards", VERSIONS, ins=ins(composite_scores=TO_VERSION), freshness=WEEKLY)
-def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
+@dg.asset(
+    **table_asset("pairwise_comparisons"),
+    group_name="boards",
+    partitions_def=VERSIONS,
+    ins=mapped_inputs(composite_scores=TO_VERSION),
+    freshness_policy=WEEKLY,
+)
+def pairwise_comparisons(context: dg.AssetExecutionContext, composite_scores: pl.DataFrame) -> TableEvents:
     """Is one agent better than another: every two published ones of a template, with interval and significance."""
-    return boards.pairwise_comparisons(composite_scores)
+    compared = boards.pairwise_comparisons(composite_scores)
+    yield from check_and_store(context, {"pairwise_comparisons": compared})
 
 
-@stored("reliability_leaderboard", "boards", VERSIONS, ins=ins(reliability=TO_VERSION), freshness=WEEKLY)
-def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
+@dg.asset(
+    **table_asset("reliability_leaderboard"),
+    group_name="boards",
+    partitions_def=VERSIONS,
+    ins=mapped_inputs(reliability=TO_VERSION),
+    freshness_policy=WEEKLY,
+)
+def reliability_leaderboard(context: dg.AssetExecutionContext, reliability: pl.DataFrame) -> TableEvents:
     """Agents ranked by pass^k within each task set: who succeeds every time."""
-    return trials.reliability_leaderboard(reliability)
+    ranked = trials.reliability_leaderboard(reliability)
+    yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
 
 
 @dg.asset(

@@ -1,168 +1,165 @@
-"""What every asset shares: where its rows go, what the UI says about it, how a range of partitions runs."""
+"""Shared parts of the assets: the arguments of their decorators, and how their rows are checked, shown and stored.
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+A table asset is a plain `@dg.asset(**table_asset("universal_scores"), ...)` whose body ends in
+`yield from check_and_store(context, {"universal_scores": rows}, ...)`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypedDict
 
 import dagster as dg
 import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.checks import check_specs, checked
-from agent_eval.defs.metadata import add_metadata
+from agent_eval.defs.dagster_internals import add_metadata_by_partition
+from agent_eval.defs.gate_checks import gate_check_specs
 from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
-from agent_eval.tables import table
+from agent_eval.tables import TABLES, table
+from agent_eval.tables.rules import PARENTS
 
 OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
 ONE_RUN = dg.BackfillPolicy.single_run()
 EAGER = dg.AutomationCondition.eager()
 
-
-Body = Callable[..., Any]
-Quality = Callable[[Mapping[str, Any]], dg.AssetCheckResult]
-Wired = Callable[[Body], dg.AssetsDefinition]
+TableEvents = Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]
+"""What the body of a table asset yields: the results of its checks, and its rows for the store."""
 
 
-def stored(
-    name: str,
-    group: str,
-    partitions: dg.PartitionsDefinition,
-    *,
-    ins: Mapping[str, dg.AssetIn] | None = None,
-    deps: Sequence[dg.AssetDep | str] = (),
-    pool: str | None = None,
-    freshness: dg.FreshnessPolicy | None = None,
-    quality: Sequence[tuple[dg.AssetCheckSpec, Quality]] = (),
-) -> Wired:
-    """Decorator of the asset that fills table `name`, described by the table's contract and guarded by its checks.
+class TableAsset(TypedDict):
+    """Arguments of `@dg.asset` that are the same for every asset with a table."""
 
-    `quality`: more checks that its op reports, from its inputs and its frame by name; they do not block.
-    """
-
-    def wire(body: Body) -> dg.AssetsDefinition:
-        asset = dg.asset(
-            name=name,
-            group_name=group,
-            description=described(name, inspect.getdoc(body) or ""),
-            metadata=declared(name),
-            partitions_def=partitions,
-            ins=ins,
-            deps=deps,
-            kinds=KINDS,
-            owners=OWNERS,
-            code_version=__version__,
-            backfill_policy=ONE_RUN,
-            pool=pool,
-            automation_condition=EAGER,
-            freshness_policy=freshness,
-            check_specs=[*check_specs(name), *(spec for spec, _ in quality)],
-        )
-        return asset(_guarded((name,), body, [check for _, check in quality]))
-
-    return wire
+    kinds: set[str]
+    owners: list[str]
+    code_version: str
+    automation_condition: dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
+    backfill_policy: dg.BackfillPolicy
+    check_specs: list[dg.AssetCheckSpec]
 
 
-def stored_together(
-    op_name: str,
-    names: Mapping[str, str],
-    group: str,
-    partitions: dg.PartitionsDefinition,
-    *,
-    ins: Mapping[str, dg.AssetIn] | None = None,
-    deps: Sequence[dg.AssetDep | str] = (),
-    pool: str | None = None,
-    quality: Sequence[tuple[dg.AssetCheckSpec, Quality]] = (),
-) -> Wired:
-    """Decorator of the op that fills several tables at once; its body returns their frames by name.
+class TableMultiAsset(TypedDict):
+    """Arguments of `@dg.multi_asset` that are the same for every op that fills several tables."""
 
-    `names`: each table and what it is, in the order in which they are stored.
-    `quality`: more checks that the op reports, from its inputs and frames by name; they warn and do not block.
-    """
-
-    def wire(body: Body) -> dg.AssetsDefinition:
-        assets = dg.multi_asset(
-            name=op_name,
-            outs={name: _out(name, about, group) for name, about in names.items()},
-            ins=ins,
-            deps=deps,
-            partitions_def=partitions,
-            backfill_policy=ONE_RUN,
-            pool=pool,
-            check_specs=[
-                *(spec for name in names for spec in check_specs(name)),
-                *(spec for spec, _ in quality),
-            ],
-        )
-        return assets(_guarded(tuple(names), body, [check for _, check in quality]))
-
-    return wire
+    outs: dict[str, dg.AssetOut]
+    backfill_policy: dg.BackfillPolicy
+    check_specs: list[dg.AssetCheckSpec]
 
 
-def _out(name: str, about: str, group: str) -> dg.AssetOut:
-    return dg.AssetOut(
-        description=described(name, about),
-        metadata=declared(name),
-        group_name=group,
-        kinds=KINDS,
-        owners=OWNERS,
-        code_version=__version__,
-        automation_condition=EAGER,
+def table_asset(name: str) -> TableAsset:
+    """Return the arguments of `@dg.asset` for the asset that fills table `name`, its checks included."""
+    return {
+        "kinds": KINDS,
+        "owners": OWNERS,
+        "code_version": __version__,
+        "automation_condition": EAGER,
+        "backfill_policy": ONE_RUN,
+        "check_specs": _specs([name]),
+    }
+
+
+def table_multi_asset(descriptions: Mapping[str, str]) -> TableMultiAsset:
+    """Return the arguments of `@dg.multi_asset` for the op that fills these tables, each with its description."""
+    return {
+        "outs": {
+            name: dg.AssetOut(
+                description=description,
+                kinds=KINDS,
+                owners=OWNERS,
+                code_version=__version__,
+                automation_condition=EAGER,
+            )
+            for name, description in descriptions.items()
+        },
+        "backfill_policy": ONE_RUN,
+        "check_specs": _specs(descriptions),
+    }
+
+
+def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:
+    return [spec for specs in (check_specs, gate_check_specs) for name in names for spec in specs(name)]
+
+
+def mapped_inputs(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
+    """Return the inputs whose partitions are mapped; inputs with the same partitions need no entry."""
+    return {name: dg.AssetIn(partition_mapping=mapping) for name, mapping in mappings.items()}
+
+
+def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
+    """Return a dependency whose rows are not loaded."""
+    return dg.AssetDep(name, partition_mapping=mapping)
+
+
+def with_table_contract(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """Add what the asset's table declares: grain and key to the description, the columns to the metadata."""
+    name = spec.key.path[-1]
+    if name not in TABLES:
+        return spec
+    contract = table(name)
+    grain = contract.grain[0].upper() + contract.grain[1:]
+    columns = [
+        dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
+        for c in contract.columns
+    ]
+    return spec.replace_attributes(
+        description=f"{spec.description}\n\n{grain}. Key: {', '.join(contract.key)}.",
+        metadata={
+            **spec.metadata,
+            "dagster/column_schema": dg.TableSchema(columns),
+            "dagster/table_name": name,
+        },
     )
 
 
-def _guarded(names: Sequence[str], body: Body, quality: Sequence[Quality] = ()) -> Body:
-    """The body as an op: its frames pass their checks on the way to the store. Inputs are those of the body."""
-    parameters = list(inspect.signature(body).parameters.values())
-    has_context = bool(parameters) and parameters[0].name == "context"
+def check_and_store(
+    context: dg.AssetExecutionContext, frames: Mapping[str, pl.DataFrame], **parents: pl.DataFrame
+) -> TableEvents:
+    """Check the new rows of each table, show them on the pages of its partitions and hand them to the store.
 
-    def op(context: dg.AssetExecutionContext, **inputs: Any) -> Iterator[Any]:
-        made = body(context, **inputs) if has_context else body(**inputs)
-        frames = made if isinstance(made, Mapping) else {names[0]: made}
-        partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
-        for name in names:
-            output = name if len(names) > 1 else "result"
-            for event in checked(name, frames[name], partitions, {**inputs, **frames}, output=output):
-                if isinstance(event, dg.Output):
-                    _show(context, name, event.value, partitions)
-                yield event
-        for check in quality:
-            yield check({**inputs, **frames})
+    Args:
+        context: The context of the asset.
+        frames: The new rows by table name; the tables are stored in this order.
+        parents: The tables whose rows the new rows belong to (`tables.rules.PARENTS`), unless among `frames`.
 
-    context = inspect.Parameter(
-        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=dg.AssetExecutionContext
-    )
-    signature = inspect.Signature([context, *parameters[has_context:]])
-    op.__name__, op.__doc__ = body.__name__, body.__doc__
-    op.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-    vars(op)["__signature__"] = signature
-    return op
+    Raises:
+        dg.Failure: If a blocking check failed; the stored rows stay as they are.
+        MissingParentError: If a parent was not handed in.
+    """
+    partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
+    at_hand = {**parents, **frames}
+    for name, frame in frames.items():
+        if name in PARENTS and PARENTS[name][0] not in at_hand:
+            raise MissingParentError(name)
+        for event in checked(name, frame, partitions, at_hand, output=name if len(frames) > 1 else "result"):
+            if isinstance(event, dg.Output):
+                _show(context, name, event.value, partitions)
+            yield event
+
+
+class MissingParentError(LookupError):
+    """Raised when an asset does not hand in the table that its check `no_orphans` compares with."""
+
+    def __init__(self, name: str) -> None:
+        parent = PARENTS[name][0]
+        super().__init__(
+            f"The rows of {name} belong to rows of {parent}: pass {parent}={parent} to check_and_store."
+        )
 
 
 def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
-    """Row count, figures, plots and tables on the asset's page, of each partition its own."""
+    """Add row count, figures, plots and tables to the asset's page of each partition."""
     shown = {}
     for page in asset_pages(name, rows, partitions):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
         shown["|".join(page.partition)] = {"dagster/row_count": page.n_rows, **page.figures, **texts}
-    add_metadata(context, name, shown)
-
-
-def ins(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
-    """Inputs whose partitions are mapped; inputs of the same shape need no entry."""
-    return {name: dg.AssetIn(partition_mapping=mapping) for name, mapping in mappings.items()}
-
-
-def on(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
-    """A dependency whose rows are not loaded."""
-    return dg.AssetDep(name, partition_mapping=mapping)
+    add_metadata_by_partition(context, name, shown)
 
 
 def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
-    """Tells the run's log, and whoever watches the project, how far the judge models are."""
+    """Return a watcher that reports the progress of judge models to the run's log and to the project's own watcher."""
 
     def watch(progress: Progress) -> None:
         context.log.info(progress.line())
@@ -170,19 +167,3 @@ def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:
             project.watch(progress)
 
     return watch
-
-
-def described(name: str, about: str) -> str:
-    """What a table's asset is, in words, then its grain and key."""
-    contract = table(name)
-    grain = contract.grain[0].upper() + contract.grain[1:]
-    return f"{about}\n\n{grain}. Key: {', '.join(contract.key)}."
-
-
-def declared(name: str) -> dict[str, Any]:
-    """The columns of a table's asset, with type and meaning."""
-    columns = [
-        dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
-        for c in table(name).columns
-    ]
-    return {"dagster/column_schema": dg.TableSchema(columns), "dagster/table_name": name}

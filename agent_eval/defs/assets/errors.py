@@ -6,8 +6,16 @@ What clusters is imported when there is work: numpy costs a quarter of the time 
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
-from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.assets.common import (
+    TableEvents,
+    check_and_store,
+    dep,
+    mapped_inputs,
+    table_asset,
+    table_multi_asset,
+    watch_of,
+)
+from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.partitions import (
     EVERY_AGENT,
     PAIRS,
@@ -17,6 +25,7 @@ from agent_eval.defs.partitions import (
     key_frame,
 )
 from agent_eval.project import Project
+from agent_eval.project.gates import gates_of
 from agent_eval.report.asset_pages.clusters import trends_page
 from agent_eval.tables import table
 
@@ -30,15 +39,13 @@ _MADE = {
 }
 
 
-@stored_together(
-    "clustered_failures",
-    _MADE,
-    "errors",
-    PAIRS,
-    ins=ins(tool_calls=TO_AGENT, sessions=TO_AGENT),
-    deps=[on("cluster_spec", TO_VERSION)],
+@dg.multi_asset(
+    **table_multi_asset(_MADE),
+    group_name="errors",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(tool_calls=TO_AGENT, sessions=TO_AGENT),
+    deps=[dep("cluster_spec", TO_VERSION)],
     pool="llm",
-    quality=[gate_check("error_clusters", "errors")],
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
@@ -47,7 +54,7 @@ def clustered_failures(
     transcripts: pl.DataFrame,
     sessions: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> dict[str, pl.DataFrame]:
+) -> TableEvents:
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
     from agent_eval.project.clusters import clustered
 
@@ -55,14 +62,17 @@ def clustered_failures(
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
     watch = watch_of(context, project)
     made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
-    return dict(zip(_MADE, made, strict=True))
+    tables = dict(zip(_MADE, made, strict=True))
+    yield from check_and_store(context, tables, turn_judgments=turn_judgments)
+    at_hand = {"transcripts": transcripts, "turn_judgments": turn_judgments, **tables}
+    yield from gate_check_results("error_clusters", gates_of(project, at_hand))
 
 
-@stored(
-    "error_trends",
-    "errors",
-    VERSIONS,
-    ins=ins(error_clusters=TO_VERSION, error_rates=TO_VERSION, agents=EVERY_AGENT),
+@dg.asset(
+    **table_asset("error_trends"),
+    group_name="errors",
+    partitions_def=VERSIONS,
+    ins=mapped_inputs(error_clusters=TO_VERSION, error_rates=TO_VERSION, agents=EVERY_AGENT),
 )
 def error_trends(
     context: dg.AssetExecutionContext,
@@ -70,7 +80,7 @@ def error_trends(
     error_rates: pl.DataFrame,
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """Did errors get better: each agent's clusters beside those of its baseline in agents.yaml, else of its run before."""
     from agent_eval.clusters import trends
 
@@ -79,7 +89,7 @@ def error_trends(
         of_version = pl.col("methodology_version") == version
         page = trends_page(error_clusters.filter(of_version), compared.filter(of_version))
         context.add_asset_metadata({"clusters": dg.MetadataValue.md(page)}, partition_key=version)
-    return compared
+    yield from check_and_store(context, {"error_trends": compared})
 
 
 ASSETS = [clustered_failures, error_trends]

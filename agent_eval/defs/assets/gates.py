@@ -3,26 +3,25 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored
-from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
+from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, key_frame
-from agent_eval.gates import INPUTS, KINDS
+from agent_eval.gates import INPUTS
 from agent_eval.project import Project
 from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
 
 
-@stored(
-    "gate_results",
-    "boards",
-    PAIRS,
-    ins=ins(agents=TO_AGENT),
-    deps=[*INPUTS, on("gate_spec", TO_VERSION)],
-    quality=[gate_check("gate_results", kind) for kind in KINDS],
+@dg.asset(
+    **table_asset("gate_results"),
+    group_name="boards",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(agents=TO_AGENT),
+    deps=[*INPUTS, dep("gate_spec", TO_VERSION)],
 )
 def gate_results(
     context: dg.AssetExecutionContext, agents: pl.DataFrame, project: dg.ResourceParam[Project]
-) -> pl.DataFrame:
+) -> TableEvents:
     """May it be released: every gate of [gates] in agent_eval.toml, passed, failed or unknown, with the evidence."""
     pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")
     rows = gating.gate_results(project, pairs)
@@ -30,7 +29,8 @@ def gate_results(
         "agent_id", "gate", "subject", "result", "evidence"
     )
     context.add_asset_metadata({"not_passed": dg.MetadataValue.md(markdown_table(red, limit=300))})
-    return rows
+    yield from check_and_store(context, {"gate_results": rows})
+    yield from gate_check_results("gate_results", rows)
 
 
 ASSETS = [gate_results]

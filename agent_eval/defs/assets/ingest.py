@@ -3,12 +3,19 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored, stored_together
+from agent_eval.defs.assets.common import (
+    TableEvents,
+    check_and_store,
+    dep,
+    mapped_inputs,
+    table_asset,
+    table_multi_asset,
+)
 from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
 from agent_eval.transcripts.admission import admit_all
 
-# `agents` last: its column taken_in says that all the others are stored
+# Stored in this order. `agents` is last: its column taken_in says that all the others are stored.
 TAKEN = {
     "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
     "disclosed. Status and intervals of the boards rest on them.",
@@ -21,21 +28,23 @@ TAKEN = {
 }
 
 
-@stored_together("take_in", TAKEN, "ingest", AGENTS, deps=["agent_sessions"])
-def take_in(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> dict[str, pl.DataFrame]:
+@dg.multi_asset(
+    **table_multi_asset(TAKEN), group_name="ingest", partitions_def=AGENTS, deps=["agent_sessions"]
+)
+def take_in(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
     """Read the agents' session folders; refused records become rows of import_errors."""
     frames = project.take_in(list(context.partition_keys))
     for refused in frames["import_errors"].iter_rows(named=True):
         context.log.warning("%(agent_id)s: %(file)s:%(line)s: %(reason)s", refused)
-    return frames
+    yield from check_and_store(context, {name: frames[name] for name in TAKEN})
 
 
-@stored(
-    "transcripts",
-    "ingest",
-    PAIRS,
-    ins=ins(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
-    deps=[on("judge_spec", TO_VERSION)],
+@dg.asset(
+    **table_asset("transcripts"),
+    group_name="ingest",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
+    deps=[dep("judge_spec", TO_VERSION)],
 )
 def transcripts(
     context: dg.AssetExecutionContext,
@@ -43,9 +52,10 @@ def transcripts(
     sessions: pl.DataFrame,
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """Which conversations count for an agent under a version, and as what: slot, required test, or why not. No texts."""
-    return admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
+    admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
+    yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)
 
 
 ASSETS = [take_in, transcripts]

@@ -3,14 +3,23 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored, stored_together, watch_of
-from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.assets.common import (
+    TableEvents,
+    check_and_store,
+    dep,
+    mapped_inputs,
+    table_asset,
+    table_multi_asset,
+    watch_of,
+)
+from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
+from agent_eval.project.gates import gates_of
 
-ASKED = [on("judge_spec", TO_VERSION), on("human_ratings", TO_AGENT)]
+ASKED = [dep("judge_spec", TO_VERSION), dep("human_ratings", TO_AGENT)]
 
 _MADE = {
     "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
@@ -24,14 +33,12 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
     return sorted({pair.agent_id for pair in agent_versions(context)})
 
 
-@stored_together(
-    "judgments",
-    _MADE,
-    "judging",
-    PAIRS,
-    ins=ins(conversations=TO_AGENT, turns=TO_AGENT),
+@dg.multi_asset(
+    **table_multi_asset(_MADE),
+    group_name="judging",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT),
     deps=ASKED,
-    quality=[gate_check("turn_judgments", "coverage", name="judge_coverage")],
     pool="llm",
 )
 def judgments(
@@ -40,7 +47,7 @@ def judgments(
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> dict[str, pl.DataFrame]:
+) -> TableEvents:
     """Every metric of every turn and conversation, each question asked once for all versions."""
     agents, versions = _agents(context), versions_of(context)
     project.keep_recorded(agents, run_id=context.run.run_id)
@@ -52,14 +59,17 @@ def judgments(
         watch=watch_of(context, project),
     )
     project.keep_judge(versions, run_id=context.run.run_id)
-    return vars(judged)
+    yield from check_and_store(context, vars(judged), conversations=conversations, turns=turns)
+    yield from gate_check_results(
+        "turn_judgments", gates_of(project, {"transcripts": transcripts, **vars(judged)})
+    )
 
 
-@stored(
-    "rubric_ratings",
-    "judging",
-    PAIRS,
-    ins=ins(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT),
+@dg.asset(
+    **table_asset("rubric_ratings"),
+    group_name="judging",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT),
     deps=ASKED,
     pool="llm",
 )
@@ -72,13 +82,13 @@ def rubric_ratings(
     turn_judgments: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """U1–U6 per session, three criteria per scenario: rated against the written anchors, or a row that says why not.
 
     Universal and domain scores are sums of these.
     """
     agents, versions = _agents(context), versions_of(context)
-    return rate(
+    ratings = rate(
         *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
         project.methodologies(versions),
         project.cached_verdicts,
@@ -87,6 +97,7 @@ def rubric_ratings(
         names=project.names_of(agents),
         watch=watch_of(context, project),
     )
+    yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)
 
 
 ASSETS = [judgments, rubric_ratings]

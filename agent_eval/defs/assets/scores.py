@@ -3,71 +3,86 @@
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.assets.common import ins, on, stored
-from agent_eval.defs.gate_checks import gate_check
+from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
+from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
+from agent_eval.project.gates import gates_of
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.tools import assertions
 from agent_eval.scores.tools import correctness as tools
 
-SCORED_BY = [on("scoring_spec", TO_VERSION)]
+SCORED_BY = [dep("scoring_spec", TO_VERSION)]
 
 
-@stored("tool_correctness", "scores", PAIRS, ins=ins(conversations=TO_AGENT, tool_calls=TO_AGENT))
+@dg.asset(
+    **table_asset("tool_correctness"),
+    group_name="scores",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT),
+)
 def tool_correctness(
+    context: dg.AssetExecutionContext,
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     tool_calls: pl.DataFrame,
     turn_judgments: pl.DataFrame,
-) -> pl.DataFrame:
+) -> TableEvents:
     """Were the right tools called: selection, parameters, sequence and utilisation, where tools were expected."""
-    return tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
+    scored = tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
+    yield from check_and_store(context, {"tool_correctness": scored}, transcripts=transcripts)
 
 
-@stored(
-    "assertion_results",
-    "scores",
-    PAIRS,
-    ins=ins(conversations=TO_AGENT, tool_calls=TO_AGENT),
-    quality=[gate_check("assertion_results", "assertions")],
+@dg.asset(
+    **table_asset("assertion_results"),
+    group_name="scores",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT),
 )
 def assertion_results(
-    transcripts: pl.DataFrame, conversations: pl.DataFrame, tool_calls: pl.DataFrame
-) -> pl.DataFrame:
+    context: dg.AssetExecutionContext,
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_calls: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> TableEvents:
     """Was each demand of `expected` met: expected calls, trajectories, forbidden calls. The gate `assertions` counts them."""
-    return assertions.assertion_results(transcripts, conversations, tool_calls)
+    checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
+    yield from check_and_store(context, checked, transcripts=transcripts)
+    at_hand = {"transcripts": transcripts, **checked}
+    yield from gate_check_results("assertion_results", gates_of(project, at_hand))
 
 
-@stored("universal_scores", "scores", PAIRS, deps=SCORED_BY)
+@dg.asset(**table_asset("universal_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
 def universal_scores(
     context: dg.AssetExecutionContext, rubric_ratings: pl.DataFrame, project: dg.ResourceParam[Project]
-) -> pl.DataFrame:
+) -> TableEvents:
     """U1–U6, the qualities that every agent is held to, and their sum / 30 × 100: the U of the composite."""
-    return universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
+    scored = universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
+    yield from check_and_store(context, {"universal_scores": scored}, rubric_ratings=rubric_ratings)
 
 
-@stored("domain_scores", "scores", PAIRS, deps=SCORED_BY)
+@dg.asset(**table_asset("domain_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
 def domain_scores(
     context: dg.AssetExecutionContext,
     rubric_ratings: pl.DataFrame,
     transcripts: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """D1–D5, the scenarios of the agent's domain, each the sum of three criteria / 15 × 100, and their mean: the D."""
-    return domain.domain_scores(rubric_ratings, transcripts, project.methodologies(versions_of(context)))
+    scored = domain.domain_scores(rubric_ratings, transcripts, project.methodologies(versions_of(context)))
+    yield from check_and_store(context, {"domain_scores": scored}, rubric_ratings=rubric_ratings)
 
 
-@stored(
-    "composite_scores",
-    "scores",
-    PAIRS,
-    ins=ins(sessions=TO_AGENT, conversations=TO_AGENT),
+@dg.asset(
+    **table_asset("composite_scores"),
+    group_name="scores",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(sessions=TO_AGENT, conversations=TO_AGENT),
     deps=SCORED_BY,
-    quality=[gate_check("composite_scores", name) for name in ("required_tests", "disclosures", "status")],
 )
 def composite_scores(
     context: dg.AssetExecutionContext,
@@ -78,30 +93,41 @@ def composite_scores(
     conversations: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """The one number of an agent: U and D weighted, less the penalty; with disclosures, required tests and status."""
     show_lineage(context, project, "composite_scores")
-    return composite.composite_scores(
+    scored = composite.composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
         project.methodologies(versions_of(context)),
     )  # fmt: skip
+    yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
+    at_hand = {"composite_scores": scored, "transcripts": transcripts}
+    yield from gate_check_results("composite_scores", gates_of(project, at_hand))
 
 
-@stored("reliability", "scores", PAIRS, ins=ins(conversations=TO_AGENT), deps=SCORED_BY)
+@dg.asset(
+    **table_asset("reliability"),
+    group_name="scores",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT),
+    deps=SCORED_BY,
+)
 def reliability(
+    context: dg.AssetExecutionContext,
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     tool_correctness: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     turn_judgments: pl.DataFrame,
     project: dg.ResourceParam[Project],
-) -> pl.DataFrame:
+) -> TableEvents:
     """Does the agent succeed again: pass@k and pass^k over trials of tasks, by three estimators, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )
     threshold = project.settings.answer_threshold
-    return trials.reliability(known, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    estimated = trials.reliability(known, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    yield from check_and_store(context, {"reliability": estimated})
 
 
 ASSETS = [tool_correctness, assertion_results, universal_scores, domain_scores, composite_scores, reliability]

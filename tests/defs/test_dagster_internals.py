@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 from dagster._core.execution.context.system import StepExecutionContext
 
-from agent_eval.defs.metadata import add_metadata
+from agent_eval.defs.dagster_internals import add_metadata_by_partition
 
 KEYS = ["a", "b", "c"]
 
@@ -21,10 +21,10 @@ def test_each_partition_shows_its_own(monkeypatch: pytest.MonkeyPatch, *, is_kep
             monkeypatch.setattr(StepExecutionContext, "_metadata_accumulator", None, raising=False)
             kept = vars(context.get_step_execution_context()).pop("_metadata_accumulator")
             monkeypatch.setattr(StepExecutionContext, "add_asset_metadata", seen)
-            add_metadata(context, "shown", {key: {"key": key} for key in KEYS})
+            add_metadata_by_partition(context, "shown", {key: {"key": key} for key in KEYS})
             vars(context.get_step_execution_context())["_metadata_accumulator"] = kept
         else:
-            add_metadata(context, "shown", {key: {"key": key} for key in KEYS})
+            add_metadata_by_partition(context, "shown", {key: {"key": key} for key in KEYS})
 
     asked: list[tuple[object, object]] = []
 
