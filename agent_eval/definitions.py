@@ -1,6 +1,6 @@
-"""The door that workspace.yaml loads: the whole graph, and what it runs with.
+"""Entry point for Dagster, named in workspace.yaml: the whole asset graph and what it runs with.
 
-Start reading here, then `defs/assets/`, then the room that each asset calls.
+Start reading here, then `defs/assets/`, then the package that each asset calls.
 """
 
 import dagster as dg
@@ -12,13 +12,13 @@ from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
 from agent_eval.defs.sources import SOURCES
 
-ASSETS = [
+_MADE = [
     *(*ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
     *(*boards.ASSETS, *gates.ASSETS),
 ]
 
 defs = dg.Definitions(
-    assets=[*SOURCES, *dg.map_asset_specs(with_table_contract, ASSETS)],
+    assets=[*SOURCES, *dg.map_asset_specs(with_table_contract, _MADE)],
     sensors=SENSORS,
     schedules=SCHEDULES,
     jobs=JOBS,

@@ -34,14 +34,14 @@ ROOMS: Mapping[str, Room] = {
     "cli": _room("parsing of the command line", "commands errors formats methodology project", "typer"),
     "commands": _room(
         "what each command does and prints; `results/` shows scores, `terminal/` prints tables and progress",
-        "clusters defs errors formats gates judge methodology metrics project report scores settings storage tables "
+        "clusters definitions defs errors formats gates judge methodology metrics project report scores settings storage tables "
         "transcripts",
         "rich",
     ),
     "definitions": _room("the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(
         "Dagster only: assets, checks, partitions, sources, automation, IO manager, event log, launching",
-        "clusters definitions errors formats gates judge methodology project report scores settings storage tables "
+        "clusters errors formats gates judge methodology project report scores settings storage tables "
         "transcripts",
         "dagster",
     ),

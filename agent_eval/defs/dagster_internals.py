@@ -1,6 +1,6 @@
-"""Everything that this project uses of Dagster without a promise that it stays: read this first after an upgrade.
+"""Hold every private name of Dagster that this project uses: look here first after an upgrade of Dagster.
 
-No other module imports a name from `dagster._…`; a test says so. Each name has the reason why no public one does.
+No other module imports a name from `dagster._…`; a test checks it. Each name comes with the reason why it is needed.
 """
 
 import importlib
@@ -9,30 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-# What Definitions makes of an observable source: only the asset that it makes can be given owners.
+# Only the asset that Definitions makes of an observable source can be given owners, so `sources` makes it itself.
 from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
-# The only filter that `DagsterInstance.get_backfills` takes: `redo_missed` waits while a backfill is under way.
+# DagsterInstance.get_backfills takes no other filter, and `redo_missed` waits while a backfill is under way.
 from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
-# Dagster's own list of the statuses in which a run has a process: a copy of it would miss a new status.
+# A copy of Dagster's list of the statuses in which a run has a process would miss a new status.
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
 if TYPE_CHECKING:
-    # The SQLite file that every run writes to as well, named so that a batch can commit it last.
-    # The event log's own class: the batched one differs from it in connections and commits only.
     from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-        INDEX_SHARD_NAME,
-        SqliteEventLogStorage,
+        INDEX_SHARD_NAME,  # a batch of events commits this file last, so it has to know which one it is
+        SqliteEventLogStorage,  # the batched event log is this class with fewer connections and commits
     )
 
-    # Dagster's own engine settings for SQLite, so that both storages open the files in the same way.
+    # Dagster opens its SQLite files with settings of its own; the batched event log has to use the same.
     from dagster._core.storage.sql import create_engine
 
-    # How long Dagster waits for a file that another process writes to.
+    # The batched event log waits as long as Dagster for a file that another process writes to.
     from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 
-    # The type of what Dagster hands to a class that dagster.yaml names.
+    # Dagster passes an object of this type to every class that dagster.yaml names.
     from dagster._serdes import ConfigurableClassData
 
 __all__ = [
@@ -48,7 +46,7 @@ __all__ = [
     "create_external_asset_from_source_asset",
 ]
 
-_LOADED_ON_USE = {  # they load SQLAlchemy, which costs more than the import of the definitions may
+_LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import of the definitions may
     "INDEX_SHARD_NAME": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
     "SqliteEventLogStorage": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
     "create_engine": "dagster._core.storage.sql",
@@ -57,11 +55,13 @@ _LOADED_ON_USE = {  # they load SQLAlchemy, which costs more than the import of 
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load the names of `_LOADED_ON_USE` when they are first imported."""
-    if name not in _LOADED_ON_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LOADED_ON_USE[name]), name)
+if not TYPE_CHECKING:  # type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        """Load a name of `_LOADED_ON_USE` when it is imported."""
+        if name not in _LOADED_ON_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_LOADED_ON_USE[name]), name)
 
 
 def add_metadata_by_partition(

@@ -1,18 +1,18 @@
 """`agent-eval reliability` on stored trials: any k that they allow, and the real largest n in the error."""
 
-import inspect
 import json
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.commands.results.reliability import TooFewTrialsError, trial_tables
-from agent_eval.defs.assets.scores import reliability as reliability_asset
+from agent_eval.commands.results.reliability import TooFewTrialsError
+from agent_eval.definitions import defs
+from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
@@ -156,7 +156,12 @@ def test_a_new_answer_threshold_makes_the_asset_stale_and_is_what_it_uses(answer
     before, after = (read_sources(p, [], [VERSION]).scoring_spec for p in (answered, strict))
     assert before != after
     keys = pl.DataFrame({"agent_id": ["many"], "methodology_version": [VERSION]})
-    known = trial_tables(answered, keys)._asdict()
-    asset = inspect.getclosurevars(attrgetter("op.compute_fn.decorated_fn")(reliability_asset))
     for project, n_correct in ((answered, 1), (strict, 0)):
-        assert correct_trials_of_q(asset.nonlocals["body"](**known, project=project)) == n_correct
+        with dg.DagsterInstance.ephemeral() as instance, in_hand(project):
+            instance.add_dynamic_partitions("agent", ["many"])
+            defs.resolve_implicit_global_asset_job_def().execute_in_process(
+                instance=instance,
+                asset_selection=[dg.AssetKey("reliability")],
+                partition_key=dg.MultiPartitionKey({"agent": "many", "version": VERSION}),
+            )
+        assert correct_trials_of_q(project.store.read(table("reliability"), keys)) == n_correct

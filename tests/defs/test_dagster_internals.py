@@ -1,10 +1,15 @@
-"""Metadata of many partitions at once: as Dagster's own way would show it, whatever the release keeps where."""
+"""What the project uses of Dagster without a promise: in one module, and metadata shown as Dagster's own way shows it."""
+
+import ast
+from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.execution.context.system import StepExecutionContext
 
+from agent_eval.defs import dagster_internals
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
+from tests.rooms import PACKAGE, imported, modules
 
 KEYS = ["a", "b", "c"]
 
@@ -43,3 +48,26 @@ def test_each_partition_shows_its_own(monkeypatch: pytest.MonkeyPatch, *, is_kep
     }
     assert {key: found[key]["key"] for key in KEYS} == {key: key for key in KEYS}
     assert all(metadata["of"] == "all" for metadata in found.values())
+
+
+def private_names(path: Path) -> list[str]:
+    """The dotted names below a private part of Dagster that a module imports, and private attributes that it names."""
+    names = [name for name in imported(path) if name.startswith("dagster") and "._" in name]
+    return names + ["_metadata_accumulator"] * ("_metadata_accumulator" in path.read_text(encoding="utf-8"))
+
+
+def test_one_module_holds_every_private_name_of_dagster() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in modules() if private_names(path)}
+    assert found == {"defs/dagster_internals.py"}
+
+
+def test_a_name_that_is_loaded_on_use_is_the_one_that_type_checkers_see() -> None:
+    module = ast.parse(Path(dagster_internals.__file__).read_text(encoding="utf-8"))
+    (checked,) = [n for n in module.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    seen = {a.name: n.module for n in checked.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert seen == dagster_internals._LOADED_ON_USE
+    for name in dagster_internals.__all__:
+        assert getattr(dagster_internals, name) is not None
+    unknown = "nonsense"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        getattr(dagster_internals, unknown)

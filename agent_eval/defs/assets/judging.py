@@ -53,16 +53,13 @@ def judgments(
     project.keep_recorded(agents, run_id=context.run.run_id)
     judged = judge_transcripts(
         *(transcripts, conversations, turns, project.ratings_of(agents), project.cached_verdicts),
-        metrics=project.metrics,
-        panel=project.panel(versions),
-        names=project.names_of(agents),
+        metrics=project.metrics, panel=project.panel(versions), names=project.names_of(agents),
         watch=watch_of(context, project),
-    )
+    )  # fmt: skip
     project.keep_judge(versions, run_id=context.run.run_id)
     yield from check_and_store(context, vars(judged), conversations=conversations, turns=turns)
-    yield from gate_check_results(
-        "turn_judgments", gates_of(project, {"transcripts": transcripts, **vars(judged)})
-    )
+    at_hand = {"transcripts": transcripts, **vars(judged)}
+    yield from gate_check_results("turn_judgments", gates_of(project, at_hand))
 
 
 @dg.asset(

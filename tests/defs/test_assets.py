@@ -1,0 +1,92 @@
+"""Every asset is plain Dagster to look at, is wired in a few lines, and its rows pass their checks on the way to the store."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from agent_eval.defs import assets
+from agent_eval.defs.assets.common import MissingParentError, TableEvents, check_and_store, table_asset
+from agent_eval.tables import table
+
+MODULES = sorted(p for p in Path(assets.__path__[0]).glob("*.py") if p.stem not in ("__init__", "common"))
+MOST_LINES = 11
+
+
+def named_assets(module: ast.Module) -> list[str]:
+    """The names in the module's list ASSETS."""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ASSETS":
+            assert isinstance(node.value, ast.List)
+            return [ast.unparse(element) for element in node.value.elts]
+    raise AssertionError("no ASSETS")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_every_asset_is_visibly_decorated_and_wired_in_less_than_twelve_lines(path: Path) -> None:
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
+    names = named_assets(module)
+    assert names
+    for name in names:
+        decorators = [ast.unparse(d.func) for d in functions[name].decorator_list if isinstance(d, ast.Call)]
+        assert decorators in (["dg.asset"], ["dg.multi_asset"]), name
+        body = functions[name].body[1:]  # the docstring comes first
+        assert (body[-1].end_lineno or 0) - body[0].lineno < MOST_LINES, name
+
+
+SCORE = {"methodology_version": "1.3.0", "agent_id": "a", "n_sessions": 1, "n_unscored": 0, "judges": [], "missing": []}  # fmt: skip
+
+
+def materialised(scores: pl.DataFrame, **parents: pl.DataFrame) -> dg.ExecuteInProcessResult:
+    @dg.asset(
+        **table_asset("universal_scores"),
+        partitions_def=dg.MultiPartitionsDefinition(
+            {
+                "agent": dg.StaticPartitionsDefinition(["a"]),
+                "version": dg.StaticPartitionsDefinition(["1.3.0"]),
+            }
+        ),
+    )
+    def universal_scores(context: dg.AssetExecutionContext) -> TableEvents:
+        yield from check_and_store(context, {"universal_scores": scores}, **parents)
+
+    key = dg.MultiPartitionKey({"agent": "a", "version": "1.3.0"})
+    return dg.materialize(
+        [universal_scores],
+        partition_key=key,
+        resources={"io_manager": dg.mem_io_manager},
+        raise_on_error=False,
+    )
+
+
+def test_rows_that_break_a_blocking_check_are_not_stored_and_the_other_checks_are_reported() -> None:
+    scores = table("universal_scores").frame([SCORE | {"universal_0to100": 101.0}])
+    done = materialised(scores, rubric_ratings=scores)
+    assert not done.success
+    assert done.asset_materializations_for_node("universal_scores") == []
+    found = {evaluation.check_name: evaluation.passed for evaluation in done.get_asset_check_evaluations()}
+    assert found == {
+        "keeps_contract": True,
+        "one_methodology": True,
+        "on_scale": False,
+        "no_orphans": True,
+    }
+
+
+def test_an_asset_that_forgets_the_parent_of_its_rows_fails_instead_of_skipping_the_check() -> None:
+    scores = table("universal_scores").frame([SCORE])
+    done = materialised(scores)
+    (failed,) = [e for e in done.all_events if e.is_step_failure]
+    assert MissingParentError.__name__ in str(failed.step_failure_data.error)
+    assert materialised(scores, rubric_ratings=scores).success
+
+
+def test_the_definitions_load_neither_sqlalchemy_nor_numpy() -> None:
+    check = "import sys, agent_eval.definitions; print({'sqlalchemy', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
