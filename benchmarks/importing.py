@@ -23,11 +23,14 @@ def measure() -> Iterator[str]:
         command = [sys.executable, "-m", "agent_eval"]
         spent = cost([*command, "import", "openai", str(source), "--agent", "big"], env=env)
         yield f"import {CONVERSATIONS:,} conversations, {CONVERSATIONS * TURNS:,} turns: {spent} (bar 60 s, 1 GB)"
-        spent = cost([sys.executable, "-c", _INTAKE], env=env)
+        spent = cost([sys.executable, "-c", _INGEST], env=env)
         yield f"read them into frames: {spent} (bar 60 s, 1 GB)"
 
 
-_INTAKE = "from agent_eval.project import Project; assert Project.open().take_in(['big'])['turns'].height == 100_000"
+_INGEST = (
+    "from agent_eval.project import Project; from agent_eval.project.ingest import ingest; "
+    "assert ingest(Project.open(), ['big'])['turns'].height == 100_000"
+)
 
 
 def _messages(i: int) -> list[dict[str, object]]:

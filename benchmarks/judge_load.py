@@ -47,7 +47,7 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
         for row in held.iter_rows(named=True)
     )  # fmt: skip
     judged = judge_transcripts(
-        *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.cached_verdicts),
+        *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.answers.find),
         metrics=project.metrics,
         panel=project.panel(["1.3.0"]),
     )

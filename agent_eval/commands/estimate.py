@@ -13,6 +13,7 @@ from agent_eval.judge.llm.calls import Estimate, Thread, estimate
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
+from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
 
 
@@ -64,14 +65,14 @@ def estimate_run(
 def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, Estimate]:
     """The work of judge models that a run would do: for turns and conversations, for rubrics, and in all."""
     *_, stale = what_is_stale(project, agents, versions)
-    taken = project.take_in(sorted(set(stale["agent_id"])))
+    tables = ingest(project, sorted(set(stale["agent_id"])))
     methodologies = project.methodologies(set(stale["methodology_version"]))
-    transcripts = admit_all(taken["conversations"], taken["sessions"], taken["agents"], methodologies)
+    transcripts = admit_all(tables["conversations"], tables["sessions"], tables["agents"], methodologies)
     transcripts = transcripts.join(stale, on=["agent_id", "methodology_version"], how="semi")
     names = project.names_of(agents)
-    judged = (transcripts, taken["conversations"], taken["turns"])
+    judged = (transcripts, tables["conversations"], tables["turns"])
     of_turns = engine.open_threads(*judged, project.metrics, names)
-    of_rubrics = rubric.open_threads(*judged, taken["sessions"], methodologies, names)
+    of_rubrics = rubric.open_threads(*judged, tables["sessions"], methodologies, names)
     turns = _estimated(project, of_turns, project.metrics.metrics)
     rubrics = _estimated(project, of_rubrics, None)
     return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}
@@ -83,7 +84,7 @@ def _estimated(project: Project, threads: Sequence[Thread], metrics: Sequence[Me
         raise NoJudgeError
     panel = Panel(judge)
     keys = {key for thread in threads for q in thread.questions for key in q.keys.values()}
-    return estimate(panel.planned(threads, project.cached_verdicts(keys)), panel.shown(metrics))
+    return estimate(panel.planned(threads, project.answers.find(keys)), panel.shown(metrics))
 
 
 def _cost(project: Project, found: Estimate) -> float | None:

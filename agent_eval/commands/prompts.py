@@ -32,6 +32,7 @@ from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError, expected_
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
+from agent_eval.project.ingest import ingest
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent, Conversation
@@ -253,7 +254,7 @@ def agent_subject(
         NoSuchConversationError: If it has no such conversation or turn.
     """
     [agent_id] = project.some_agents([agent_id])
-    tables = project.take_in([agent_id])
+    tables = ingest(project, [agent_id])
     rows = tables["conversations"].sort("conversation_id")
     ids = rows["conversation_id"].to_list()
     chosen = conversation_id or next(iter(ids), None)

@@ -8,10 +8,11 @@ import polars as pl
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
-from agent_eval.project import Project, taken_in
+from agent_eval.project import Project
 from agent_eval.project.clusters import refusals as cluster_refusals
 from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
 from agent_eval.project.gates import checked_gates, without_current_gates
+from agent_eval.project.ingest import ingest_fingerprint
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 
@@ -98,7 +99,7 @@ def _materialise(
     versions = gates_of["methodology_version"].unique().to_list()
     with launch.taking_over():
         launch.observe(sources, agents=agents, versions=versions)
-        unread = _not_taken_in(project, sources, agents)
+        unread = _to_ingest(project, sources, agents)
         for done in launch.materialise(stale, unread, boards_of, gates_of):
             say(done)
         is_done = pl.col("agent_id").is_in(project.with_sessions[0])
@@ -118,10 +119,10 @@ def _to_be_gated(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) ->
     return pl.concat([stale.select(_PAIR), outdated]).unique()
 
 
-def _not_taken_in(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
+def _to_ingest(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
     """The agents whose stored rows were read from other session files than those of now."""
     held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
-    return {a for a in agents if held.get(a) != taken_in(sources.agent_sessions[a])}
+    return {a for a in agents if held.get(a) != ingest_fingerprint(sources.agent_sessions[a])}
 
 
 def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated: int) -> RunReport:

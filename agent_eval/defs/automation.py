@@ -18,8 +18,9 @@ from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
 from agent_eval.formats.hashing import digest
-from agent_eval.project import Project, taken_in
+from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
+from agent_eval.project.ingest import ingest_fingerprint
 from agent_eval.tables import table
 
 EVERY_S = 10
@@ -85,7 +86,7 @@ def keep_run_state(
     settled = {
         pair
         for pair in settled_pairs(instance, repository, agents, versions)
-        if held.get(pair.agent_id) in (None, taken_in(seen.agent_sessions[pair.agent_id]))
+        if held.get(pair.agent_id) in (None, ingest_fingerprint(seen.agent_sessions[pair.agent_id]))
     }
     wanted = seen.fingerprints().join(
         project.store.read(RUN_STATE), on=["agent_id", "methodology_version", "fingerprint"], how="anti"

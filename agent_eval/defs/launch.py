@@ -121,7 +121,7 @@ class Launch:
     def materialise(
         self,
         stale: pl.DataFrame,
-        not_taken_in: Collection[str],
+        to_ingest: Collection[str],
         boards_of: pl.DataFrame,
         gates_of: pl.DataFrame,
     ) -> Iterator[str]:
@@ -129,7 +129,7 @@ class Launch:
 
         Args:
             stale: The pairs to make anew, agent_id and methodology_version.
-            not_taken_in: The agents whose session folders have to be read.
+            to_ingest: The agents whose session folders have to be read.
             boards_of: The boards of these versions are made.
             gates_of: The gates of these pairs are made, when all pairs that they may be compared with are.
 
@@ -143,7 +143,7 @@ class Launch:
         wanted = set(boards_of["methodology_version"])
         if strangers := ({p.methodology_version for p in (*pairs, *gated)} | wanted) - set(versions):
             raise UnknownPartitionError(strangers, versions)
-        for first, last in stretches(not_taken_in, agents):
+        for first, last in stretches(to_ingest, agents):
             yield self._run("agent", first, last)
         for top, bottom in rectangles(pairs, agents, versions):
             yield self._run("agent x version", partition_key(top), partition_key(bottom))

@@ -46,7 +46,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     threads = _threads(project)
     questions = [q for of_agent in threads.values() for thread in of_agent for q in thread.questions]
     keys = {key for question in questions for key in question.keys.values()}
-    stored = project.cached_verdicts(keys)
+    stored = project.answers.find(keys)
     lost: list[Unscored] = []
     n_asked = 0
     for model in spec.models:
@@ -93,7 +93,8 @@ def _kept(
     project: Project, audit_id: str, before: Mapping[str, Row], run_id: str
 ) -> Iterator[Callable[[Sequence[Row]], None]]:
     """A function that stores answers beside those before, safe when it returns."""
-    folder = project.journals.with_name(f"{project.journals.name}-audit")
+    journals = project.answers.journals
+    folder = journals.with_name(f"{journals.name}-audit")
     journal = Journal.begin(folder)
 
     def keep(rows: Sequence[Row]) -> None:

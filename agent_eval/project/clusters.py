@@ -123,7 +123,7 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
     ask = partial(
         names_of,
         panel=Panel(judge, project.asking),
-        lookup=project.cached_verdicts,
+        lookup=project.answers.find,
         withheld=project.names_of(project.known_agents()).values(),
         watch=watch,
     )

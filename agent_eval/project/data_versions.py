@@ -16,6 +16,7 @@ from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
 from agent_eval.judge.rules import NEEDS_MODEL
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.project.gates import gate_versions
+from agent_eval.project.ingest import agent_sessions_hash
 from agent_eval.project.project import Project
 from agent_eval.tables import table
 
@@ -76,7 +77,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
 
 def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
     """Agent → hash of its agents.yaml entry and session files."""
-    return {agent: project.sessions_hash(agent) for agent in agents}
+    return {agent: agent_sessions_hash(project, agent) for agent in agents}
 
 
 def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:

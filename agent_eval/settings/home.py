@@ -17,6 +17,16 @@ class NoRootError(AgentEvalError):
         )
 
 
+class MissingDataError(AgentEvalError):
+    """Raised when the data folder is missing: an unmounted disk must not look like a project without agents."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            f"The data folder {folder} does not exist. Mount its disk, create it, or import transcripts; "
+            "`data_dir` in agent_eval.toml says where it lies."
+        )
+
+
 @dataclass(frozen=True)
 class Home:
     """A project's folders. `data` may lie elsewhere by setting; everything else follows."""
@@ -33,6 +43,16 @@ class Home:
     def sessions(self) -> Path:
         """One folder per agent, in it one per session."""
         return self.data / "sessions"
+
+    def existing_sessions(self) -> Path:
+        """Return the folder of sessions, which need not exist, in a data folder that does.
+
+        Raises:
+            MissingDataError: If the data folder is missing.
+        """
+        if not self.data.is_dir():
+            raise MissingDataError(self.data)
+        return self.sessions
 
     @property
     def ratings(self) -> Path:

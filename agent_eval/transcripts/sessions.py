@@ -21,7 +21,7 @@ from agent_eval.transcripts.models import Agent, Conversation, Session
 
 __all__ = [
     "AgentsFileError",
-    "TakenIn",
+    "IngestedSession",
     "add_agent",
     "agent_ids",
     "read_agents",
@@ -35,7 +35,7 @@ FILES = (SESSION, CONVERSATIONS, ERRORS)
 
 
 @dataclass(frozen=True)
-class TakenIn:
+class IngestedSession:
     """One agent's session folders as frames of the tables of these names."""
 
     conversations: pl.DataFrame
@@ -60,23 +60,23 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     return found, refusals
 
 
-def read_sessions(agent_id: str, folder: Path) -> TakenIn:
+def read_sessions(agent_id: str, folder: Path) -> IngestedSession:
     """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
     A missing folder has no sessions. What cannot be used becomes a row of `import_errors`, and the rest
     goes on: a session whose session.yaml is bad is left out as a whole, a bad line alone. Of two
     conversations with one id the first counts, in the order of session ids and lines.
     """
-    intake = _Intake(agent_id, Bounds.of(folder.parent))
-    if folder.exists() and (reason := intake.bounds.refused_folder(folder, "agent")):
-        intake.refuse(None, Refusal(clean(folder.name), 0, reason))
-        return intake.taken()
+    reader = _SessionReader(agent_id, Bounds.of(folder.parent))
+    if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
+        reader.refuse(None, Refusal(clean(folder.name), 0, reason))
+        return reader.ingested()
     for entry in entries(folder):
-        if reason := intake.bounds.refused_folder(entry, "session"):
-            intake.refuse(None, Refusal(clean(entry.name), 0, reason))
+        if reason := reader.bounds.refused_folder(entry, "session"):
+            reader.refuse(None, Refusal(clean(entry.name), 0, reason))
         else:
-            intake.take(entry)
-    return intake.taken()
+            reader.take(entry)
+    return reader.ingested()
 
 
 def sessions_hash(agent: Agent | None, folder: Path) -> str:
@@ -121,7 +121,7 @@ def read_session_file(folder: Path) -> Session:
 
 
 @dataclass
-class _Intake:
+class _SessionReader:
     """What has been read of one agent so far."""
 
     agent_id: str
@@ -150,9 +150,9 @@ class _Intake:
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
-    def taken(self) -> TakenIn:
+    def ingested(self) -> IngestedSession:
         """The frames."""
-        return TakenIn(
+        return IngestedSession(
             conversations=self.rows.conversations.frame(),
             turns=self.rows.turns.frame(),
             tool_calls=self.rows.tool_calls.frame(),

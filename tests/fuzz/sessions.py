@@ -12,7 +12,7 @@ from agent_eval.transcripts.agents import add_agent, read_agents
 from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.sessions import TakenIn, read_sessions, sessions_hash
+from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
 from tests.fuzz.holding import check_refusals, check_store, check_text
 from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes
 
@@ -77,13 +77,13 @@ def check(found: Input, root: Path, *, store: bool = False) -> None:
         (folder / "s" / "import_errors.jsonl").write_bytes(found.errors)
     _check_agents(root / "data" / "agents.yaml", found.agents)
     assert sessions_hash(None, folder) == sessions_hash(None, folder)
-    taken = read_sessions("a", folder)
-    check_refusals([Refusal(*row) for row in taken.import_errors.select("file", "line", "reason").iter_rows()
+    ingested = read_sessions("a", folder)
+    check_refusals([Refusal(*row) for row in ingested.import_errors.select("file", "line", "reason").iter_rows()
                     if row[0].startswith("s/")])  # fmt: skip
-    _check_whole(taken, found)
-    _check_again(taken)
+    _check_whole(ingested, found)
+    _check_again(ingested)
     frames = {
-        name: getattr(taken, name)
+        name: getattr(ingested, name)
         for name in ("sessions", "conversations", "turns", "tool_calls", "import_errors")
     }
     for frame in frames.values():
@@ -92,23 +92,23 @@ def check(found: Input, root: Path, *, store: bool = False) -> None:
         check_store(root, {name: frame for name, frame in frames.items() if not frame.is_empty()})
 
 
-def _check_whole(taken: TakenIn, found: Input) -> None:
-    """A session is left out with one line, or each of its lines is taken or refused."""
-    refused = taken.import_errors.filter(taken.import_errors["file"] == "s/conversations.jsonl")
-    if taken.sessions.is_empty():
-        assert taken.conversations.is_empty()
-        assert taken.import_errors["file"].to_list() == ["s/session.yaml"]
+def _check_whole(ingested: IngestedSession, found: Input) -> None:
+    """A session is left out with one line, or each of its lines is ingested or refused."""
+    refused = ingested.import_errors.filter(ingested.import_errors["file"] == "s/conversations.jsonl")
+    if ingested.sessions.is_empty():
+        assert ingested.conversations.is_empty()
+        assert ingested.import_errors["file"].to_list() == ["s/session.yaml"]
     elif not found.conversations.startswith(b"\x1f\x8b"):
         there = [
             line for line in found.conversations.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()
         ]
-        assert taken.conversations.height + refused.height == max(len(there), 1)
+        assert ingested.conversations.height + refused.height == max(len(there), 1)
 
 
-def _check_again(taken: TakenIn) -> None:
+def _check_again(ingested: IngestedSession) -> None:
     """The rows give the conversations back, with the hashes that they had."""
-    hashes = dict(taken.conversations.select("conversation_id", "content_hash").iter_rows())
-    for _, conversation in conversations_from(taken.conversations, taken.turns):
+    hashes = dict(ingested.conversations.select("conversation_id", "content_hash").iter_rows())
+    for _, conversation in conversations_from(ingested.conversations, ingested.turns):
         last = list(turn_hashes(conversation, conversation.turns()))[-1]
         assert conversation_hash(conversation, last) == hashes[conversation.conversation_id]
 

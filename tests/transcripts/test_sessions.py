@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_eval.formats.validation_messages import LONGEST
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.sessions import TakenIn, agent_ids, read_sessions, sessions_hash
+from agent_eval.transcripts.sessions import IngestedSession, agent_ids, read_sessions, sessions_hash
 from tests.transcripts.making import AGENT, ANY, USER, conversation, lines, write_session
 
 
@@ -18,18 +18,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data" / "sessions" / "a"
 
 
-def refusals(taken: TakenIn) -> list[tuple[str, int, str]]:
-    return taken.import_errors.select("file", "line", "reason").rows()
+def refusals(found: IngestedSession) -> list[tuple[str, int, str]]:
+    return found.import_errors.select("file", "line", "reason").rows()
 
 
-def ids(taken: TakenIn) -> list[str]:
-    return taken.conversations["conversation_id"].to_list()
+def ids(found: IngestedSession) -> list[str]:
+    return found.conversations["conversation_id"].to_list()
 
 
 def test_a_missing_folder_has_no_sessions_and_the_right_columns(folder: Path) -> None:
-    taken = read_sessions("a", folder)
+    found = read_sessions("a", folder)
     for name in ("conversations", "turns", "tool_calls", "sessions", "import_errors"):
-        frame = getattr(taken, name)
+        frame = getattr(found, name)
         assert frame.is_empty()
         assert frame.schema == table(name).schema
 
@@ -45,12 +45,12 @@ def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
     ]
     yaml = "methodology_versions: ['1.3.0']\nbenchmark_id: spring\ndate: 2026-04-10\nlinks: {D4: hallucination}\ntask_set: orders\n"
     write_session(folder, "s1", [conversation("c", messages=messages, trial=2, scenario="D4")], yaml=yaml)
-    taken = read_sessions("a", folder)
-    assert refusals(taken) == []
-    session = taken.sessions.row(0, named=True)
+    found = read_sessions("a", folder)
+    assert refusals(found) == []
+    session = found.sessions.row(0, named=True)
     assert (session["benchmark_id"], session["session_date"]) == ("spring", "2026-04-10")
     assert (session["methodology_versions"], session["links"]) == (["1.3.0"], '{"D4": "hallucination"}')
-    row = taken.conversations.row(0, named=True)
+    row = found.conversations.row(0, named=True)
     assert (row["n_turns"], row["n_user_messages"], row["n_agent_messages"], row["n_tool_calls"]) == (
         2,
         2,
@@ -59,12 +59,12 @@ def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
     )
     assert (row["session_id"], row["task_set"], row["trial"], row["scenario"]) == ("s1", "orders", 2, "D4")
     assert row["cost_usd"] == 0.75  # the agent's two messages, not the user's
-    first, second = taken.turns.rows(named=True)
+    first, second = found.turns.rows(named=True)
     assert (first["user_message"], first["agent_message"]) == ("Where is my order?", "It has left.")
     assert (first["latency_ms"], first["n_tool_calls"]) == (15.0, 1)
     assert (second["user_message"], second["agent_message"]) == ("Thanks", None)
     assert json.loads(first["messages"])[1]["tool_calls"][0]["arguments"] == {"id": 7}
-    call_row = taken.tool_calls.row(0, named=True)
+    call_row = found.tool_calls.row(0, named=True)
     assert (call_row["name"], call_row["arguments"], call_row["result"]) == ("find", '{"id": 7}', "sent")
     assert (call_row["is_error"], call_row["requestor"]) == (False, "assistant")
 
@@ -144,9 +144,9 @@ def test_the_cost_is_declared_or_the_sum_of_what_is_known_and_never_zero_for_unk
 )
 def test_a_bad_line_is_refused_alone_with_its_number_and_key(folder: Path, line: bytes, reason: str) -> None:
     write_session(folder, "s1", lines([conversation("good")]) + line + b"\n" + lines([conversation("last")]))
-    taken = read_sessions("a", folder)
-    assert ids(taken) == ["good", "last"]
-    ((file, number, said),) = refusals(taken)
+    found = read_sessions("a", folder)
+    assert ids(found) == ["good", "last"]
+    ((file, number, said),) = refusals(found)
     assert (file, number) == ("s1/conversations.jsonl", 2)
     assert reason in said
     assert len(said) <= LONGEST
@@ -163,25 +163,25 @@ def test_a_long_hostile_value_is_never_dumped_into_the_reason(folder: Path) -> N
 def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_kept(folder: Path) -> None:
     text = b'{"conversation_id": "x", "messages": [{"role": "user", "content": "a\\ud800b \\ud83d\\ude00"}, {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{\\"q\\": \\"\\\\udfff\\"}"}]}]}'
     write_session(folder, "s1", text)
-    taken = read_sessions("a", folder)
-    assert taken.turns["user_message"].to_list() == ["a\ufffdb 😀"]
-    assert taken.tool_calls["arguments"].to_list() == ['{"q": "\ufffd"}']
+    found = read_sessions("a", folder)
+    assert found.turns["user_message"].to_list() == ["a\ufffdb 😀"]
+    assert found.tool_calls["arguments"].to_list() == ['{"q": "\ufffd"}']
 
 
 def test_a_byte_order_mark_blank_lines_and_a_missing_last_newline_do_no_harm(folder: Path) -> None:
     content = b"\xef\xbb\xbf" + lines([conversation("a")]) + b"\r\n\n" + lines([conversation("b")]).rstrip()
     write_session(folder, "s1", content)
-    taken = read_sessions("a", folder)
-    assert (ids(taken), refusals(taken)) == (["a", "b"], [])
+    found = read_sessions("a", folder)
+    assert (ids(found), refusals(found)) == (["a", "b"], [])
 
 
 def test_of_two_sessions_with_one_conversation_id_the_first_by_name_counts(folder: Path) -> None:
     write_session(folder, "s2", [conversation("c", goal="second")])
     write_session(folder, "s1", [conversation("c", goal="first")])
-    taken = read_sessions("a", folder)
-    assert taken.conversations["goal"].to_list() == ["first"]
-    assert refusals(taken)[0][:2] == ("s2/conversations.jsonl", 1)
-    assert "already in session 's1'" in refusals(taken)[0][2]
+    found = read_sessions("a", folder)
+    assert found.conversations["goal"].to_list() == ["first"]
+    assert refusals(found)[0][:2] == ("s2/conversations.jsonl", 1)
+    assert "already in session 's1'" in refusals(found)[0][2]
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_a_bad_session_file_leaves_out_the_whole_session_and_no_other(
 ) -> None:
     write_session(folder, "bad", [conversation("x")], yaml=yaml)
     write_session(folder, "good", [conversation("y")])
-    taken = read_sessions("a", folder)
-    assert ids(taken) == ["y"]
-    assert taken.sessions["session_id"].to_list() == ["good"]
-    ((file, number, said),) = refusals(taken)
+    found = read_sessions("a", folder)
+    assert ids(found) == ["y"]
+    assert found.sessions["session_id"].to_list() == ["good"]
+    ((file, number, said),) = refusals(found)
     assert file == "bad/session.yaml"
     assert number == line
     assert reason in said
@@ -260,9 +260,9 @@ def test_links_out_of_the_data_folder_are_refused_and_links_within_are_followed(
     write_session(folder, "s4", b"")
     (folder / "s4" / "conversations.jsonl").unlink()
     (folder / "s4" / "conversations.jsonl").symlink_to(outside / "conversations.jsonl")
-    taken = read_sessions("a", folder)
-    assert ids(taken) == ["x"]
-    said = {file: reason for file, _, reason in refusals(taken)}
+    found = read_sessions("a", folder)
+    assert ids(found) == ["x"]
+    said = {file: reason for file, _, reason in refusals(found)}
     assert "leads out" in said["s2"]
     assert "leads out" in said["s4/conversations.jsonl"]
     assert "already in session 's1'" in said["s3/conversations.jsonl"]
@@ -347,7 +347,7 @@ def test_whatever_a_line_holds_the_others_are_read(
     folder = tmp_path_factory.mktemp("fuzz") / "a"
     bad = bad.replace(b"\n", b" ")
     write_session(folder, "s1", lines([conversation("first")]) + bad + b"\n" + lines([conversation("last")]))
-    taken = read_sessions("a", folder)
-    assert {"first", "last"} <= set(ids(taken))
-    assert taken.conversations.height + taken.import_errors.height in (2, 3)
-    assert all(len(reason) <= LONGEST for _, _, reason in refusals(taken))
+    found = read_sessions("a", folder)
+    assert {"first", "last"} <= set(ids(found))
+    assert found.conversations.height + found.import_errors.height in (2, 3)
+    assert all(len(reason) <= LONGEST for _, _, reason in refusals(found))

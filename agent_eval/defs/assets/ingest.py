@@ -13,10 +13,11 @@ from agent_eval.defs.assets.common import (
 )
 from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
+from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
 
 # Stored in this order. `agents` is last: its column taken_in says that all the others are stored.
-TAKEN = {
+INGESTED = {
     "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
     "disclosed. Status and intervals of the boards rest on them.",
     "conversations": "What was talked about and how it ended: task, trial, scenario, declared outcome, cost. Judges and "
@@ -29,14 +30,16 @@ TAKEN = {
 
 
 @dg.multi_asset(
-    **table_multi_asset(TAKEN), group_name="ingest", partitions_def=AGENTS, deps=["agent_sessions"]
+    **table_multi_asset(INGESTED), group_name="ingest", partitions_def=AGENTS, deps=["agent_sessions"]
 )
-def take_in(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
+def ingest_sessions(
+    context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
+) -> TableEvents:
     """Read the agents' session folders; refused records become rows of import_errors."""
-    frames = project.take_in(list(context.partition_keys))
+    frames = ingest(project, list(context.partition_keys))
     for refused in frames["import_errors"].iter_rows(named=True):
         context.log.warning("%(agent_id)s: %(file)s:%(line)s: %(reason)s", refused)
-    yield from check_and_store(context, {name: frames[name] for name in TAKEN})
+    yield from check_and_store(context, {name: frames[name] for name in INGESTED})
 
 
 @dg.asset(
@@ -58,4 +61,4 @@ def transcripts(
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)
 
 
-ASSETS = [take_in, transcripts]
+ASSETS = [ingest_sessions, transcripts]

@@ -18,6 +18,7 @@ from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
 from agent_eval.project.gates import gates_of
+from agent_eval.project.ingest import store_recorded
 
 ASKED = [dep("judge_spec", TO_VERSION), dep("human_ratings", TO_AGENT)]
 
@@ -50,13 +51,13 @@ def judgments(
 ) -> TableEvents:
     """Every metric of every turn and conversation, each question asked once for all versions."""
     agents, versions = _agents(context), versions_of(context)
-    project.keep_recorded(agents, run_id=context.run.run_id)
+    store_recorded(project, agents, run_id=context.run.run_id)
     judged = judge_transcripts(
-        *(transcripts, conversations, turns, project.ratings_of(agents), project.cached_verdicts),
+        *(transcripts, conversations, turns, project.ratings_of(agents), project.answers.find),
         metrics=project.metrics, panel=project.panel(versions), names=project.names_of(agents),
         watch=watch_of(context, project),
     )  # fmt: skip
-    project.keep_judge(versions, run_id=context.run.run_id)
+    project.answers.record_judge(versions, project.own_judge, run_id=context.run.run_id)
     yield from check_and_store(context, vars(judged), conversations=conversations, turns=turns)
     at_hand = {"transcripts": transcripts, **vars(judged)}
     yield from gate_check_results("turn_judgments", gates_of(project, at_hand))
@@ -88,7 +89,7 @@ def rubric_ratings(
     ratings = rate(
         *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
         project.methodologies(versions),
-        project.cached_verdicts,
+        project.answers.find,
         judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
         panel=project.panel(versions),
         names=project.names_of(agents),

@@ -1,0 +1,80 @@
+"""Ingestion: what a project's folders hold becomes rows of the ingest tables and of human_ratings.
+
+Files are read and checked in `transcripts` and `judge.inputs`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from agent_eval import __version__
+from agent_eval.formats.hashing import digest
+from agent_eval.project.project import Project
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
+
+_BY_AGENT = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
+
+
+def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """Return the ingest tables of some agents, read from their session folders.
+
+    An agent without a folder has no rows.
+
+    Raises:
+        MissingDataError: If the data folder itself is not there.
+    """
+    folders = project.home.existing_sessions()
+    fingerprints = {  # taken before anything is read
+        agent: ingest_fingerprint(agent_sessions_hash(project, agent)) for agent in agents
+    }
+    ingested = {agent: read_sessions(agent, folders / agent) for agent in agents}
+    frames = {
+        name: pl.concat([table(name).empty(), *(_part(one, name) for one in ingested.values())])
+        for name in _BY_AGENT
+    }
+    present = [
+        agent
+        for agent, one in ingested.items()
+        if not one.sessions.is_empty() or not one.import_errors.is_empty()
+    ]
+    return frames | {"agents": _agent_rows(project, {agent: fingerprints[agent] for agent in present})}
+
+
+def ingest_fingerprint(sessions_hash: str) -> str:
+    """Return what column `taken_in` of table agents holds for session files with this hash, read by this release."""
+    return digest(__version__, sessions_hash)
+
+
+def agent_sessions_hash(project: Project, agent: str) -> str:
+    """Return the hash of an agent's entry in agents.yaml and of its session files; no folder has a hash too."""
+    return sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
+
+
+def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:
+    """Make the store hold what the files hold: all recorded verdicts, and the human ratings of some agents."""
+    project.answers.sync_recorded(project.verdicts[0], run_id=run_id)
+    owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
+    project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)
+
+
+def _agent_rows(project: Project, fingerprints: Mapping[str, str]) -> pl.DataFrame:
+    """Table agents, from the fingerprint of each agent."""
+    current = project.registry.current
+    entries = [project.declared[0].get(agent) or Agent(agent_id=agent) for agent in fingerprints]
+    templates = [current.template_for(entry.category) for entry in entries]
+    return table("agents").frame(
+        {
+            **entry.model_dump(include={"agent_id", "category", "provider", "baseline"}),
+            "name": entry.name or entry.agent_id,
+            "taken_in": fingerprints[entry.agent_id],
+            "template": template.slug if template else None,
+        }
+        for entry, template in zip(entries, templates, strict=True)
+    )
+
+
+def _part(ingested: IngestedSession, name: str) -> pl.DataFrame:
+    frame: pl.DataFrame = getattr(ingested, name)
+    return frame
