@@ -128,9 +128,9 @@ def ids(model: str = "wordllama") -> Iterator[str]:
             grown.add(_bytes(later))
         made = consolidate(later.registry, later.members, space, at=TODAY)
         after = register(made.registry, made.members, old, space, seen_at=TODAY)
-        leads = targets(made.registry)
+        redirects = targets(made.registry)
         before = first.failures.with_columns(
-            pl.col("cluster_id").replace_strict(leads, return_dtype=pl.String)
+            pl.col("cluster_id").replace_strict(redirects, return_dtype=pl.String)
         )
         redirected = _share(before["cluster_id"] == after.failures["cluster_id"])
         yield (

@@ -90,7 +90,7 @@ if __name__ == "__main__":
     wall, cpu = time.perf_counter(), time.process_time()
     judged = judge(project, rows)
     both = pl.concat([judged.turn_judgments.drop("turn_index"), judged.conversation_judgments])
-    budget = project.asking.budget
+    budget = project.judge_runtime.budget
     took = {
         "wall_s": time.perf_counter() - wall,
         "cpu_s": time.process_time() - cpu,

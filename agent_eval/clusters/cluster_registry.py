@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from agent_eval.clusters.embedding import Vectors
-from agent_eval.clusters.grouping import Labels, grouped, means_of, medoid, nearest
+from agent_eval.clusters.grouping import Labels, average_linkage_labels, means_of, medoid, nearest_centroid
 from agent_eval.clusters.severity import severity_of
 from agent_eval.clusters.texts import with_text
 from agent_eval.errors import AgentEvalError
@@ -81,20 +81,20 @@ def register(
         MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
     """
     told = with_text(failures)
-    minter = Minter(registry, members, seen_at)
+    builder = ClusterRegistryBuilder(registry, members, seen_at)
     for block, _ in _blocks(told.filter(pl.col("text") == "")):
-        minter.mint_block(block)
+        builder.mint_block(block)
     unseen = _unseen(told, members)
     compared = _compared(unseen, members, space)
     for block, new in _blocks(unseen):
-        _grow(minter, block, new, compared)
-    grown, all_members = minter.tables()
+        _grow(builder, block, new, compared)
+    grown, all_members = builder.tables()
     assigned = _assigned(told, all_members, targets(grown))
     return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
 
 
 def targets(registry: pl.DataFrame) -> dict[str, str]:
-    """Where each id leads after all redirects.
+    """Return the cluster that each id redirects to in the end.
 
     Raises:
         MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
@@ -103,33 +103,39 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
     return {start: _follow(start, merged) for start in sorted(merged)}
 
 
-class Minter:
-    """Clusters and members that are added to a registry; gives out ids that were never used."""
+class ClusterRegistryBuilder:
+    """Adds clusters and members to a registry; gives out ids that were never used."""
 
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: str) -> None:
         self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
         self.seen_at = seen_at
-        self.leads = targets(self.registry)
-        self.founders: dict[str, str | None] = dict(registry.select("cluster_id", "founder").iter_rows())
-        self.inhabited = {
+        self.redirects = targets(self.registry)
+        self.seed_texts: dict[str, str | None] = dict(registry.select("cluster_id", "founder").iter_rows())
+        self._with_members = {
             *members["cluster_id"],
             *registry.filter(pl.col("merged_into").is_not_null())["cluster_id"],
         }
         self.new_clusters: list[dict[str, object]] = []
         self.new_members: list[dict[str, object]] = []
 
-    def mint(self, block: Block, founder: Mapping[str, object], *, title: str | None = None) -> str:
+    def has_members(self, cluster: str) -> bool:
+        """Return whether a cluster holds texts, or has been merged into another."""
+        return cluster in self._with_members
+
+    def mint(self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None) -> str:
         """A new cluster for a text, a row of `members` at least in text_hash, quote and reason; its id."""
-        minted = self._unused(block, str(founder["text_hash"]))
-        quote = str(founder["quote"] or founder["reason"] or "")
-        self._add(minted, block, title or rule_title(*block, quote), founder["text_hash"], founder["reason"])
-        self.inhabited.add(minted)
+        minted = self._unused(block, str(seed_text["text_hash"]))
+        quote = str(seed_text["quote"] or seed_text["reason"] or "")
+        self._add(
+            minted, block, title or rule_title(*block, quote), seed_text["text_hash"], seed_text["reason"]
+        )
+        self._with_members.add(minted)
         return minted
 
     def mint_block(self, block: Block) -> None:
         """The cluster of a block's failures without words, unless it is there."""
         minted = cluster_id(*block)
-        if minted not in self.founders:
+        if minted not in self.seed_texts:
             self._add(minted, block, rule_title(*block, ""), None, None)
 
     def join(
@@ -154,24 +160,24 @@ class Minter:
         members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
-    def _unused(self, block: Block, founder: str) -> str:
-        """The hash of block and founder; the next one while that names something else.
+    def _unused(self, block: Block, seed_text: str) -> str:
+        """The hash of block and seed text; the next one while that names something else.
 
-        An id without members that has this founder was minted by a run that died halfway: it is the same cluster.
+        An id without members that has this seed text was minted by a run that died halfway: it is the same cluster.
         """
         n = 0
         while True:
-            minted = f"E-{digest('minted', *block, founder, n)[:10]}"
-            if minted not in self.founders or (
-                minted not in self.inhabited and self.founders[minted] == founder
+            minted = f"E-{digest('minted', *block, seed_text, n)[:10]}"
+            if minted not in self.seed_texts or (
+                not self.has_members(minted) and self.seed_texts[minted] == seed_text
             ):
                 return minted
             n += 1
 
-    def _add(self, minted: str, block: Block, title: str, founder: object, reason: object) -> None:
-        if minted in self.founders:
+    def _add(self, minted: str, block: Block, title: str, seed_text: object, reason: object) -> None:
+        if minted in self.seed_texts:
             return
-        self.founders[minted] = None if founder is None else str(founder)
+        self.seed_texts[minted] = None if seed_text is None else str(seed_text)
         severity = severity_of(block[0])
         self.new_clusters.append(
             {
@@ -184,7 +190,7 @@ class Minter:
                 "rule_title": title,
                 "root_cause": reason,
                 "rule_root_cause": reason,
-                "founder": founder,
+                "founder": seed_text,
                 "first_seen": self.seen_at,
                 "last_seen": self.seen_at,
             }
@@ -227,26 +233,26 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
     return Space(lambda some: vectors[[rows[name] for name in some["text_hash"]]], space.radius)
 
 
-def _grow(minter: Minter, block: Block, new: pl.DataFrame, space: Space) -> None:
+def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
     """Assign a block's new texts (sorted by hash) to its clusters, and mint clusters for the rest."""
     vectors = space.vectors(new.select("text_hash", "text"))
-    known, means = _prototypes(minter, block, space)
-    at, distance = nearest(vectors, means)
+    known, means = _prototypes(builder, block, space)
+    at, distance = nearest_centroid(vectors, means)
     rows = new.select("text_hash", "text", "quote", "reason").to_dicts()
     is_near = distance <= space.radius
     for i in np.flatnonzero(is_near):
-        minter.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
+        builder.join(block, rows[i], known[at[i]], round(float(distance[i]), 6), "prototype")
     rest = np.flatnonzero(~is_near)
     if len(rest):
-        labels = grouped(vectors[rest], space.radius)
-        _mint(minter, block, [rows[i] for i in rest], vectors[rest], labels)
+        labels = average_linkage_labels(vectors[rest], space.radius)
+        _mint(builder, block, [rows[i] for i in rest], vectors[rest], labels)
 
 
-def _prototypes(minter: Minter, block: Block, space: Space) -> tuple[list[str], Vectors]:
+def _prototypes(builder: ClusterRegistryBuilder, block: Block, space: Space) -> tuple[list[str], Vectors]:
     """The block's clusters, redirects followed, and the mean vector of each one's texts."""
     label, tool = block
-    mine = minter.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
-    ids = [minter.leads[name] for name in mine["cluster_id"]]
+    mine = builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
+    ids = [builder.redirects[name] for name in mine["cluster_id"]]
     if not ids:
         return [], np.empty((0, 0), dtype=np.float32)
     known, labels = np.unique(ids, return_inverse=True)
@@ -254,18 +260,22 @@ def _prototypes(minter: Minter, block: Block, space: Space) -> tuple[list[str], 
 
 
 def _mint(
-    minter: Minter, block: Block, rows: Sequence[Mapping[str, object]], vectors: Vectors, labels: Labels
+    builder: ClusterRegistryBuilder,
+    block: Block,
+    rows: Sequence[Mapping[str, object]],
+    vectors: Vectors,
+    labels: Labels,
 ) -> None:
     means = means_of(vectors, labels)
     order = np.argsort(labels, kind="stable")
     for group in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-        minted = minter.mint(block, rows[group[medoid(vectors[group])]])
+        minted = builder.mint(block, rows[group[medoid(vectors[group])]])
         apart = 1 - vectors[group] @ means[labels[group[0]]]
         for i, distance in zip(group, apart, strict=True):
-            minter.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
+            builder.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
 
 
-def _assigned(told: pl.DataFrame, members: pl.DataFrame, leads: Mapping[str, str]) -> pl.DataFrame:
+def _assigned(told: pl.DataFrame, members: pl.DataFrame, redirects: Mapping[str, str]) -> pl.DataFrame:
     by_text = members.select(*BLOCK, "text_hash", "cluster_id", "distance", "method")
     is_blank = pl.col("text") == ""
     joined = told.join(by_text, on=[*BLOCK, "text_hash"], how="left", nulls_equal=True)
@@ -278,7 +288,7 @@ def _assigned(told: pl.DataFrame, members: pl.DataFrame, leads: Mapping[str, str
         pl.when(is_blank).then(0.0).otherwise("distance").alias("distance"),
         pl.when(is_blank).then(pl.lit("block")).otherwise("method").alias("method"),
         pl.when(~is_blank).then("text_hash").alias("text_hash"),
-    ).with_columns(pl.col("cluster_id").replace_strict(dict(leads), return_dtype=pl.String))
+    ).with_columns(pl.col("cluster_id").replace_strict(dict(redirects), return_dtype=pl.String))
     sorted_rows = rows.select(list(table("failures").schema)).sort(
         "methodology_version", "agent_id", "conversation_id", "turn_index", "label", "failure_id"
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import BLOCK, Block, Minter, Space
+from agent_eval.clusters.cluster_registry import BLOCK, Block, ClusterRegistryBuilder, Space
 from agent_eval.clusters.embedding import Vectors
-from agent_eval.clusters.grouping import SLICE, Labels, grouped, means_of, medoid
+from agent_eval.clusters.grouping import SLICE, Labels, average_linkage_labels, means_of, medoid
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
@@ -40,12 +40,14 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
     Two clusters merge where the mean distance between their texts is within 0.95 of the radius. A cluster is
     split where its own texts fall into groups that are farther than 1.1 of the radius apart, each of five or more.
     """
-    minter = Minter(registry, members, at)
+    builder = ClusterRegistryBuilder(registry, members, at)
     merges: dict[str, str] = {}
     moved: dict[tuple[str, str | None, str], str] = {}
     events: list[dict[str, object]] = []
     is_open = ~pl.col("method").is_in(["human"])
-    current = members.with_columns(pl.col("cluster_id").replace_strict(minter.leads, return_dtype=pl.String))
+    current = members.with_columns(
+        pl.col("cluster_id").replace_strict(builder.redirects, return_dtype=pl.String)
+    )
     by_people = set(registry.filter(pl.col("merged_by") == "human")["merged_into"])
     for key, rows in current.filter(is_open).sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
         block: Block = (str(key[0]), None if key[1] is None else str(key[1]))
@@ -54,14 +56,14 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
             continue
         vectors = space.vectors(free.select("text_hash", "text"))
         for old, part in _splits(free, vectors, space.radius):
-            new = _part_off(minter, block, free, vectors, part)
+            new = _part_off(builder, block, free, vectors, part)
             moved |= {(*block, str(free["text_hash"][int(i)])): new for i in part}
             events.append(event("split", old, new, BY, f"{len(part)} texts lie apart from the others", at))
         now = [moved.get((*block, h), c) for h, c in free.select("text_hash", "cluster_id").iter_rows()]
         for away, into, distance in _merges(now, vectors, space.radius):
             merges[away] = into
             events.append(event("merge", away, into, BY, f"mean distance {distance:.2f}", at))
-    grown, _ = minter.tables()
+    grown, _ = builder.tables()
     return Consolidated(_merged(grown, merges), _moved(members, moved), events_frame(events))
 
 
@@ -85,7 +87,7 @@ def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tup
         of_cluster = np.flatnonzero(ids == name)
         if not 2 * SMALLEST_PART <= len(of_cluster) <= SLICE:
             continue
-        labels = grouped(vectors[of_cluster], radius * SPLIT_SHARE)
+        labels = average_linkage_labels(vectors[of_cluster], radius * SPLIT_SHARE)
         sizes = np.bincount(labels)
         stays = int(sizes.argmax())
         for part in np.flatnonzero(sizes >= SMALLEST_PART):
@@ -93,10 +95,12 @@ def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tup
                 yield name, of_cluster[labels == part]
 
 
-def _part_off(minter: Minter, block: Block, rows: pl.DataFrame, vectors: Vectors, part: Labels) -> str:
+def _part_off(
+    builder: ClusterRegistryBuilder, block: Block, rows: pl.DataFrame, vectors: Vectors, part: Labels
+) -> str:
     """A new cluster for some rows, named after their medoid."""
-    founder = rows.row(int(part[medoid(vectors[part])]), named=True)
-    return minter.mint(block, founder)
+    seed_text = rows.row(int(part[medoid(vectors[part])]), named=True)
+    return builder.mint(block, seed_text)
 
 
 def _merges(ids: list[str], vectors: Vectors, radius: float) -> Iterator[tuple[str, str, float]]:

@@ -16,8 +16,10 @@ Labels = npt.NDArray[np.intp]
 NONE = -1
 
 
-def nearest(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
-    """For each vector the group at the smallest mean cosine distance, and that distance; the first of equals.
+def nearest_centroid(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
+    """Return, for each vector, the group at the smallest mean cosine distance, and that distance.
+
+    Of equals the first counts.
 
     Args:
         vectors: One a row, of length at most 1.
@@ -34,8 +36,8 @@ def nearest(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
     return at, distance
 
 
-def grouped(vectors: Vectors, radius: float) -> Labels:
-    """A group number for each vector, 0, 1, … in the order of each group's first vector.
+def average_linkage_labels(vectors: Vectors, radius: float) -> Labels:
+    """Return a group number for each vector, 0, 1, … in the order of each group's first vector.
 
     Groups are cut from the average-link tree at `radius`. More than a slice of vectors: the first slice is
     grouped, the others join its groups where they are within the radius, and what remains begins again.
@@ -47,7 +49,7 @@ def grouped(vectors: Vectors, radius: float) -> Labels:
         head, tail = left[:SLICE], left[SLICE:]
         labels[head] = _average_link(vectors[head], radius) + n_groups
         means = means_of(vectors[head], labels[head] - n_groups)
-        at, distance = nearest(vectors[tail], means)
+        at, distance = nearest_centroid(vectors[tail], means)
         is_near = distance <= radius
         labels[tail[is_near]] = at[is_near] + n_groups
         n_groups += len(means)

@@ -1,6 +1,6 @@
 """Naming by a language model: which clusters need a name, what is shown of them, and what its answers change.
 
-Nothing here calls a model: a `Namer` is a function from cases to names, see judge/naming.py. A name that does not
+Nothing here calls a model: a `Namer` is a function from cases to names, see judge/cluster_naming.py. A name that does not
 come changes nothing but the reason why. A model never moves a failure: a merge that it proposes is an event, which
 a person may accept in data/clusters.
 """
@@ -56,7 +56,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Names:
+class ClusterNames:
     """The names that came, by cluster, and why those did not come that did not."""
 
     names: Mapping[str, Name] = field(default_factory=dict[str, Name])
@@ -68,7 +68,7 @@ class Namer:
     """Who names: the model, and a function from cases to names that holds all it takes to ask it."""
 
     model: str
-    ask: Callable[[Sequence[Case]], Names]
+    ask: Callable[[Sequence[Case]], ClusterNames]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Ca
             yield Case(name, str(label), None if tool is None else str(tool), nearest, misses)
 
 
-def _with_names(registry: pl.DataFrame, found: Names, sizes: pl.DataFrame, model: str) -> pl.DataFrame:
+def _with_names(registry: pl.DataFrame, found: ClusterNames, sizes: pl.DataFrame, model: str) -> pl.DataFrame:
     new = table("error_registry").frame(
         {
             "cluster_id": cluster,

@@ -13,7 +13,7 @@ import polars as pl
 import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from agent_eval.clusters.cluster_registry import BLOCK, Minter, rule_title
+from agent_eval.clusters.cluster_registry import BLOCK, ClusterRegistryBuilder, rule_title
 from agent_eval.clusters.consolidation import event, events_frame
 from agent_eval.clusters.severity import highest, severity_of
 from agent_eval.clusters.texts import normalised
@@ -129,7 +129,7 @@ class _Work:
             pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name)
             for name in ("merged_into", "merged_by")
         )
-        self.minter = Minter(self.registry, members, at)
+        self.builder = ClusterRegistryBuilder(self.registry, members, at)
         self.at = at
         self.members = {
             row[:3]: row[3] for row in members.select(*BLOCK, "text_hash", "cluster_id").iter_rows()
@@ -172,7 +172,7 @@ class _Work:
             self.refuse(entry, f"merge_into: {into} is no cluster of this project; see agent-eval errors")
         elif self.merged.get(away, into) != into:
             self.refuse(entry, f"an earlier entry merges {away} into {self.merged[away]}; remove one")
-        elif self._leads(into) == away:
+        elif self._redirected(into) == away:
             self.refuse(entry, f"merge_into: {into} already leads to {away}, a circle; remove one of the two")
         else:
             self.merged[away] = into
@@ -198,7 +198,7 @@ class _Work:
     def applied(self) -> Applied:
         """The tables as they are now."""
         contract = table("error_registry")
-        fresh = [row for name, row in self.rows.items() if name not in self.minter.founders]
+        fresh = [row for name, row in self.rows.items() if name not in self.builder.seed_texts]
         registry = pl.concat([self.registry, contract.frame(fresh)])
         into = pl.col("cluster_id").replace_strict(self.merged, default=None, return_dtype=pl.String)
         registry = registry.with_columns(
@@ -212,7 +212,7 @@ class _Work:
             tuple(self.refused),
         )
 
-    def _leads(self, start: str) -> str:
+    def _redirected(self, start: str) -> str:
         """Where an id leads after all merges, those of this pass first; a walk of at most every cluster."""
         at = start
         for _ in self.rows:
@@ -241,7 +241,7 @@ class _Work:
         }
 
     def _members(self) -> pl.DataFrame:
-        rows = self.minter.members
+        rows = self.builder.members
         keys = list(rows.select(*BLOCK, "text_hash").iter_rows())
         ids = [self.moved.get(key, old) for key, old in zip(keys, rows["cluster_id"], strict=True)]
         is_moved = pl.Series([key in self.moved for key in keys], dtype=pl.Boolean)

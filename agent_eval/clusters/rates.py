@@ -64,10 +64,10 @@ def error_rates(
 
 def metrics_of(registry: pl.DataFrame) -> pl.DataFrame:
     """`cluster_id` and `metrics`: those whose turns are eligible for the cluster, with all that was merged into it."""
-    leads = targets(registry)
+    redirects = targets(registry)
     found: dict[str, set[str]] = {}
     for name, label in registry.select("cluster_id", "label").iter_rows():
-        found.setdefault(leads[name], set()).update(_METRICS_OF_LABEL.get(label, BOTH).split("+"))
+        found.setdefault(redirects[name], set()).update(_METRICS_OF_LABEL.get(label, BOTH).split("+"))
     rows = [(name, _named(metrics)) for name, metrics in sorted(found.items())]
     return pl.DataFrame(rows, schema={"cluster_id": pl.String, "metrics": pl.String}, orient="row")
 

@@ -121,10 +121,10 @@ def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Rates under the ids that clusters have now. Merged ones add up: a turn with both counts twice, which is rare."""
-    leads: Mapping[str, str] = targets(registry)
-    known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(leads))
+    redirects: Mapping[str, str] = targets(registry)
+    known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(redirects))
     return error_rates.filter(known).with_columns(
-        pl.col("cluster_id").replace_strict(dict(leads), default=None, return_dtype=pl.String)
+        pl.col("cluster_id").replace_strict(dict(redirects), default=None, return_dtype=pl.String)
     )
 
 

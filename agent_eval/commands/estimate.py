@@ -9,7 +9,7 @@ from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
-from agent_eval.judge.llm.calls import Estimate, Thread, estimate
+from agent_eval.judge.llm.calls import Estimate, QuestionSequence, estimate
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
@@ -69,22 +69,24 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
     methodologies = project.methodologies(set(stale["methodology_version"]))
     transcripts = admit_all(tables["conversations"], tables["sessions"], tables["agents"], methodologies)
     transcripts = transcripts.join(stale, on=["agent_id", "methodology_version"], how="semi")
-    names = project.names_of(agents)
+    names = project.blinded_terms(agents)
     judged = (transcripts, tables["conversations"], tables["turns"])
-    of_turns = engine.open_threads(*judged, project.metrics, names)
-    of_rubrics = rubric.open_threads(*judged, tables["sessions"], methodologies, names)
+    of_turns = engine.open_questions(*judged, project.metrics, names)
+    of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
     turns = _estimated(project, of_turns, project.metrics.metrics)
     rubrics = _estimated(project, of_rubrics, None)
     return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}
 
 
-def _estimated(project: Project, threads: Sequence[Thread], metrics: Sequence[Metric] | None) -> Estimate:
+def _estimated(
+    project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
+) -> Estimate:
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
     panel = Panel(judge)
-    keys = {key for thread in threads for q in thread.questions for key in q.keys.values()}
-    return estimate(panel.planned(threads, project.answers.find(keys)), panel.shown(metrics))
+    keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
+    return estimate(panel.planned(sequences, project.answers.find(keys)), panel.shown(metrics))
 
 
 def _cost(project: Project, found: Estimate) -> float | None:

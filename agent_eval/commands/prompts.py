@@ -12,10 +12,10 @@ from rich.console import Console
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION, naming_prompt
-from agent_eval.judge.engine import answered_freely, open_part
+from agent_eval.judge.judging_pass import answer_without_model, unanswered_part
 from agent_eval.judge.prompts import (
-    NO_NAMES,
-    Names,
+    NO_BLINDED_TERMS,
+    BlindedTerms,
     Prompt,
     build_prompt,
     can_share_call,
@@ -59,7 +59,7 @@ class Subject:
     template: Template | None  # None: the version has none for the agent's category
     turn_index: int | None = None  # None: the last turn on which what is asked arises
     metrics: tuple[Metric, ...] = DEFAULT.metrics
-    names: Names = NO_NAMES
+    names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[Finding, ...] = ()
     secret: bytes = b""
 
@@ -115,8 +115,8 @@ def _no_keys(metrics: Iterable[Metric]) -> dict[str, str]:
 
 def _undecided(question: Question) -> Question | None:
     """The part of a question that rules leave to a model; None where they decide all of it."""
-    [answers] = answered_freely([question], RulesJudge())
-    return open_part(question, answers)
+    [answers] = answer_without_model([question], RulesJudge())
+    return unanswered_part(question, answers)
 
 
 def _turn_call(subject: Subject) -> Prompt:
@@ -235,7 +235,7 @@ def example_subject(
         template=methodology.template_for(example.AGENT.category),
         turn_index=_checked_turn(example.CONVERSATION, turn_index),
         metrics=tuple(metrics),
-        names=Names.of(example.AGENT),
+        names=BlindedTerms.of(example.AGENT),
         findings=example.FINDINGS,
     )
 
@@ -275,7 +275,7 @@ def agent_subject(
         template=methodology.template_for(agent.category),
         turn_index=_checked_turn(conversation, turn_index),
         metrics=project.metrics.metrics,
-        names=Names.of(agent),
+        names=BlindedTerms.of(agent),
         findings=_findings(project, methodology.version, agent_id, session),
         secret=project.prompt_secret,
     )

@@ -62,7 +62,7 @@ def run(
     for version in versions:
         project.registry.get(version)
     if project.own_judge is not None:
-        _ = project.asking  # refuses a cap that cannot be kept, before any work
+        _ = project.judge_runtime  # refuses a cap that cannot be kept, before any work
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
         sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
         gates_of = _to_be_gated(project, wanted, stale)
@@ -151,14 +151,14 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
 def _is_nothing_scored(project: Project) -> bool:
     if project.own_judge is None:
         return False
-    budget = project.asking.budget
+    budget = project.judge_runtime.budget
     return budget.n_unscored > 0 and budget.n_scored == 0
 
 
 def _spent(project: Project) -> str:
     if project.own_judge is None:
         return ""
-    budget = project.asking.budget
+    budget = project.judge_runtime.budget
     cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
     left = f", {budget.n_unscored:,} answers unscored" if budget.n_unscored else ""
     return f"{budget.n_calls:,} judge calls, {cost}{left}"

@@ -3,8 +3,8 @@
 import datetime
 
 
-def instant(text: str) -> datetime.datetime:
-    """An ISO 8601 date or time as a point in UTC; without an offset it is read as UTC.
+def parse_timestamp(text: str) -> datetime.datetime:
+    """Return an ISO 8601 date or time as a point in UTC; without an offset it is read as UTC.
 
     Raises:
         ValueError: If the text is no ISO 8601 date or time.
@@ -19,6 +19,6 @@ def instant(text: str) -> datetime.datetime:
 def seconds(text: str | None) -> float:
     """The same as a number to sort by; what is absent or unreadable comes before everything else."""
     try:
-        return instant(text).timestamp() if text else float("-inf")
+        return parse_timestamp(text).timestamp() if text else float("-inf")
     except ValueError:
         return float("-inf")

@@ -12,16 +12,15 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import BaseModel, JsonValue, StringConstraints, ValidationError
 
-from agent_eval.clusters.naming import Case, Name, Names, Said
+from agent_eval.clusters.naming import Case, ClusterNames, Name, Said
 from agent_eval.formats.hashing import digest
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.llm.calls import Call, Thread
+from agent_eval.judge.llm.calls import Call, QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
-from agent_eval.judge.llm.requests import Form
+from agent_eval.judge.llm.requests import PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import Names as Withheld
-from agent_eval.judge.prompts import Prompt, ReplyError
+from agent_eval.judge.prompts import BlindedTerms, Prompt, ReplyError
 from agent_eval.judge.prompts.build import prompt_hash
 from agent_eval.judge.prompts.fence import code, fenced, line
 from agent_eval.judge.prompts.forms import object_form
@@ -105,7 +104,7 @@ class Naming(Question):
         return cls((), (), None, digest("cases", *shown.values()), metrics, keys, tuple(cases))
 
 
-class NamingForm(Form):
+class NamingFormat(PromptFormat):
     """The prompt `error_deduplication`, and how its reply is read."""
 
     asks_again = False
@@ -143,9 +142,9 @@ def names_of(
     panel: Panel,
     lookup: Callable[[Collection[str]], pl.DataFrame],
     *,
-    withheld: Iterable[Withheld] = (),
+    withheld: Iterable[BlindedTerms] = (),
     watch: Watch | None = None,
-) -> Names:
+) -> ClusterNames:
     """Have clusters named by the panel's first model; what was answered before is not asked again.
 
     Args:
@@ -158,11 +157,11 @@ def names_of(
     hidden = [_hidden(case, list(withheld)) for case in cases]
     asked = [Naming.of(hidden[i : i + PER_CALL]) for i in range(0, len(hidden), PER_CALL)]
     keys = {name: key for question in asked for name, key in question.keys.items()}
-    first = Panel(JudgeSpec(panel.spec.models[:1], panel.spec.temperature), panel.asking)
-    threads = [Thread([question]) for question in asked]
-    given = first.answers(threads, lookup(keys.values()), form=NamingForm, watch=watch)
+    first = Panel(JudgeSpec(panel.spec.models[:1], panel.spec.temperature), panel.runtime)
+    sequences = [QuestionSequence([question]) for question in asked]
+    given = first.answers(sequences, lookup(keys.values()), prompt_format=NamingFormat, watch=watch)
     answers = {name: given[key][0][1] for name, key in keys.items() if key in given}
-    return Names(
+    return ClusterNames(
         {name: _name(answer) for name, answer in answers.items() if isinstance(answer, Scored)},
         {n: f"{a.reason}: {a.detail}" for n, a in answers.items() if isinstance(a, Unscored)},
     )
@@ -201,7 +200,7 @@ def _words(said: Said) -> dict[str, JsonValue]:
     return {**quote, "reason": _cut(said.reason, LONGEST_TEXT)}
 
 
-def _hidden(case: Case, withheld: Sequence[Withheld]) -> Case:
+def _hidden(case: Case, withheld: Sequence[BlindedTerms]) -> Case:
     def hide(text: str) -> str:
         for names in withheld:
             text = names.hide(text)

@@ -1,26 +1,35 @@
-"""The judging pass: every metric of every turn and conversation, each question asked once for all versions.
+"""Judgments of turns and conversations: every metric of every turn and conversation, asked once for all versions.
 
-Rules and stored verdicts are free and asked about everything; a model is asked only for what rules leave open and it
-has not answered before. Questions do not name the methodology version, so the answers are found once and the rows are
-given to every version that admits the conversation.
+How a question gets its answers is described in `judging_pass`. Questions do not name the methodology version, so the
+answers are found once and the rows are given to every version that admits the conversation.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.human_ratings import latest_ratings, placed_ratings
-from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
+from agent_eval.judge.judging_pass import (
+    HUMAN,
+    Answers,
+    AskedQuestions,
+    Lookup,
+    Row,
+    effective_answer,
+    given_answers,
+    judge_questions,
+    unanswered_sequences,
+    verdict_row,
+)
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.llm.calls import Thread
-from agent_eval.judge.llm.panel import Given, Panel
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
-from agent_eval.judge.prompts import NO_NAMES, Names
-from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
-from agent_eval.judge.rules import NEEDS_MODEL, RULE, RulesJudge
-from agent_eval.judge.run_sync import run
+from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet, applicable, expected_of
@@ -29,13 +38,6 @@ from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
 
-Lookup = Callable[[Collection[str]], pl.DataFrame]
-"""Rows of table judge_cache that answer any of the question keys."""
-Answers = dict[str, list[tuple[str, Verdict]]]
-"""Metric name → (judge, verdict), in the order of precedence."""
-Row = dict[str, object]
-
-HUMAN = "human"
 HALLUCINATION = "hallucination"
 HALLUCINATION_PASSED = "hallucination_passed"
 
@@ -43,7 +45,6 @@ _PAIR_AND_CONVERSATION = ["methodology_version", "agent_id", "conversation_id"]
 _CONVERSATION = ["agent_id", "conversation_id"]
 _QUESTION = [*_PAIR_AND_CONVERSATION, "turn_index", "metric"]
 _TURNS, _CONVERSATIONS = table("turn_judgments"), table("conversation_judgments")
-PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
 
 
 @dataclass(frozen=True)
@@ -52,51 +53,6 @@ class Judged:
 
     turn_judgments: pl.DataFrame
     conversation_judgments: pl.DataFrame
-
-
-def answered_freely(questions: Iterable[Question], judge: Judge) -> list[Answers]:
-    """What a judge that costs nothing says to each question, abstentions included."""
-
-    async def ask() -> list[Answers]:
-        return [
-            {name: [(judge.name, verdict)] for name, verdict in (await judge.judge(question)).items()}
-            for question in questions
-        ]
-
-    return run(ask())
-
-
-def open_part(question: Question, answers: Answers) -> Question | None:
-    """The question with those metrics that a model is to answer; None where there are none."""
-    metrics = [m for m in question.metrics if is_open(m, answers[m.name])]
-    return question.about(metrics) if metrics else None
-
-
-def is_open(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
-    """Whether a metric still needs an answer. A rule's label leaves the other labels open."""
-    return not metric.is_measured and not any(
-        (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
-        or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
-        for judge, verdict in answers
-    )  # fmt: skip
-
-
-def add_answers(question: Question, answers: Answers, given: Given, recorded: Answers) -> None:
-    """Behind the rules' answers those of the panel, and behind these what others answered before."""
-    for name, key in question.keys.items():
-        answers[name] += given.get(key, [])
-        answers[name] += recorded[name]
-
-
-def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
-    """Which answer counts: the first in order of precedence; one lost to a judge's failure yields to any other."""
-    given = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
-    return min(given, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
-
-
-def is_abstention(verdict: Verdict) -> bool:
-    """Whether the judge left the question to others."""
-    return isinstance(verdict, NotApplicable) and verdict.is_abstention
 
 
 def judge_transcripts(
@@ -108,7 +64,7 @@ def judge_transcripts(
     *,
     metrics: MetricSet = DEFAULT,
     panel: Panel | None = None,
-    names: Mapping[str, Names] | None = None,
+    names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
 ) -> Judged:
     """Judge every admitted conversation of `transcripts`, whatever its versions, once.
@@ -125,13 +81,14 @@ def judge_transcripts(
         human_ratings: Table human_ratings of its agents.
         lookup: Finds stored verdicts by question key.
         metrics: What is asked.
-        panel: The judge models, asked only for what rules leave open and they have not answered before.
+        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
         names: By agent, what a model is not to see.
         watch: Told how far the models are.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
-    _answer(items, lookup, metrics, panel, names or {}, watch)
+    asked = [item.asked for item in items]
+    judge_questions(asked, lookup, shown=metrics.metrics, panel=panel, names=names, watch=watch)
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
     of_turns = _with_human(of_turns, placed_ratings(human_ratings, conversations), items)
     rows = _for_versions(
@@ -142,33 +99,34 @@ def judge_transcripts(
     return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(pl.concat([rows, passed])))
 
 
-def open_threads(
+def open_questions(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     metrics: MetricSet,
-    names: Mapping[str, Names],
-) -> list[Thread]:
-    """What `judge_transcripts` would put to a model that has answered nothing yet: one thread per conversation."""
+    names: Mapping[str, BlindedTerms],
+) -> list[QuestionSequence]:
+    """What `judge_transcripts` would put to a model that has answered nothing yet: one sequence per conversation."""
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
-    items = list(_items(admitted, conversations, turns, metrics))
-    _ask_rules(items)
-    return _threads(items, names)
+    asked = [item.asked for item in _items(admitted, conversations, turns, metrics)]
+    return unanswered_sequences(asked, names)
 
 
 @dataclass
 class _Item:
     """One conversation with its questions: one per turn that has a reply, then one for the whole."""
 
-    agent_id: str
     conversation: Conversation
     turns: tuple[Turn, ...]
     metrics: MetricSet
-    questions: list[Question] = field(default_factory=list[Question])
-    answers: list[Answers] = field(default_factory=list[Answers])
+    asked: AskedQuestions
 
     def __post_init__(self) -> None:
         self.transcript = Transcript(self.turns)
+
+    @property
+    def agent_id(self) -> str:
+        return self.asked.agent_id
 
     @property
     def where(self) -> Row:
@@ -176,46 +134,7 @@ class _Item:
 
     def of_turns(self) -> Iterator[tuple[Question, Answers]]:
         """Turn questions with their answers."""
-        pairs = zip(self.questions, self.answers, strict=True)
-        return ((question, answers) for question, answers in pairs if question.turn_index is not None)
-
-
-def _answer(
-    items: Sequence[_Item],
-    lookup: Lookup,
-    metrics: MetricSet,
-    panel: Panel | None,
-    names: Mapping[str, Names],
-    watch: Watch | None,
-) -> None:
-    """Fill the items' answers: rules, then models, then what others answered before."""
-    questions = [question for item in items for question in item.questions]
-    cache = lookup({key for question in questions for key in question.keys.values()})
-    _ask_rules(items)
-    given: Given = {}
-    if panel is not None:
-        given = panel.answers(_threads(items, names), cache, metrics.metrics, watch=watch)
-        cache = panel.others(cache)
-    recorded = iter(answered_freely(questions, RecordedJudge(cache)))
-    for item in items:
-        for question, answers in zip(item.questions, item.answers, strict=True):
-            add_answers(question, answers, given, next(recorded))
-
-
-def _ask_rules(items: Sequence[_Item]) -> None:
-    answers = iter(answered_freely((q for item in items for q in item.questions), RulesJudge()))
-    for item in items:
-        item.answers = [next(answers) for _ in item.questions]
-
-
-def _threads(items: Sequence[_Item], names: Mapping[str, Names]) -> list[Thread]:
-    return [
-        Thread(
-            [q for pair in zip(item.questions, item.answers, strict=True) if (q := open_part(*pair))],
-            names.get(item.agent_id, NO_NAMES),
-        )
-        for item in items
-    ]
+        return (pair for pair in self.asked.with_answers() if pair[0].turn_index is not None)
 
 
 def _items(
@@ -232,10 +151,10 @@ def _items(
     whole = {(a, c): h for a, c, h in wanted.select(*_CONVERSATION, "content_hash").iter_rows()}
     for agent_id, conversation in conversations_from(wanted, held):
         key = (agent_id, conversation.conversation_id)
-        item = _Item(agent_id, conversation, conversation.turns(), metrics)
-        item.questions.extend(_turn_questions(item, hashes[key]))
+        item = _Item(conversation, conversation.turns(), metrics, AskedQuestions(agent_id))
+        item.asked.questions.extend(_turn_questions(item, hashes[key]))
         if metrics.conversation:
-            item.questions.append(_question(item, None, whole[key], metrics.conversation))
+            item.asked.questions.append(_question(item, None, whole[key], metrics.conversation))
         yield item
 
 
@@ -274,7 +193,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
 
 
 def _conversation_rows(item: _Item) -> Iterator[Row]:
-    for question, answers in zip(item.questions, item.answers, strict=True):
+    for question, answers in item.asked.with_answers():
         for metric in question.metrics if question.turn_index is None else ():
             for row in _rows(item, question, metric, answers[metric.name]):
                 yield item.where | row
@@ -288,69 +207,47 @@ def _rows(
         "question_key": question.keys[metric.name],
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
     }
-    best = effective_answer(answers)
-    if best is None:
+    if metric.kind == "label":
+        answers = _with_further_labels(answers)
+    given = list(given_answers(answers))
+    if not given:
         yield _not_applicable(metric.name, NEEDS_MODEL) | asked
-        return
-    for i, (judge, verdict) in enumerate(answers):
-        if is_abstention(verdict):
-            continue
-        if i == best and metric.kind == "label":
-            verdict = _with_further_labels(judge, verdict, answers[i + 1 :])
+    for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
-        yield {"metric": metric.name, "is_effective": i == best} | asked | row
+        yield {"metric": metric.name, "is_effective": is_effective} | asked | row
 
 
-def _with_further_labels(judge: str, verdict: Verdict, others: Sequence[tuple[str, Verdict]]) -> Verdict:
-    """A rule's finding with the failures that the next judge saw beside it: a rule sees only its own."""
-    if judge != RULE or not isinstance(verdict, Scored):
-        return verdict
-    for other, second in others:
+def _with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:
+    """Add to a rule's effective finding the failures that the next judge saw beside it: a rule sees only its own."""
+    best = effective_answer(answers)
+    judge, verdict = ("", None) if best is None else answers[best]
+    if best is None or judge != RULE or not isinstance(verdict, Scored):
+        return answers
+    for other, second in answers[best + 1 :]:
         if isinstance(second, Scored) and second.label is not None:
             seen = {NO_FAILURE, verdict.label, *verdict.further_labels}
             more = [label for label in (second.label, *second.further_labels) if label not in seen]
             if not more:
-                return verdict
-            return replace(
+                return answers
+            together = replace(
                 verdict,
                 further_labels=(*verdict.further_labels, *dict.fromkeys(more)),
                 rationale=f"{verdict.rationale} {', '.join(more)} ({other}): {second.rationale}",
             )
-    return verdict
+            return [*answers[:best], (judge, together), *answers[best + 1 :]]
+    return answers
 
 
 def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, verdict: Verdict) -> Row:
-    if isinstance(verdict, NotApplicable):
-        return {
-            "judge": judge,
-            "status": "not_applicable",
-            "unscored_reason": verdict.reason,
-            "judge_model": judge,
-        }
-    if isinstance(verdict, Unscored):
-        return {
-            "judge": judge,
-            "status": "unscored",
-            "unscored_reason": verdict.reason,
-            "rationale": verdict.detail,
-            "judge_model": judge,
-            **{name: getattr(verdict, name) for name in PAID},
-        }
-    quote = verdict.evidence or None
-    return {
-        "judge": judge,
-        "status": "scored",
-        "rating_1to5": verdict.rating_1to5,
+    row = verdict_row(judge, verdict, lambda quote: transcript.holds(quote, turn_index))
+    if not isinstance(verdict, Scored):
+        return row | {"unscored_reason": verdict.reason, "judge_model": judge}
+    return row | {
         "value": verdict.value,
         "label": verdict.label,
         "further_labels": list(verdict.further_labels) if verdict.label is not None else None,
-        "rationale": verdict.rationale,
-        "evidence": quote,
-        "evidence_verified": transcript.holds(quote, turn_index) if quote else None,
         "judge_model": verdict.answered_by or judge,
         "judged_at": verdict.answered_at,
-        "disagreement": verdict.disagreement,
-        **{name: getattr(verdict, name) for name in PAID},
     }
 
 

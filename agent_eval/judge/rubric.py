@@ -9,31 +9,28 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from agent_eval.judge.engine import (
-    HUMAN,
-    PAID,
-    Answers,
-    Lookup,
-    Row,
-    add_answers,
-    answered_freely,
-    effective_answer,
-    is_abstention,
-    open_part,
-)
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.human_ratings import TURN_TARGETS, latest_ratings, placed_ratings
-from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
+from agent_eval.judge.judging_pass import (
+    HUMAN,
+    AskedQuestions,
+    Lookup,
+    Row,
+    given_answers,
+    judge_questions,
+    unanswered_sequences,
+    verdict_row,
+)
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.llm.calls import Thread
-from agent_eval.judge.llm.panel import Given, Panel
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
-from agent_eval.judge.prompts import NO_NAMES, Names
+from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
-from agent_eval.judge.rules import AUTONOMY, RulesJudge
+from agent_eval.judge.rules import AUTONOMY
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding, apply_caps, facts_of, findings_of
+from agent_eval.metrics.findings import Finding, facts_of, findings_of
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
@@ -61,7 +58,7 @@ def rubric_ratings(
     *,
     judged: pl.DataFrame | None = None,
     panel: Panel | None = None,
-    names: Mapping[str, Names] | None = None,
+    names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
 ) -> pl.DataFrame:
     """Table rubric_ratings for every pair (version and agent) in `transcripts`.
@@ -82,7 +79,7 @@ def rubric_ratings(
         lookup: Finds stored verdicts by question key.
         judged: Tables turn_judgments and conversation_judgments of its pairs, one below the other: what a model is
             shown beside the transcripts, and what bounds its ratings.
-        panel: The judge models, asked only for what rules leave open and they have not answered before.
+        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
         names: By agent, what a model is not to see.
         watch: Told how far the models are.
     """
@@ -91,24 +88,26 @@ def rubric_ratings(
     if judged is not None:
         _find(parts, judged)
     asked = _asked(parts)
-    _answer(asked, lookup, panel, names or {}, watch)
+    judge_questions([questions for questions, _ in asked], lookup, panel=panel, names=names, watch=watch)
+    for questions, of_place in asked:
+        _hand_out(questions, of_place)
     placed = placed_ratings(human_ratings, conversations)
     people = _people(placed, [version for version, _ in _pairs(transcripts)])
     return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
 
 
-def open_threads(
+def open_questions(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
     turns: pl.DataFrame,
     sessions: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
-    names: Mapping[str, Names],
-) -> list[Thread]:
+    names: Mapping[str, BlindedTerms],
+) -> list[QuestionSequence]:
     """What `rubric_ratings` would put to a model that has answered nothing yet, without findings."""
     held = _held(transcripts, conversations, turns, sessions)
     asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
-    return _threads(asked, _ruled(asked), names)
+    return unanswered_sequences([questions for questions, _ in asked], names)
 
 
 def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
@@ -324,81 +323,32 @@ def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) 
     )
 
 
-@dataclass
-class _Asked:
-    """Parts that one call may ask together: U1–U6 of a session, the criteria of one conversation."""
-
-    question: Question
-    parts: list[_Part]
-
-
-def _asked(parts: Sequence[_Part]) -> list[_Asked]:
-    together: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
+def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
+    """The parts that one call may ask together, with their question: U1–U6 of a session, one conversation's criteria."""
+    by_place: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
     for part in parts:
-        if part.metric is not None:
+        if part.question is not None:
             place = (part.methodology_version, part.agent_id, part.session_id, part.conversation_id)
-            together[place].append(part)
+            by_place[place].append(part)
     return [
-        _Asked(_together([p.question for p in of_place if p.question]), of_place)
-        for of_place in together.values()
+        (AskedQuestions(of_place[0].agent_id, [_joined(of_place)], of_place[0].findings), of_place)
+        for of_place in by_place.values()
     ]
 
 
-def _together(questions: Sequence[Question]) -> Question:
-    """One question with the metrics of all, which are about the same thing."""
+def _joined(parts: Sequence[_Part]) -> Question:
+    """One question with the metrics of all parts, which are about the same thing."""
+    questions = [part.question for part in parts if part.question]
     metrics = tuple(metric for question in questions for metric in question.metrics)
     keys = {name: key for question in questions for name, key in question.keys.items()}
     return replace(questions[0], metrics=metrics, keys=keys)
 
 
-def _answer(
-    asked: Sequence[_Asked],
-    lookup: Lookup,
-    panel: Panel | None,
-    names: Mapping[str, Names],
-    watch: Watch | None,
-) -> None:
-    """Fill the parts' answers: rules, then models, then what others answered before."""
-    cache = lookup({key for one in asked for key in one.question.keys.values()})
-    ruled = _ruled(asked)
-    given: Given = {}
-    if panel is not None:
-        given = panel.answers(_threads(asked, ruled, names), cache, watch=watch)
-        cache = panel.others(cache)
-    recorded = answered_freely((one.question for one in asked), RecordedJudge(cache))
-    for one, answers, of_others in zip(asked, ruled, recorded, strict=True):
-        add_answers(one.question, answers, _bounded(one, given), of_others)
-        for part in one.parts:
-            if part.metric is not None:
-                part.answers = answers[part.metric.name]
-
-
-def _ruled(asked: Sequence[_Asked]) -> list[Answers]:
-    return answered_freely((one.question for one in asked), RulesJudge())
-
-
-def _threads(asked: Sequence[_Asked], ruled: Sequence[Answers], names: Mapping[str, Names]) -> list[Thread]:
-    return [
-        Thread([question], names.get(one.parts[0].agent_id, NO_NAMES), one.parts[0].findings)
-        for one, answers in zip(asked, ruled, strict=True)
-        if (question := open_part(one.question, answers)) is not None
-    ]
-
-
-def _bounded(one: _Asked, given: Given) -> Given:
-    """The models' ratings within the bounds that the findings set; the cache keeps what the model said."""
-    bounded: Given = {}
-    for part in one.parts:
-        for name, key in part.question.keys.items() if part.question else ():
-            bounded[key] = [(judge, _capped(name, v, part.findings)) for judge, v in given.get(key, ())]
-    return bounded
-
-
-def _capped(name: str, verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
-    if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
-        return verdict
-    rating, why = apply_caps(name, verdict.rating_1to5, findings)
-    return replace(verdict, rating_1to5=rating, rationale=f"{verdict.rationale} {why}") if why else verdict
+def _hand_out(asked: AskedQuestions, parts: Sequence[_Part]) -> None:
+    """Give each part the answers to its metric."""
+    for part in parts:
+        for metric in part.question.metrics if part.question else ():
+            part.answers = asked.answers[0][metric.name]
 
 
 def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
@@ -446,12 +396,11 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
     for i, rating in enumerate(raters):
         is_last = is_rated and i == len(raters) - 1
         yield part.where | asked | _human_row(part, rating) | {"is_effective": is_last}
-    best = effective_answer(part.answers)
-    for i, (judge, verdict) in enumerate(part.answers):
-        if not is_abstention(verdict):
-            is_effective = i == best and not is_rated
-            yield part.where | asked | _verdict_row(part, judge, verdict) | {"is_effective": is_effective}
-    if best is None and not is_rated:
+    given = list(given_answers(part.answers))
+    for judge, verdict, is_effective in given:
+        row = _verdict_row(part, judge, verdict)
+        yield part.where | asked | row | {"is_effective": is_effective and not is_rated}
+    if not given and not is_rated:
         nobody = {"status": part.status, "reason": _why_nobody(part), "judge": NOBODY, "is_effective": True}
         yield part.where | asked | nobody
 
@@ -466,30 +415,17 @@ def _why_nobody(part: _Part) -> str:
 
 def _human_row(part: _Part, rating: Row) -> Row:
     said = {n: rating[n] for n in ("rating_1to5", "rationale", "evidence", "rater", "rated_at")}
-    verified = {"evidence_verified": _is_verified(part, rating["evidence"])}
+    quote = rating["evidence"]
+    verified = {"evidence_verified": _is_quoted(part, quote) if isinstance(quote, str) and quote else None}
     return said | verified | {"status": "scored", "judge": HUMAN}
 
 
 def _verdict_row(part: _Part, judge: str, verdict: Verdict) -> Row:
-    if isinstance(verdict, Scored):
-        return {
-            "rating_1to5": verdict.rating_1to5,
-            "status": "scored",
-            "rationale": verdict.rationale,
-            "evidence": verdict.evidence or None,
-            "evidence_verified": _is_verified(part, verdict.evidence),
-            "judge": judge,
-            "rater": verdict.answered_by or judge,
-            "rated_at": verdict.answered_at,
-            "disagreement": verdict.disagreement,
-            **{name: getattr(verdict, name) for name in PAID},
-        }
-    row: Row = {"reason": verdict.reason, "judge": judge, "rater": judge}
-    if isinstance(verdict, NotApplicable):
-        return row | {"status": "not_applicable"}
-    paid = {name: getattr(verdict, name) for name in PAID}
-    return row | {"status": "unscored", "rationale": verdict.detail} | paid
+    row = verdict_row(judge, verdict, lambda quote: _is_quoted(part, quote))
+    if not isinstance(verdict, Scored):
+        return row | {"reason": verdict.reason, "rater": judge}
+    return row | {"rater": verdict.answered_by or judge, "rated_at": verdict.answered_at}
 
 
-def _is_verified(part: _Part, quote: object) -> bool | None:
-    return any(h.transcript.holds(quote) for h in part.held) if isinstance(quote, str) and quote else None
+def _is_quoted(part: _Part, quote: str) -> bool:
+    return any(h.transcript.holds(quote) for h in part.held)

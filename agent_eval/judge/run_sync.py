@@ -8,8 +8,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def run(coroutine: Coroutine[object, object, T]) -> T:
-    """Run to the end, also where an event loop is running already, as in a notebook."""
+def run_sync(coroutine: Coroutine[object, object, T]) -> T:
+    """Run a coroutine to its end and return what it returns, also where an event loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,7 @@
 """Audits of judge models: a fixed sample of what they answered is put to them again, past the cache.
 
 The stored answers stay and go on counting; those of the audit are kept in `judge_audits`. What follows from them is
-decided in `judge.drift`; here is only where the answers are.
+decided in `judge.audits.drift`; here is only where the answers are.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import polars as pl
 from agent_eval.formats.hashing import canonical
 from agent_eval.judge.audits.drift import Audit, latest_drift
 from agent_eval.judge.audits.sampling import audit_sample
-from agent_eval.judge.engine import open_threads
-from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.engine import open_questions
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.spec import JudgeSpec
@@ -43,8 +43,8 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     if spec is None:
         return Audit(nothing, "no judge model is set; name one with judge_model or --judge")
     audit_id = datetime.now(UTC).isoformat(timespec="microseconds")
-    threads = _threads(project)
-    questions = [q for of_agent in threads.values() for thread in of_agent for q in thread.questions]
+    sequences = _sequences(project)
+    questions = [q for of_agent in sequences.values() for sequence in of_agent for q in sequence.questions]
     keys = {key for question in questions for key in question.keys.values()}
     stored = project.answers.find(keys)
     lost: list[Unscored] = []
@@ -52,9 +52,9 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     for model in spec.models:
         one = replace(spec, models=(model,))
         before = {str(row["question_key"]): row for row in _answers(stored, one).iter_rows(named=True)}
-        sample = audit_sample(threads, before, project.settings.audit_size)
-        asking = replace(project.asking, writing=partial(_kept, project, audit_id, before, run_id))
-        given = Panel(one, asking).answers(
+        sample = audit_sample(sequences, before, project.settings.audit_size)
+        runtime = replace(project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id))
+        given = Panel(one, runtime).answers(
             sample, table("judge_cache").empty(), project.metrics.metrics, watch=watch or project.watch
         )
         verdicts = [verdict for said in given.values() for _, verdict in said]
@@ -68,18 +68,18 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     return Audit(latest_drift(found), None, n_asked, len(lost), lost[0].detail if lost else "")
 
 
-def _threads(project: Project) -> dict[str, list[Thread]]:
+def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
     """By agent, all that a model is asked about its turns and conversations."""
-    threads = {}
+    sequences = {}
     for agent in project.known_agents():
         key = pl.DataFrame({"agent_id": [agent]})
         transcripts, conversations, turns = (
             project.store.read(table(name), key) for name in ("transcripts", "conversations", "turns")
         )
-        threads[agent] = open_threads(
-            transcripts, conversations, turns, project.metrics, project.names_of([agent])
+        sequences[agent] = open_questions(
+            transcripts, conversations, turns, project.metrics, project.blinded_terms([agent])
         )
-    return threads
+    return sequences
 
 
 def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:

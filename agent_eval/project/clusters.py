@@ -122,9 +122,9 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
         return None
     ask = partial(
         names_of,
-        panel=Panel(judge, project.asking),
+        panel=Panel(judge, project.judge_runtime),
         lookup=project.answers.find,
-        withheld=project.names_of(project.known_agents()).values(),
+        withheld=project.blinded_terms(project.known_agents()).values(),
         watch=watch,
     )
     return Namer(judge.models[0], ask)

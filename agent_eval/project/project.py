@@ -16,11 +16,11 @@ from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
 from agent_eval.judge.llm.client import LiteLLMClient, price_of
-from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import Names
+from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
@@ -160,19 +160,19 @@ class Project:
         Without a model in the settings they are those that were last asked, with their earlier answers only.
         """
         if (own := self.own_judge) is not None:
-            return Panel(own, self.asking)
+            return Panel(own, self.judge_runtime)
         kept = self.judge_specs(sorted(versions))
         return Panel(list(kept.values())[-1]) if kept else None
 
     @cached_property
-    def asking(self) -> Asking:
+    def judge_runtime(self) -> JudgeRuntime:
         """What it takes to call judge models; its budget is that of everything done with this project object.
 
         Raises:
             UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
         """
         s = self.settings
-        asking = Asking(
+        runtime = JudgeRuntime(
             client=lambda model: LiteLLMClient(
                 model, s.judge_temperature, s.judge_timeout_s, self.price_of(model)
             ),
@@ -185,7 +185,7 @@ class Project:
         for model in s.judge_models if s.max_cost_usd is not None else ():
             if self.price_of(model) is None:
                 raise UnknownPriceError(model)
-        return asking
+        return runtime
 
     def price_of(self, model: str) -> Price | None:
         """A model's price: of the settings, else litellm's; None when neither knows it."""
@@ -199,9 +199,9 @@ class Project:
         """Key of the codes that fence transcripts in prompts: random, made once, kept beside the store."""
         return kept_secret(self._beside_store(".key"))
 
-    def names_of(self, agents: Collection[str]) -> dict[str, Names]:
+    def blinded_terms(self, agents: Collection[str]) -> dict[str, BlindedTerms]:
         """By agent, the names that a judge model is not to see."""
-        return {a: Names.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
+        return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
 
     def _beside_store(self, ending: str) -> Path:
         file = self.store.lock_file or self.home.data / "agent_eval.duckdb.lock"

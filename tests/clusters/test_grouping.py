@@ -11,7 +11,7 @@ from agent_eval.clusters import grouping
 from agent_eval.clusters.cluster_registry import Grown
 from agent_eval.clusters.consolidation import SMALLEST_PART, consolidate
 from agent_eval.clusters.embedding import MiniLM, MissingModelError, Vectors, WordLlama, embedder
-from agent_eval.clusters.grouping import grouped, means_of, medoid, nearest
+from agent_eval.clusters.grouping import average_linkage_labels, means_of, medoid, nearest_centroid
 from agent_eval.clusters.texts import normalised
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
 
@@ -24,22 +24,22 @@ def at(*degrees: float) -> Vectors:
 
 def test_groups_are_cut_where_the_mean_distance_exceeds_the_radius() -> None:
     # 1 − cos 10° = 0.015; 1 − cos 90° = 1
-    assert grouped(at(0, 90, 10, 100), 0.1).tolist() == [0, 1, 0, 1]
-    assert grouped(at(0, 90, 10, 100), 0.01).tolist() == [0, 1, 2, 3]
-    assert grouped(at(0, 90, 10, 100), 2).tolist() == [0, 0, 0, 0]
-    assert grouped(at(5), 0.1).tolist() == [0]
-    assert grouped(np.empty((0, 2), dtype=np.float32), 0.1).tolist() == []
+    assert average_linkage_labels(at(0, 90, 10, 100), 0.1).tolist() == [0, 1, 0, 1]
+    assert average_linkage_labels(at(0, 90, 10, 100), 0.01).tolist() == [0, 1, 2, 3]
+    assert average_linkage_labels(at(0, 90, 10, 100), 2).tolist() == [0, 0, 0, 0]
+    assert average_linkage_labels(at(5), 0.1).tolist() == [0]
+    assert average_linkage_labels(np.empty((0, 2), dtype=np.float32), 0.1).tolist() == []
 
 
 def test_the_nearest_group_is_the_one_of_smallest_mean_distance() -> None:
     vectors = at(0, 20, 90)
     means = means_of(vectors, np.array([0, 0, 1]))
-    where, distance = nearest(at(10, 80), means)
+    where, distance = nearest_centroid(at(10, 80), means)
     assert where.tolist() == [0, 1]
     assert distance.tolist() == pytest.approx(
         [1 - np.cos(np.radians(10)), 1 - np.cos(np.radians(10))], abs=1e-6
     )
-    assert nearest(at(0), np.empty((0, 0), dtype=np.float32))[1].tolist() == [np.inf]
+    assert nearest_centroid(at(0), np.empty((0, 0), dtype=np.float32))[1].tolist() == [np.inf]
 
 
 def test_the_medoid_is_nearest_to_the_mean() -> None:
@@ -48,16 +48,16 @@ def test_the_medoid_is_nearest_to_the_mean() -> None:
 
 def test_more_than_a_slice_is_grouped_in_slices_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = at(*(angle + wobble for wobble in range(10) for angle in (0, 90, 180)))
-    whole = grouped(vectors, 0.1)
+    whole = average_linkage_labels(vectors, 0.1)
     monkeypatch.setattr(grouping, "SLICE", 4)
-    assert grouped(vectors, 0.1).tolist() == whole.tolist() == [0, 1, 2] * 10
+    assert average_linkage_labels(vectors, 0.1).tolist() == whole.tolist() == [0, 1, 2] * 10
 
 
 @given(st.lists(st.floats(0, 360), min_size=1, max_size=20), st.floats(0.001, 1.9))
 def test_every_vector_has_a_group_and_groups_are_numbered_in_order(
     degrees: list[float], radius: float
 ) -> None:
-    labels = grouped(at(*degrees), radius)
+    labels = average_linkage_labels(at(*degrees), radius)
     assert labels[0] == 0
     assert all(label <= labels[:i].max() + 1 for i, label in enumerate(labels) if i)
 

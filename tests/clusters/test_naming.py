@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import polars as pl
 from polars.testing import assert_frame_equal
 
-from agent_eval.clusters.naming import Case, Name, Named, Namer, Names, name_clusters
+from agent_eval.clusters.naming import Case, ClusterNames, Name, Named, Namer, name_clusters
 from tests.clusters.rows import SPACE, TODAY, clusters_of, grown, told
 
 FIRST = grown(told("refund late", "refund invented", "baggage free", "flight gone"))
@@ -17,13 +17,13 @@ class Listening:
         self.lost, self.said = lost, said
         self.shown: list[Case] = []
 
-    def __call__(self, cases: Sequence[Case]) -> Names:
+    def __call__(self, cases: Sequence[Case]) -> ClusterNames:
         self.shown += cases
         ids = [case.cluster_id for case in cases]
         if self.lost:
-            return Names(lost=dict.fromkeys(ids, self.lost))
+            return ClusterNames(lost=dict.fromkeys(ids, self.lost))
         facts = {"root_cause": "why", "severity": "medium", **self.said}
-        return Names({name: Name(f"Title {name}", **facts) for name in ids})
+        return ClusterNames({name: Name(f"Title {name}", **facts) for name in ids})
 
 
 def run(namer: Listening, registry: pl.DataFrame = FIRST.registry, model: str = "mock") -> Named:

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
-from agent_eval.clusters.naming import Case, Name, Namer, Names
+from agent_eval.clusters.naming import Case, ClusterNames, Name, Namer
 from agent_eval.project import Project
 from agent_eval.project.clusters import (
     cached_vectors,
@@ -112,8 +112,8 @@ def test_clusters_grow_in_the_store_with_peoples_words_and_a_models(project: Pro
     (project.home.clusters / "people.yaml").write_text(f"- cluster: {refund}\n  title: Ours\n")
     assert cluster_version(project) != version
 
-    def answer(cases: Sequence[Case]) -> Names:
-        return Names({case.cluster_id: Name("Theirs", "why", "critical") for case in cases})
+    def answer(cases: Sequence[Case]) -> ClusterNames:
+        return ClusterNames({case.cluster_id: Name("Theirs", "why", "critical") for case in cases})
 
     cluster_failures(project, found, run_id="r", namer=Namer("mock", answer))
     registry = project.store.read(table("error_registry")).filter(pl.col("named_by") == "mock")

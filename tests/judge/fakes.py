@@ -10,7 +10,7 @@ import polars as pl
 
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.client import CallError, Reply
-from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Messages, Prompt
 from agent_eval.metrics.base import Metric
@@ -115,7 +115,7 @@ def panel_of(
     concurrency: int = 16,
 ) -> Panel:
     by_model = {client.model: client for client in clients}
-    asking = Asking(
+    runtime = JudgeRuntime(
         client=by_model.__getitem__,
         writing=(kept or Kept()).writing,
         secret=b"secret",
@@ -123,4 +123,4 @@ def panel_of(
         concurrency=concurrency,
         max_tokens=500,
     )
-    return Panel(spec or JudgeSpec(tuple(by_model)), asking)
+    return Panel(spec or JudgeSpec(tuple(by_model)), runtime)

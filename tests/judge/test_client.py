@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from agent_eval.judge.llm.budget import Price
-from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, price_of
-from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import build_prompt
 from agent_eval.judge.protocol import Unscored
-from agent_eval.judge.run_sync import run
+from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
 from tests.judge.fakes import Kept
@@ -89,7 +89,7 @@ def complete(client: LiteLLMClient) -> Reply | CallError:
         finally:
             await client.close()
 
-    return run(go())
+    return run_sync(go())
 
 
 def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server: Server) -> None:
@@ -161,10 +161,10 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     )  # there only: the client has sleeps of its own
     server.status, server.body = status, "echo the key"
     kept = Kept()
-    asking = Asking(lambda model: LiteLLMClient(model), kept.writing, b"s")
+    runtime = JudgeRuntime(lambda model: LiteLLMClient(model), kept.writing, b"s")
     with caplog.at_level(logging.DEBUG):
-        given = Panel(JudgeSpec(("openai/mock",)), asking).answers(
-            [Thread(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
+        given = Panel(JudgeSpec(("openai/mock",)), runtime).answers(
+            [QuestionSequence(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
         )
     [[(_, verdict)]] = given.values()
     assert isinstance(verdict, Unscored)

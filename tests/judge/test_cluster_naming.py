@@ -8,8 +8,7 @@ from agent_eval.clusters.naming import Case, Said
 from agent_eval.judge.cluster_naming import Naming, names_of, naming_prompt
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import CallError, Reply
-from agent_eval.judge.prompts import Names as Withheld
-from agent_eval.judge.prompts import Prompt
+from agent_eval.judge.prompts import BlindedTerms, Prompt
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Agent
 from tests.judge.fakes import GARBAGE, USAGE, Kept, ScriptedClient, name_of, panel_of
@@ -119,7 +118,7 @@ def test_what_transcripts_say_stays_in_its_line_and_agents_stay_unnamed() -> Non
     assert "\u202e" not in data
     assert naming_prompt([case(IDS[0], HOSTILE)], b"other").messages[1] != prompt.messages[1]
     client = ScriptedClient()
-    withheld = [Withheld.of(Agent(agent_id="otter-desk", name="Otter Desk"))]
+    withheld = [BlindedTerms.of(Agent(agent_id="otter-desk", name="Otter Desk"))]
     names_of([case(IDS[0], "Otter Desk lies")], panel_of(client), nothing, withheld=withheld)
     assert "Otter" not in client.asked[0].messages[1]["content"]
     assert "[agent] lies" in client.asked[0].messages[1]["content"]

@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from agent_eval.judge.audits.drift import label_kappa, latest_drift, weighted_kappa
 from agent_eval.judge.audits.sampling import audit_sample
-from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
@@ -27,37 +27,37 @@ def question(name: str, turn_index: int | None) -> Question:
     )
 
 
-def thread(name: str, n_turns: int) -> Thread:
-    return Thread([*(question(name, i) for i in range(n_turns)), question(name, None)])
+def sequence(name: str, n_turns: int) -> QuestionSequence:
+    return QuestionSequence([*(question(name, i) for i in range(n_turns)), question(name, None)])
 
 
-def keys_of(threads: dict[str, list[Thread]]) -> set[str]:
-    return {key for of in threads.values() for t in of for q in t.questions for key in q.keys.values()}
+def keys_of(sequences: dict[str, list[QuestionSequence]]) -> set[str]:
+    return {key for of in sequences.values() for t in of for q in t.questions for key in q.keys.values()}
 
 
 def test_every_agent_gives_a_turn_before_any_gives_a_second() -> None:
-    threads = {"a": [thread("x", 5)], "b": [thread("y", 5), thread("z", 5)]}
-    sample = audit_sample(threads, keys_of(threads), 2)
+    sequences = {"a": [sequence("x", 5)], "b": [sequence("y", 5), sequence("z", 5)]}
+    sample = audit_sample(sequences, keys_of(sequences), 2)
     assert {unit.questions[0].content_hash[0] for unit in sample} & {"x"}
     assert {unit.questions[0].content_hash[0] for unit in sample} & {"y", "z"}
 
 
 def test_the_sample_is_fixed_and_grows_by_turns() -> None:
-    threads = {"a": [thread("x", 4), thread("y", 4)], "b": [thread("z", 4)]}
-    turned = {agent: list(reversed(of)) for agent, of in reversed(threads.items())}
-    answered = keys_of(threads)
-    small, large = (audit_sample(threads, answered, size) for size in (3, 6))
+    sequences = {"a": [sequence("x", 4), sequence("y", 4)], "b": [sequence("z", 4)]}
+    turned = {agent: list(reversed(of)) for agent, of in reversed(sequences.items())}
+    answered = keys_of(sequences)
+    small, large = (audit_sample(sequences, answered, size) for size in (3, 6))
     assert [u.questions[0].content_hash for u in large][:3] == [u.questions[0].content_hash for u in small]
     assert audit_sample(turned, answered, 6) == large
-    assert len(audit_sample(threads, answered, 100)) == 12  # all turns; the wholes go with their last
+    assert len(audit_sample(sequences, answered, 100)) == 12  # all turns; the wholes go with their last
 
 
 def test_only_what_was_answered_is_asked_again() -> None:
-    sample = audit_sample({"a": [thread("x", 2)]}, {"x-1-coherence", "x-None-helpfulness"}, 9)
+    sample = audit_sample({"a": [sequence("x", 2)]}, {"x-1-coherence", "x-None-helpfulness"}, 9)
     assert [[(q.turn_index, list(q.keys)) for q in unit.questions] for unit in sample] == [
         [(1, ["coherence"]), (None, ["helpfulness"])]
     ]
-    assert replace(sample[0], questions=[]) == Thread([])
+    assert replace(sample[0], questions=[]) == QuestionSequence([])
 
 
 ratings = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=20)

@@ -8,8 +8,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from agent_eval.judge.engine import Judged, effective_answer, judge_transcripts
+from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
+from agent_eval.judge.judging_pass import effective_answer
 from agent_eval.judge.protocol import Scored, Unscored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE

@@ -1,4 +1,4 @@
-"""The panel: asked once, kept as it comes, given again; pace, outage, budget, ensemble, secrets."""
+"""The panel: asked once, kept as it comes, given again; concurrency, circuit breaker, budget, ensemble, secrets."""
 
 import asyncio
 import itertools
@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.judge.llm.budget import Budget, Price, Usage
-from agent_eval.judge.llm.calls import Thread
-from agent_eval.judge.llm.circuit_breaker import Outage
-from agent_eval.judge.llm.concurrency import Pace
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.ensemble import combined
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Progress
 from agent_eval.judge.llm.redaction import HIDDEN, kept_secret, redact
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.llm.write_behind import Keeper
+from agent_eval.judge.llm.write_behind import AnswerWriter
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
-from agent_eval.judge.run_sync import run
+from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -31,35 +31,35 @@ from tests.judge.fakes import Kept, ScriptedClient, panel_of
 from tests.judge.test_requests import questions, talk
 
 NOTHING = table("judge_cache").empty()
-THREADS = [Thread(questions(talk(f"c{i}", 2))) for i in range(3)]
+SEQUENCES = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(3)]
 
 
 def test_the_first_call_goes_alone_and_the_others_at_once() -> None:
     client = ScriptedClient(latency_s=0.01)
-    threads = [Thread(questions(talk(f"c{i}"))) for i in range(9)]
-    panel_of(client, concurrency=4).answers(threads, NOTHING)
+    sequences = [QuestionSequence(questions(talk(f"c{i}"))) for i in range(9)]
+    panel_of(client, concurrency=4).answers(sequences, NOTHING)
     assert client.most_open == 4
     assert client.is_closed
 
 
 def test_a_second_panel_gives_what_the_first_was_told_without_asking() -> None:
     kept, client = Kept(), ScriptedClient()
-    first = panel_of(ScriptedClient(), kept=kept).answers(THREADS, NOTHING)
-    assert panel_of(client).answers(THREADS, kept.frame()) == first
+    first = panel_of(ScriptedClient(), kept=kept).answers(SEQUENCES, NOTHING)
+    assert panel_of(client).answers(SEQUENCES, kept.frame()) == first
     assert client.asked == []
-    assert Panel(JudgeSpec(("scripted",))).answers(THREADS, kept.frame()) == first  # nobody to be asked
+    assert Panel(JudgeSpec(("scripted",))).answers(SEQUENCES, kept.frame()) == first  # nobody to be asked
 
 
 def test_another_model_temperature_or_mode_is_asked_anew() -> None:
     kept = Kept()
-    panel_of(ScriptedClient(), kept=kept).answers(THREADS, NOTHING)
+    panel_of(ScriptedClient(), kept=kept).answers(SEQUENCES, NOTHING)
     for spec in (
         JudgeSpec(("other",)),
         JudgeSpec(("scripted",), temperature=1.0),
         JudgeSpec(("scripted",), mode="per_metric"),
     ):
         client = ScriptedClient(model=spec.models[0])
-        panel_of(client, spec=spec).answers(THREADS, kept.frame())
+        panel_of(client, spec=spec).answers(SEQUENCES, kept.frame())
         assert len(client.asked) == (12 if spec.mode == "per_metric" else 6)
         assert panel_of(client, spec=spec).others(kept.frame()).height == len(kept.rows)
 
@@ -69,14 +69,14 @@ def test_an_ensemble_gives_one_answer_with_the_disagreement_and_each_judges_own(
     clients = [
         ScriptedClient(model=m, answers={"helpfulness": r}) for m, r in zip("abc", (5, 2, 4), strict=True)
     ]
-    given = panel_of(*clients, kept=kept).answers(THREADS, NOTHING)
+    given = panel_of(*clients, kept=kept).answers(SEQUENCES, NOTHING)
     [(name, verdict), *own] = given["c0.0.helpfulness"]
     assert isinstance(verdict, Scored)
     assert (name, verdict.rating_1to5, verdict.disagreement) == ("ensemble", 4, 3.0)
     assert "a: 5; b: 2; c: 4" in verdict.rationale
     assert verdict.cost_usd is None  # the judges' own rows have it
     assert [judge for judge, _ in own] == ["a", "b", "c"]
-    assert panel_of(*clients).answers(THREADS, kept.frame()) == given
+    assert panel_of(*clients).answers(SEQUENCES, kept.frame()) == given
 
 
 def rated(*ratings: int) -> dict[str, Verdict]:
@@ -147,39 +147,39 @@ def test_an_unknown_price_is_unknown_and_never_zero() -> None:
     assert (Usage(1, 1, 1, None) + Usage(1, 1, 1, 0.1)).cost_usd is None
 
 
-def test_a_round_of_refusals_halves_the_pace_single_ones_do_not() -> None:
-    pace = Pace(most=40)
-    pace.limit = 20.0
+def test_a_round_of_refusals_halves_the_concurrency_single_ones_do_not() -> None:
+    concurrency = AdaptiveConcurrency(most=40)
+    concurrency.limit = 20.0
     for i in range(20):
-        pace.finished(is_refused=i % 2 == 0)
-    assert pace.limit == 10.0
+        concurrency.finished(is_refused=i % 2 == 0)
+    assert concurrency.limit == 10.0
     for i in range(10):
-        pace.finished(is_refused=i == 3)
-    assert pace.limit == 11.0
+        concurrency.finished(is_refused=i == 3)
+    assert concurrency.limit == 11.0
 
 
-def test_nobody_starts_while_the_pace_is_held() -> None:
+def test_no_call_starts_during_a_pause() -> None:
     async def go() -> float:
-        pace, loop = Pace(2), asyncio.get_running_loop()
-        pace.hold(0.05)
+        concurrency, loop = AdaptiveConcurrency(2), asyncio.get_running_loop()
+        concurrency.pause(0.05)
         began = loop.time()
-        async with pace.place(0):
+        async with concurrency.slot(0):
             return loop.time() - began
 
-    assert run(go()) >= 0.045
+    assert run_sync(go()) >= 0.045
 
 
-def test_places_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:
+def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop() -> None:
     async def go() -> list[int]:
-        pace, ends = Pace(4), asyncio.Event()
+        concurrency, ends = AdaptiveConcurrency(4), asyncio.Event()
         began: list[int] = []
 
         async def call(number: int) -> None:
-            async with pace.place(number):
+            async with concurrency.slot(number):
                 began.append(number)
                 await ends.wait()
 
-        async with pace.place(0):
+        async with concurrency.slot(0):
             pass  # the first goes alone
         async with asyncio.TaskGroup() as group:
             for number in range(8):
@@ -193,41 +193,41 @@ def test_places_that_become_free_together_are_given_one_in_each_step_of_the_loop
                 counts.append(len(began))
         return counts
 
-    counts = run(go())
+    counts = run_sync(go())
     assert all(after - before <= 1 for before, after in itertools.pairwise([4, *counts]))
 
 
 def test_a_burst_of_lost_connections_counts_once_and_five_bursts_end_the_pass() -> None:
-    outage, now, waited = Outage("m"), 0.0, 0.0
+    breaker, now, waited = CircuitBreaker("m"), 0.0, 0.0
     for _ in range(4):
-        pause = outage.count("connection", started=now, now=now + 0.1, detail="x")
-        assert outage.count("connection", started=now, now=now + 0.1, detail="x") == 0.0  # the same burst
-        assert outage.why_ended is None
+        pause = breaker.count("connection", started=now, now=now + 0.1, detail="x")
+        assert breaker.count("connection", started=now, now=now + 0.1, detail="x") == 0.0  # the same burst
+        assert breaker.why_ended is None
         waited += pause
         now += 0.1 + pause
-    outage.count("connection", started=now, now=now, detail="x")
-    assert outage.why_ended is not None
+    breaker.count("connection", started=now, now=now, detail="x")
+    assert breaker.why_ended is not None
     assert waited == 0.5 + 1 + 2 + 4
 
 
-def test_an_answer_ends_the_row_of_troubles() -> None:
-    outage = Outage("m")
+def test_an_answer_ends_the_row_of_failures() -> None:
+    breaker = CircuitBreaker("m")
     for _ in range(3):
         for _ in range(4):
-            outage.count("authentication", started=0, now=0, detail="x")
-        outage.answered()
-    assert outage.why_ended is None
+            breaker.count("authentication", started=0, now=0, detail="x")
+        breaker.answered()
+    assert breaker.why_ended is None
 
 
 def test_what_arrives_while_a_batch_is_written_makes_up_the_next() -> None:
     kept = Kept()
 
     async def go() -> None:
-        keeper = Keeper(kept.write)
-        await asyncio.gather(*(keeper.keep([{"i": i}]) for i in range(10)))
-        await keeper.close()
+        writer = AnswerWriter(kept.write)
+        await asyncio.gather(*(writer.write([{"i": i}]) for i in range(10)))
+        await writer.close()
 
-    run(go())
+    run_sync(go())
     assert [row["i"] for row in kept.rows] == list(range(10))
     assert len(kept.batches) < 10
 
@@ -258,7 +258,7 @@ def test_the_secret_of_a_project_is_made_once_and_only_for_its_owner(tmp_path: P
 def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
     kept = Kept()
     panel_of(ScriptedClient(answers={FAILURE.name: ["repetition", "false information"]}), kept=kept).answers(
-        THREADS[:1], NOTHING
+        SEQUENCES[:1], NOTHING
     )
     rows = kept.frame().filter(pl.col("metric") == FAILURE.name)
     assert '"further_labels":["false information"]' in rows["verdict"][0]
@@ -267,9 +267,9 @@ def test_answers_stay_in_the_cache_as_the_model_gave_them() -> None:
 
 def test_an_audit_tells_where_the_modes_disagree() -> None:
     kept, spec = Kept(), JudgeSpec(("scripted",))
-    panel_of(ScriptedClient(answers={"helpfulness": 4}), kept=kept, spec=spec).answers(THREADS, NOTHING)
+    panel_of(ScriptedClient(answers={"helpfulness": 4}), kept=kept, spec=spec).answers(SEQUENCES, NOTHING)
     alone = replace(spec, mode="per_metric")
-    panel_of(ScriptedClient(answers={"helpfulness": 3}), kept=kept, spec=alone).answers(THREADS, NOTHING)
+    panel_of(ScriptedClient(answers={"helpfulness": 3}), kept=kept, spec=alone).answers(SEQUENCES, NOTHING)
     assert disagreements(kept.frame(), spec).rows() == [
         ("scripted", FAILURE.name, 6, 6, None),
         ("scripted", "helpfulness", 6, 0, -1.0),

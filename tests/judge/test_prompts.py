@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.prompts import (
-    Names,
+    BlindedTerms,
     Prompt,
     build_prompt,
     can_share_call,
@@ -315,7 +315,7 @@ def test_answers_have_their_metrics_scale() -> None:
 # Names
 
 
-NAMES = Names.of(
+NAMES = BlindedTerms.of(
     Agent(
         agent_id="otter-desk",
         name="Otter Desk",
@@ -343,7 +343,7 @@ def test_the_agents_names_are_withheld_wherever_they_stand() -> None:
 def test_parts_of_words_short_names_and_plain_nouns_stay() -> None:
     for text in ("Otterlines of otter-desks", "MyOtterline", "big_otter-desk"):
         assert NAMES.hide(text) == text
-    assert Names.of(Agent(agent_id="a1", name="Assistant", provider="AI")) == Names()
+    assert BlindedTerms.of(Agent(agent_id="a1", name="Assistant", provider="AI")) == BlindedTerms()
 
 
 def test_keys_that_would_become_one_keep_their_names() -> None:
@@ -361,7 +361,7 @@ def test_a_quote_with_a_withheld_name_is_restored_as_the_transcript_has_it() -> 
 
 @given(st.text(st.sampled_from("otrOTRdesk -[]ag\n.(*"), max_size=60))
 def test_a_quote_of_the_blinded_text_is_found_in_the_original(text: str) -> None:
-    names = Names((("otter", "[agent]"), ("desk", "[model]")))
+    names = BlindedTerms((("otter", "[agent]"), ("desk", "[model]")))
     hidden = names.hide(text)
     if " ".join(hidden.split()):
         restored = names.restore(hidden, [text])

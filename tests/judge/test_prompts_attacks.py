@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_eval.judge.prompts import (
-    NO_NAMES,
-    Names,
+    NO_BLINDED_TERMS,
+    BlindedTerms,
     Prompt,
     ReplyError,
     build_prompt,
@@ -35,7 +35,7 @@ U1 = dataclasses.replace(HELPFULNESS, name="U1", grain="session")
 TEXTS = st.text(st.characters(), max_size=40)
 
 
-def turn_prompt(held: Conversation, turn_index: int, names: Names = NO_NAMES) -> Prompt:
+def turn_prompt(held: Conversation, turn_index: int, names: BlindedTerms = NO_BLINDED_TERMS) -> Prompt:
     seen = held.turns()[: turn_index + 1]
     return build_prompt(
         [Question((held,), (seen,), turn_index, "", TURN_METRICS)], secret=SECRET, names=names
@@ -177,7 +177,7 @@ def test_any_text_stays_inside(user: str, result: str, argument: str, goal: str)
     "name", ["Otter (Desk", ".*", "a|b", "\\", "[agent]", "Desk\nline", "</record>", "ZOË"]
 )
 def test_a_hostile_name_of_an_agent_is_withheld_and_breaks_nothing(name: str) -> None:
-    names = Names.of(Agent(agent_id="otter-desk", name=name))
+    names = BlindedTerms.of(Agent(agent_id="otter-desk", name=name))
     held = conversation(agent=f"Hi, {name} here.")
     prompt = turn_prompt(held, 1, names)
     assert outside(prompt) == outside(turn_prompt(conversation(), 1))

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_eval.judge.prompts import Names, Prompt, ReplyError, build_prompt, read_reply, repair_messages
+from agent_eval.judge.prompts import (
+    BlindedTerms,
+    Prompt,
+    ReplyError,
+    build_prompt,
+    read_reply,
+    repair_messages,
+)
 from agent_eval.judge.protocol import Question, Scored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
@@ -25,7 +32,7 @@ HELD = Conversation(
         Message(role="assistant", content='I am Otter Desk.\nA "desk" <b>for</b> ferries, C:\\new.'),
     ),
 )
-NAMES = Names.of(Agent(agent_id="otter-desk", name="Otter Desk"))
+NAMES = BlindedTerms.of(Agent(agent_id="otter-desk", name="Otter Desk"))
 GOOD = {"evidence": "Who are you?", "reason": "It answers.", "score": 4}
 LABELLED = {"evidence": None, "reason": "Why.", "label": "repetition", "further_labels": ["unsafe action"]}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import LiteLLMClient
-from agent_eval.judge.llm.panel import Asking, Panel
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import Scored
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
@@ -49,10 +49,12 @@ def test_a_real_model_gives_answers_of_the_right_form(base_url: str, monkeypatch
     monkeypatch.setenv("OPENAI_BASE_URL", base_url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     kept = Kept()
-    asking = Asking(lambda model: LiteLLMClient(model, timeout_s=300), kept.writing, b"s", max_tokens=1200)
+    runtime = JudgeRuntime(
+        lambda model: LiteLLMClient(model, timeout_s=300), kept.writing, b"s", max_tokens=1200
+    )
     spec = JudgeSpec(("openai/smollm2",))
-    given = Panel(spec, asking).answers(
-        [Thread(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
+    given = Panel(spec, runtime).answers(
+        [QuestionSequence(questions(talk(), [HELPFULNESS]))], table("judge_cache").empty()
     )
     [[(_, helpful)]] = given.values()
     assert isinstance(helpful, Scored), helpful

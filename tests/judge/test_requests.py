@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from agent_eval.judge.llm.budget import Budget
-from agent_eval.judge.llm.calls import Call, Thread, plan
+from agent_eval.judge.llm.calls import Call, QuestionSequence, plan
 from agent_eval.judge.llm.client import CallError, Reply
-from agent_eval.judge.llm.concurrency import Pace
-from agent_eval.judge.llm.requests import MOST_TRIES, Form, ModelJudge
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
+from agent_eval.judge.llm.requests import MOST_TRIES, ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import Mode
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
-from agent_eval.judge.run_sync import run
+from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.coherence import COHERENCE
@@ -57,7 +57,11 @@ def questions(of: Conversation, metrics: Sequence[Metric] = METRICS) -> list[Que
 
 
 def calls(n: int) -> list[Call]:
-    return [c for thread in plan([Thread(questions(talk(f"c{i}"))) for i in range(n)], ()) for c in thread]
+    return [
+        c
+        for sequence in plan([QuestionSequence(questions(talk(f"c{i}"))) for i in range(n)], ())
+        for c in sequence
+    ]
 
 
 def ask(
@@ -74,11 +78,16 @@ def ask(
 
     async def go() -> list[Mapping[str, Verdict]]:
         judge = ModelJudge(
-            client, Form(b"s", METRICS, 500), Pace(most), budget or Budget(), keep, random.Random(1)
+            client,
+            PromptFormat(b"s", METRICS, 500),
+            AdaptiveConcurrency(most),
+            budget or Budget(),
+            keep,
+            random.Random(1),
         )
         return list(await asyncio.gather(*(judge.ask(call) for call in asked or calls(1))))
 
-    return run(go())
+    return run_sync(go())
 
 
 def test_an_answer_is_scored_with_what_it_cost_shared_over_its_metrics() -> None:
@@ -250,19 +259,21 @@ def test_what_cannot_be_stored_stops_the_work() -> None:
 
 
 def test_each_metric_has_its_own_call_in_an_audit() -> None:
-    threads = [Thread(questions(talk(n_turns=2), [HELPFULNESS, COHERENCE]))]
+    sequences = [QuestionSequence(questions(talk(n_turns=2), [HELPFULNESS, COHERENCE]))]
 
     def names(mode: Mode) -> list[list[str]]:
-        return [[m.name for m in call.metrics] for of_thread in plan(threads, (), mode) for call in of_thread]
+        return [
+            [m.name for m in call.metrics] for of_thread in plan(sequences, (), mode) for call in of_thread
+        ]
 
     assert names("one_call") == [["helpfulness", "coherence"]] * 2
     assert names("per_metric") == [["helpfulness"], ["coherence"]] * 2
 
 
 def test_the_longest_conversations_go_first_and_known_answers_are_left_out() -> None:
-    threads = [Thread(questions(talk("short"))), Thread(questions(talk("long", 3)))]
+    sequences = [QuestionSequence(questions(talk("short"))), QuestionSequence(questions(talk("long", 3)))]
     known = {"long.0.helpfulness", f"long.0.{FAILURE.name}", "long.1.helpfulness"}
-    planned = plan(threads, known)
+    planned = plan(sequences, known)
     assert [[c.questions[0].content_hash for c in of_thread] for of_thread in planned] == [
         ["long.1", "long.2"],
         ["short.0"],

@@ -54,7 +54,7 @@ def judgments(
     store_recorded(project, agents, run_id=context.run.run_id)
     judged = judge_transcripts(
         *(transcripts, conversations, turns, project.ratings_of(agents), project.answers.find),
-        metrics=project.metrics, panel=project.panel(versions), names=project.names_of(agents),
+        metrics=project.metrics, panel=project.panel(versions), names=project.blinded_terms(agents),
         watch=watch_of(context, project),
     )  # fmt: skip
     project.answers.record_judge(versions, project.own_judge, run_id=context.run.run_id)
@@ -92,7 +92,7 @@ def rubric_ratings(
         project.answers.find,
         judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
         panel=project.panel(versions),
-        names=project.names_of(agents),
+        names=project.blinded_terms(agents),
         watch=watch_of(context, project),
     )
     yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)

@@ -11,7 +11,7 @@ import polars as pl
 
 from agent_eval.formats.hashing import digest
 from agent_eval.judge.llm.cache import answers_of
-from agent_eval.judge.llm.calls import Thread
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.protocol import Question, Scored
 
@@ -66,30 +66,30 @@ def _difference(one: Scored, other: Scored) -> float | None:
 
 
 def audit_sample(
-    threads: Mapping[str, Sequence[Thread]], answered: Container[str], size: int
-) -> list[Thread]:
+    sequences: Mapping[str, Sequence[QuestionSequence]], answered: Container[str], size: int
+) -> list[QuestionSequence]:
     """The turns that an audit asks about again, with the metrics that were answered: the same as long as they are there.
 
     Every agent gives its first turn, then its second, and so on, in the order of a hash of their content: the sample
     is fixed, spread over agents, and nobody's choice. What is asked of a whole conversation goes with its last turn.
 
     Args:
-        threads: By agent, what a model was asked: a thread per conversation.
+        sequences: By agent, what a model was asked: one sequence per conversation.
         answered: The question keys that have a stored answer.
         size: Turns, at most.
     """
     ranked = []
-    for units in (sorted(_units(of_agent, answered), key=_place) for of_agent in threads.values()):
+    for units in (sorted(_units(of_agent, answered), key=_place) for of_agent in sequences.values()):
         ranked += [(place, _place(unit), unit) for place, unit in enumerate(units)]
     ranked.sort(key=lambda entry: entry[:2])
     return [unit for _, _, unit in ranked[:size]]
 
 
-def _units(threads: Sequence[Thread], answered: Container[str]) -> Iterator[Thread]:
+def _units(sequences: Sequence[QuestionSequence], answered: Container[str]) -> Iterator[QuestionSequence]:
     """Each turn with what was answered of it, and the whole with the last one."""
-    for thread in threads:
+    for sequence in sequences:
         groups: list[list[Question]] = []
-        for question in thread.questions:
+        for question in sequence.questions:
             metrics = [m for m in question.metrics if question.keys[m.name] in answered]
             if not metrics:
                 continue
@@ -98,9 +98,9 @@ def _units(threads: Sequence[Thread], answered: Container[str]) -> Iterator[Thre
                 groups[-1].append(part)
             else:
                 groups.append([part])
-        yield from (replace(thread, questions=group) for group in groups)
+        yield from (replace(sequence, questions=group) for group in groups)
 
 
-def _place(unit: Thread) -> str:
+def _place(unit: QuestionSequence) -> str:
     first = unit.questions[0]
     return digest("audit", first.content_hash, first.turn_index)

@@ -15,7 +15,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import MEGABYTE
-from agent_eval.formats.timestamps import instant, seconds
+from agent_eval.formats.timestamps import parse_timestamp, seconds
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.metric_set import TURN_RATINGS
@@ -278,7 +278,7 @@ def _version(cell: str | None) -> str:
 def _time(cell: str | None) -> str | None:
     try:
         if cell is not None:
-            instant(cell)
+            parse_timestamp(cell)
         return cell
     except ValueError:
         raise ValueError(f"rated_at is {cell!r}, expected ISO 8601 such as 2026-04-20T10:00:00Z") from None

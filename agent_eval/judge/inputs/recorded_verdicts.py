@@ -24,7 +24,7 @@ from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.formats.timestamps import instant, seconds
+from agent_eval.formats.timestamps import parse_timestamp, seconds
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
@@ -84,7 +84,7 @@ class RecordedVerdict(Frozen):
     @model_validator(mode="after")
     def _keys_and_answer(self) -> Self:
         try:
-            instant(self.judged_at)
+            parse_timestamp(self.judged_at)
         except ValueError:
             raise ValueError(f"judged_at is {self.judged_at!r}, expected ISO 8601") from None
         _check_answer(self)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.spec import Mode
-from agent_eval.judge.prompts import NO_NAMES, Names, build_prompt, can_share_call
+from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, build_prompt, can_share_call
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding
@@ -15,11 +15,11 @@ TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer an
 
 
 @dataclass(frozen=True)
-class Thread:
+class QuestionSequence:
     """Questions whose calls follow one another: the turns of a conversation and its whole, or one session."""
 
     questions: Sequence[Question]
-    names: Names = NO_NAMES
+    names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[Finding, ...] = ()
 
 
@@ -28,8 +28,8 @@ class Call:
     """Questions that are asked together: a turn's, with its conversation's where that may ride along."""
 
     questions: tuple[Question, ...]
-    number: int = 0  # of its thread: lower ones go first
-    names: Names = NO_NAMES
+    number: int = 0  # of its sequence: lower ones go first
+    names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -68,23 +68,25 @@ class Estimate:
         return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
 
 
-def plan(threads: Sequence[Thread], answered: Container[str], mode: Mode = "one_call") -> list[list[Call]]:
-    """The calls of each thread, in order; threads without any are left out, the longest come first.
+def plan(
+    sequences: Sequence[QuestionSequence], answered: Container[str], mode: Mode = "one_call"
+) -> list[list[Call]]:
+    """The calls of each sequence, in order; sequences without any are left out, the longest come first.
 
     Args:
-        threads: What is open; a key that stands in several questions is asked by the first of them.
+        sequences: What is unanswered; a key that stands in several questions is asked by the first of them.
         answered: Keys that need no call.
         mode: per_metric gives each metric a call of its own.
     """
     seen: set[str] = set()
     planned: list[list[Call]] = []
-    for thread in threads:
+    for sequence in sequences:
         calls: list[Call] = []
-        for question in thread.questions:
+        for question in sequence.questions:
             fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, seen)]
             parts = [fresh] if mode == "one_call" else [[metric] for metric in fresh]
             for part in parts if fresh else ():
-                _add(calls, question.about(part), thread, mode)
+                _add(calls, question.about(part), sequence, mode)
         if calls:
             planned.append(calls)
     planned.sort(key=len, reverse=True)
@@ -119,9 +121,9 @@ def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
     return True
 
 
-def _add(calls: list[Call], question: Question, thread: Thread, mode: Mode) -> None:
+def _add(calls: list[Call], question: Question, sequence: QuestionSequence, mode: Mode) -> None:
     last = calls[-1] if calls else None
     if mode == "one_call" and last is not None and can_share_call(last.questions[0], question):
-        calls[-1] = Call((*last.questions, question), 0, thread.names, thread.findings)
+        calls[-1] = Call((*last.questions, question), 0, sequence.names, sequence.findings)
     else:
-        calls.append(Call((question,), 0, thread.names, thread.findings))
+        calls.append(Call((question,), 0, sequence.names, sequence.findings))

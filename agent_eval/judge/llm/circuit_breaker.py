@@ -1,12 +1,12 @@
-"""When a pass ends early: a judge that is out is not asked two thousand times."""
+"""The circuit breaker ends a pass early: a judge that is down is not asked two thousand times."""
 
 from typing import Literal
 
 from agent_eval.judge.protocol import UnscoredReason
 
-Trouble = Literal["connection", "timeout", "authentication", "given_up", "refused", "unreadable"]
+FailureKind = Literal["connection", "timeout", "authentication", "given_up", "refused", "unreadable"]
 
-MOST_IN_A_ROW: dict[Trouble, int] = {
+MOST_IN_A_ROW: dict[FailureKind, int] = {
     "connection": 5,
     "timeout": 5,
     "authentication": 5,
@@ -14,7 +14,7 @@ MOST_IN_A_ROW: dict[Trouble, int] = {
     "refused": 20,  # calls that the provider calls wrong: one conversation may be, twenty in a row are not
     "unreadable": 20,
 }
-_SAID: dict[Trouble, str] = {
+_SAID: dict[FailureKind, str] = {
     "connection": "it could not be reached",
     "timeout": "it did not answer in time",
     "authentication": "it refused the key",
@@ -25,8 +25,8 @@ _SAID: dict[Trouble, str] = {
 FIRST_PAUSE_S = 0.5
 
 
-class Outage:
-    """Counts troubles in a row; any answer that can be read ends the row.
+class CircuitBreaker:
+    """Counts failures of one kind in a row; any answer that can be read ends the row.
 
     A burst of lost connections counts once: of those that fail together only the first does, and the pass waits
     0.5, 1, 2 and 4 seconds between the five that end it.
@@ -36,22 +36,22 @@ class Outage:
         self.judge = judge
         self.why_ended: str | None = None
         self.reason: UnscoredReason = "judge_error"
-        self._in_a_row: dict[Trouble, int] = {}
+        self._in_a_row: dict[FailureKind, int] = {}
         self._last_counted = float("-inf")
 
     def answered(self) -> None:
         """An answer came and could be read."""
         self._in_a_row.clear()
 
-    def count(self, trouble: Trouble, *, started: float, now: float, detail: str) -> float:
-        """Count one trouble of a call that began at `started`; seconds for which nobody should start."""
-        if trouble == "connection" and started < self._last_counted:
+    def count(self, kind: FailureKind, *, started: float, now: float, detail: str) -> float:
+        """Count one failure of a call that began at `started`; return the seconds for which no call should start."""
+        if kind == "connection" and started < self._last_counted:
             return 0.0
-        n = self._in_a_row[trouble] = self._in_a_row.get(trouble, 0) + 1
-        if n >= MOST_IN_A_ROW[trouble] and self.why_ended is None:
-            self.why_ended = f"{self.judge}: {_SAID[trouble]} {n} times in a row, so the pass ended: {detail}"
-            self.reason = "parse_failure" if trouble == "unreadable" else "judge_error"
-        if trouble != "connection":
+        n = self._in_a_row[kind] = self._in_a_row.get(kind, 0) + 1
+        if n >= MOST_IN_A_ROW[kind] and self.why_ended is None:
+            self.why_ended = f"{self.judge}: {_SAID[kind]} {n} times in a row, so the pass ended: {detail}"
+            self.reason = "parse_failure" if kind == "unreadable" else "judge_error"
+        if kind != "connection":
             return 0.0
         pause = FIRST_PAUSE_S * 2.0 ** (n - 1)
         self._last_counted = now + pause

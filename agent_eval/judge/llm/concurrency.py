@@ -1,7 +1,7 @@
-"""The pace of a pass: how many calls run at once, who goes first, and when everybody waits.
+"""Adaptive concurrency of a pass: how many calls run at once, which go first, and when all of them pause.
 
 The limit adapts: a round of calls of which more than a tenth were refused for their rate halves it, any other round
-raises it by one. Single refusals leave it alone. Whoever waits before trying again holds no place.
+raises it by one. Single refusals leave it alone. A call that waits before a retry holds no slot.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 TOLERATED = 0.1  # share of a round that may be refused for its rate before the limit is halved
 
 
-class Pace:
-    """Places for calls of one event loop. The first call goes alone: it warms the provider's cache of the system prompt."""
+class AdaptiveConcurrency:
+    """Slots for the calls of one event loop. The first call goes alone: it warms the provider's cache of the system prompt."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -24,13 +24,13 @@ class Pace:
         self._count = itertools.count()
         self._is_warm = False
         self._is_filling = False
-        self._held_until = 0.0
+        self._paused_until = 0.0
         self._n_done = self._n_refused = 0
 
     @asynccontextmanager
-    async def place(self, thread: int) -> AsyncIterator[None]:
-        """One of the places; threads of lower number go first, so that conversations are finished while cached."""
-        await self._take(thread)
+    async def slot(self, sequence: int) -> AsyncIterator[None]:
+        """Hold one of the slots; sequences of lower number go first, so that conversations are finished while cached."""
+        await self._take(sequence)
         try:
             yield
         finally:
@@ -39,10 +39,10 @@ class Pace:
                 self._is_warm, self.limit = True, float(self.most)
             self._fill()
 
-    def hold(self, seconds: float) -> None:
-        """Nobody starts for so long."""
+    def pause(self, seconds: float) -> None:
+        """Start no call for so long."""
         loop = asyncio.get_running_loop()
-        self._held_until = max(self._held_until, loop.time() + seconds)
+        self._paused_until = max(self._paused_until, loop.time() + seconds)
         loop.call_later(seconds, self._fill)
 
     def finished(self, *, is_refused: bool) -> None:
@@ -54,12 +54,12 @@ class Pace:
             self.limit = max(1.0, self.limit / 2) if is_too_fast else min(self.most, self.limit + 1)
             self._n_done = self._n_refused = 0
 
-    async def _take(self, thread: int) -> None:
+    async def _take(self, sequence: int) -> None:
         if not self._waiting and self._has_room():
             self.n_running += 1
             return
         mine = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (thread, next(self._count), mine))
+        heapq.heappush(self._waiting, (sequence, next(self._count), mine))
         try:
             await mine
         except asyncio.CancelledError:
@@ -69,13 +69,13 @@ class Pace:
             raise
 
     def _has_room(self) -> bool:
-        is_held = asyncio.get_running_loop().time() < self._held_until
-        return self.n_running < int(self.limit) and not is_held
+        is_paused = asyncio.get_running_loop().time() < self._paused_until
+        return self.n_running < int(self.limit) and not is_paused
 
     def _fill(self) -> None:
-        """Give places away, one in each step of the loop.
+        """Give slots away, one in each step of the loop.
 
-        Given away together, calls would be built together and sent together, and all places would wait at once.
+        Given away together, calls would be built together and sent together, and all slots would wait at once.
         """
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True

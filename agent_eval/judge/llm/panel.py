@@ -14,19 +14,19 @@ import polars as pl
 
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.cache import answers_of, of_others, rows_of
-from agent_eval.judge.llm.calls import Call, Thread, plan
+from agent_eval.judge.llm.calls import Call, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
-from agent_eval.judge.llm.concurrency import Pace
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.ensemble import combined
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
-from agent_eval.judge.llm.requests import Form, ModelJudge
+from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.llm.write_behind import Keeper, Row
+from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
-from agent_eval.judge.run_sync import run
+from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 
-Given = dict[str, list[tuple[str, Verdict]]]
+AnswersByQuestion = dict[str, list[tuple[str, Verdict]]]
 """Question key → (judge, verdict), in the order of precedence."""
 
 
@@ -37,8 +37,8 @@ class Writing(Protocol):
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What it takes to call models."""
+class JudgeRuntime:
+    """What it takes to call judge models."""
 
     client: Callable[[str], Client]
     writing: Writing
@@ -50,28 +50,28 @@ class Asking:
 
 @dataclass(frozen=True)
 class Panel:
-    """One judge model or several. `asking` None: only what was answered before."""
+    """One judge model or several. `runtime` None: only what was answered before."""
 
     spec: JudgeSpec
-    asking: Asking | None = None
+    runtime: JudgeRuntime | None = None
 
     def answers(
         self,
-        threads: Sequence[Thread],
+        sequences: Sequence[QuestionSequence],
         cache: pl.DataFrame,
         shown: Sequence[Metric] | None = None,
         *,
-        form: type[Form] = Form,
+        prompt_format: type[PromptFormat] = PromptFormat,
         watch: Watch | None = None,
         every_s: float = 10.0,
-    ) -> Given:
-        """Everything that the models say about the questions of the threads.
+    ) -> AnswersByQuestion:
+        """Everything that the models say about the questions of the sequences.
 
         Args:
-            threads: The questions with the metrics that are still open.
+            sequences: The questions with the metrics that are still unanswered.
             cache: Rows of judge_cache that may answer them.
             shown: Metrics whose rubrics stand in every system message, those asked among them; None: those asked.
-            form: How prompts are built and replies read.
+            prompt_format: How prompts are built and replies read.
             watch: Told of progress.
             every_s: Seconds between two words of progress.
 
@@ -79,28 +79,28 @@ class Panel:
             OSError: If answers cannot be stored.
         """
         by_model = {model: dict[str, Verdict](self._known(model, cache)) for model in self.spec.models}
-        if self.asking is not None:
-            planned = {m: plan(threads, known, self.spec.mode) for m, known in by_model.items()}
-            fresh = run(
+        if self.runtime is not None:
+            planned = {m: plan(sequences, known, self.spec.mode) for m, known in by_model.items()}
+            fresh = run_sync(
                 _ask(
                     self.spec,
-                    self.asking,
+                    self.runtime,
                     planned,
-                    form(self.asking.secret, self.shown(shown), self.asking.max_tokens),
+                    prompt_format(self.runtime.secret, self.shown(shown), self.runtime.max_tokens),
                     watch,
                     every_s,
                 )
             )
             for model, verdicts in fresh.items():
                 by_model[model] |= verdicts
-        return self._given(threads, by_model)
+        return self._given(sequences, by_model)
 
-    def planned(self, threads: Sequence[Thread], cache: pl.DataFrame) -> list[list[Call]]:
+    def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[Call]]:
         """The calls that `answers` would make, of all models."""
         return [
             calls
             for model in self.spec.models
-            for calls in plan(threads, self._known(model, cache), self.spec.mode)
+            for calls in plan(sequences, self._known(model, cache), self.spec.mode)
         ]
 
     def others(self, cache: pl.DataFrame) -> pl.DataFrame:
@@ -114,9 +114,11 @@ class Panel:
     def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored]:
         return answers_of(cache, model, self.spec.parameters)
 
-    def _given(self, threads: Sequence[Thread], by_model: Mapping[str, Mapping[str, Verdict]]) -> Given:
-        metrics = {q.keys[m.name]: m for t in threads for q in t.questions for m in q.metrics}
-        given: Given = {}
+    def _given(
+        self, sequences: Sequence[QuestionSequence], by_model: Mapping[str, Mapping[str, Verdict]]
+    ) -> AnswersByQuestion:
+        metrics = {q.keys[m.name]: m for t in sequences for q in t.questions for m in q.metrics}
+        given: AnswersByQuestion = {}
         for key, metric in metrics.items():
             answers = {model: said[key] for model, said in by_model.items() if key in said}
             if not answers:
@@ -130,60 +132,60 @@ class Panel:
 
 async def _ask(
     spec: JudgeSpec,
-    asking: Asking,
+    runtime: JudgeRuntime,
     planned: Mapping[str, Sequence[Sequence[Call]]],
-    form: Form,
+    prompt_format: PromptFormat,
     watch: Watch | None,
     every_s: float,
 ) -> dict[str, dict[str, Verdict]]:
     """Model → question key → verdict, for every planned call."""
-    n_calls = sum(len(calls) for threads in planned.values() for calls in threads)
+    n_calls = sum(len(calls) for sequences in planned.values() for calls in sequences)
     if n_calls == 0:
         return {}
     reporter = Reporter(Progress(spec.name, n_calls), watch, every_s)
-    with asking.writing() as write:
-        keeper = Keeper(write)
-        clients = {model: asking.client(model) for model in planned}
+    with runtime.writing() as write:
+        writer = AnswerWriter(write)
+        clients = {model: runtime.client(model) for model in planned}
         try:
             passes = (
-                _pass(clients[model], threads, spec, asking, form, keeper, reporter)
-                for model, threads in planned.items()
+                _pass(clients[model], sequences, spec, runtime, prompt_format, writer, reporter)
+                for model, sequences in planned.items()
             )
             return dict(zip(planned, await asyncio.gather(*passes), strict=True))
         finally:
-            await keeper.close()
+            await writer.close()
             for client in clients.values():
                 await client.close()
 
 
 async def _pass(
     client: Client,
-    threads: Sequence[Sequence[Call]],
+    sequences: Sequence[Sequence[Call]],
     spec: JudgeSpec,
-    asking: Asking,
-    form: Form,
-    keeper: Keeper,
+    runtime: JudgeRuntime,
+    prompt_format: PromptFormat,
+    writer: AnswerWriter,
     reporter: Reporter,
 ) -> dict[str, Verdict]:
     async def keep(call: Call, answers: Mapping[str, Scored]) -> None:
-        await keeper.keep(list(rows_of(call, answers, client.model, spec.parameters)))
+        await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
-    judge = ModelJudge(client, form, Pace(asking.concurrency), asking.budget, keep)
+    judge = ModelJudge(client, prompt_format, AdaptiveConcurrency(runtime.concurrency), runtime.budget, keep)
     verdicts: dict[str, Verdict] = {}
 
-    async def thread(calls: Sequence[Call]) -> None:
+    async def sequence(calls: Sequence[Call]) -> None:
         for call in calls:
             answered = await judge.ask(call)
             verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
             n_unscored = sum(isinstance(v, Unscored) for v in answered.values())
-            asking.budget.n_unscored += n_unscored
-            asking.budget.n_scored += len(answered) - n_unscored
-            reporter.call_done(n_unscored, asking.budget.known_cost_usd)
+            runtime.budget.n_unscored += n_unscored
+            runtime.budget.n_scored += len(answered) - n_unscored
+            reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
 
     try:
         async with asyncio.TaskGroup() as group:
-            for calls in threads:
-                group.create_task(thread(calls))
+            for calls in sequences:
+                group.create_task(sequence(calls))
     except ExceptionGroup as failed:  # the first cancels the rest, and says what happened
         raise failed.exceptions[0] from None
     return verdicts

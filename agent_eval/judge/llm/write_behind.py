@@ -1,4 +1,4 @@
-"""Keeping: answers are written as they arrive, in small batches, by a thread of its own.
+"""Write-behind: answers are written as they arrive, in small batches, by a thread of its own.
 
 Whatever arrives while one batch is being written makes up the next, so the event loop never waits for the disk and a
 slow disk only makes the batches larger.
@@ -11,16 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 Row = Mapping[str, object]
 
 
-class Keeper:
+class AnswerWriter:
     """Writes rows through `write`, one batch at a time. Each instance belongs to one event loop."""
 
     def __init__(self, write: Callable[[Sequence[Row]], None]) -> None:
         self._write = write
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge-keeper")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="judge-answers")
         self._pending: list[tuple[Sequence[Row], asyncio.Future[None]]] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def keep(self, rows: Sequence[Row]) -> None:
+    async def write(self, rows: Sequence[Row]) -> None:
         """Return when the rows are written.
 
         Raises:

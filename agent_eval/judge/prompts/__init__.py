@@ -5,7 +5,7 @@
 methodology; the evidence rules and caps of rubric ratings belong in the judge profile (`metrics/profile.py`).
 """
 
-from agent_eval.judge.prompts.blind import NO_NAMES, Names
+from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.build import (
     Messages,
     Prompt,
@@ -18,9 +18,9 @@ from agent_eval.judge.prompts.profile import profile_hash
 from agent_eval.judge.prompts.replies import ReplyError, read_reply, repair_messages
 
 __all__ = [
-    "NO_NAMES",
+    "NO_BLINDED_TERMS",
+    "BlindedTerms",
     "Messages",
-    "Names",
     "Prompt",
     "ReplyError",
     "build_prompt",

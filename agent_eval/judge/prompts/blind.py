@@ -24,7 +24,7 @@ TELLS_NOTHING = frozenset(
 
 
 @dataclass(frozen=True)
-class Names:
+class BlindedTerms:
     """The names to withhold, each with the word that stands for it."""
 
     words: tuple[tuple[str, str], ...] = ()
@@ -94,4 +94,4 @@ class Names:
         return re.compile(rf"(?i)(?<!\w)(?:{'|'.join(re.escape(name) for name, _ in self.words)})(?!\w)")
 
 
-NO_NAMES = Names()
+NO_BLINDED_TERMS = BlindedTerms()

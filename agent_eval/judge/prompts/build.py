@@ -13,7 +13,7 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from agent_eval.judge.prompts import words
-from agent_eval.judge.prompts.blind import NO_NAMES, Names
+from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.fence import code, fenced
 from agent_eval.judge.prompts.forms import rubric, schema_of
 from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_line, turn_line, turn_lines
@@ -38,7 +38,7 @@ class Prompt:
     metrics: tuple[Metric, ...]  # in the order of the reply
     prompt_hash: str  # of messages and schema: provenance, no part of a key
     turns: tuple[Turn, ...] = field(default=(), repr=False)  # where quotes are sought
-    names: Names = NO_NAMES
+    names: BlindedTerms = NO_BLINDED_TERMS
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:
@@ -66,7 +66,7 @@ def build_prompt(
     *,
     secret: bytes,
     metrics: Sequence[Metric] | None = None,
-    names: Names = NO_NAMES,
+    names: BlindedTerms = NO_BLINDED_TERMS,
     findings: Sequence[Finding] = (),
 ) -> Prompt:
     """The one call that asks every metric of the questions.
@@ -126,7 +126,7 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
 
 
 def _record(
-    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding]
+    first: Question, whole: Sequence[Question], names: BlindedTerms, findings: Sequence[Finding]
 ) -> list[str]:
     """The lines of the record."""
     if first.turn_index is not None:
@@ -148,7 +148,11 @@ def _record(
 
 
 def _findings_line(
-    first: Question, whole: Sequence[Question], names: Names, findings: Sequence[Finding], is_session: bool
+    first: Question,
+    whole: Sequence[Question],
+    names: BlindedTerms,
+    findings: Sequence[Finding],
+    is_session: bool,
 ) -> list[str]:
     bearing = _bearing(whole, findings)
     numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
@@ -166,7 +170,7 @@ def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Fin
     return [f for f in findings if f in wanted]
 
 
-def _record_of_turn(question: Question, names: Names) -> list[str]:
+def _record_of_turn(question: Question, names: BlindedTerms) -> list[str]:
     conversation = question.conversations[0]
     *earlier, turn = question.turns[0]
     frame = frame_line(conversation, names)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pydantic import JsonValue
 
-from agent_eval.judge.prompts.blind import Names
+from agent_eval.judge.prompts.blind import BlindedTerms
 from agent_eval.judge.prompts.fence import line
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
@@ -59,7 +59,7 @@ _REMEMBERED = _Remembered(most=16_000_000)
 
 
 def frame_line(
-    conversation: Conversation, names: Names, place: tuple[int | str, ...] = (), most: int = LINE_BOUND
+    conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = LINE_BOUND
 ) -> str:
     """Goal, profile, knowledge and tools of a conversation; no id and no outcome.
 
@@ -69,7 +69,9 @@ def frame_line(
     return _REMEMBERED.line(conversation, form, lambda: _frame_line(conversation, names, place, most))
 
 
-def _frame_line(conversation: Conversation, names: Names, place: tuple[int | str, ...], most: int) -> str:
+def _frame_line(
+    conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...], most: int
+) -> str:
     about: dict[str, JsonValue] = {}
     if place:
         number, *tests = place
@@ -88,7 +90,7 @@ def _frame_line(conversation: Conversation, names: Names, place: tuple[int | str
     return _bounded(at, about, most)
 
 
-def turn_line(turn: Turn, names: Names, longest: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
+def turn_line(turn: Turn, names: BlindedTerms, longest: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
     """One turn: its messages in order, with tool calls numbered and results pointing to their call.
 
     Args:
@@ -101,7 +103,7 @@ def turn_line(turn: Turn, names: Names, longest: int = TEXT_BOUNDS[0], most: int
     return _REMEMBERED.line(turn, form, lambda: _turn_line(turn, names, longest, most))
 
 
-def _turn_line(turn: Turn, names: Names, longest: int, most: int) -> str:
+def _turn_line(turn: Turn, names: BlindedTerms, longest: int, most: int) -> str:
     def at(bound: int) -> dict[str, JsonValue]:
         messages = list(_messages(turn.messages, min(bound, longest), names))
         return {"turn": turn.turn_index, "messages": messages}
@@ -109,7 +111,7 @@ def _turn_line(turn: Turn, names: Names, longest: int, most: int) -> str:
     return _bounded(at, {"turn": turn.turn_index}, most)
 
 
-def turn_lines(turns: Sequence[Turn], names: Names, most: int) -> list[str]:
+def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[str]:
     """The lines of turns within a bound: all whole, else each shorter, else without some in the middle."""
     for longest in TEXT_BOUNDS if len(turns) <= MANY_TURNS else ():
         lines = [turn_line(turn, names, longest) for turn in turns]
@@ -118,12 +120,12 @@ def turn_lines(turns: Sequence[Turn], names: Names, most: int) -> list[str]:
     return _without_middle(turns, names, most)
 
 
-def data_line(name: str, value: JsonValue, names: Names, most: int = LINE_BOUND) -> str:
+def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = LINE_BOUND) -> str:
     """One further line, such as an expected answer."""
     return _bounded(lambda bound: {name: _shown(value, bound, names)}, {}, most)
 
 
-def _messages(messages: Sequence[Message], bound: int, names: Names) -> Iterator[JsonValue]:
+def _messages(messages: Sequence[Message], bound: int, names: BlindedTerms) -> Iterator[JsonValue]:
     numbers: dict[str, int] = {}
     n_calls = 0
     for message in messages:
@@ -148,7 +150,7 @@ def _messages(messages: Sequence[Message], bound: int, names: Names) -> Iterator
         yield shown
 
 
-def _shown(value: JsonValue, bound: int, names: Names) -> JsonValue:
+def _shown(value: JsonValue, bound: int, names: BlindedTerms) -> JsonValue:
     """A value with names hidden; a long text without its middle, any other long value as its JSON text likewise."""
     if value is None:
         return None
@@ -183,7 +185,7 @@ def _bounded(at: Callable[[int], dict[str, JsonValue]], key: dict[str, JsonValue
     return line({**key, "json": _cut(text, room)})
 
 
-def _without_middle(turns: Sequence[Turn], names: Names, most: int) -> list[str]:
+def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[str]:
     """The first turn and as many of the last as fit, shortened, with the number of those between them."""
     short = functools.partial(turn_line, names=names, longest=SHORT_TEXT, most=most // 4)
     first, last = short(turns[0]), list[str]()

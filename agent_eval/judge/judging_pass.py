@@ -1,0 +1,188 @@
+"""One judging pass, the same for turns, conversations and rubrics: who answers a question, and which answer counts.
+
+Stored answers are looked up once. Rules come first, then judge models for what rules leave unanswered, then the answers
+that others gave before. The first of them is effective; one that was lost to a judge's failure yields to any other.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
+from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.rules import RULE, RulesJudge
+from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.findings import Finding, apply_caps
+
+Lookup = Callable[[Collection[str]], pl.DataFrame]
+"""Rows of table judge_cache that answer any of the question keys."""
+Answers = dict[str, list[tuple[str, Verdict]]]
+"""Metric name → (judge, verdict), in the order of precedence."""
+Row = dict[str, object]
+
+HUMAN = "human"
+PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
+
+
+@dataclass
+class AskedQuestions:
+    """Questions about one conversation or session of an agent, with their answers once a pass was made.
+
+    `findings` are shown to models and bound their ratings; the stored answers stay as the models gave them.
+    """
+
+    agent_id: str
+    questions: list[Question] = field(default_factory=list[Question])
+    findings: tuple[Finding, ...] = ()
+    answers: list[Answers] = field(default_factory=list[Answers])  # one per question
+
+    def with_answers(self) -> Iterator[tuple[Question, Answers]]:
+        """Each question with its answers."""
+        return zip(self.questions, self.answers, strict=True)
+
+
+def judge_questions(
+    asked: Sequence[AskedQuestions],
+    lookup: Lookup,
+    *,
+    shown: Sequence[Metric] | None = None,
+    panel: Panel | None = None,
+    names: Mapping[str, BlindedTerms] | None = None,
+    watch: Watch | None = None,
+) -> None:
+    """Fill in the answers to all questions.
+
+    Args:
+        asked: The questions.
+        lookup: Finds stored verdicts by question key.
+        shown: Metrics whose rubrics stand in every system message; None: those that a call asks.
+        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
+        names: By agent, what a model is not to see.
+        watch: Told how far the models are.
+    """
+    questions = [question for one in asked for question in one.questions]
+    cache = lookup({key for question in questions for key in question.keys.values()})
+    _ask_rules(asked)
+    of_models: AnswersByQuestion = {}
+    if panel is not None:
+        of_models = panel.answers(_sequences(asked, names or {}), cache, shown, watch=watch)
+        cache = panel.others(cache)
+    recorded = iter(answer_without_model(questions, RecordedJudge(cache)))
+    for one in asked:
+        for question, answers in one.with_answers():
+            of_others = next(recorded)
+            for name, key in question.keys.items():
+                answers[name] += [
+                    (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
+                ]
+                answers[name] += of_others[name]
+
+
+def unanswered_sequences(
+    asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
+) -> list[QuestionSequence]:
+    """Let rules answer first; return what they leave to a model, one sequence for each of `asked`."""
+    _ask_rules(asked)
+    return _sequences(asked, names)
+
+
+def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
+    ruled = iter(answer_without_model((q for one in asked for q in one.questions), RulesJudge()))
+    for one in asked:
+        one.answers = [next(ruled) for _ in one.questions]
+
+
+def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
+    return [
+        QuestionSequence(
+            [part for pair in one.with_answers() if (part := unanswered_part(*pair))],
+            names.get(one.agent_id, NO_BLINDED_TERMS),
+            one.findings,
+        )
+        for one in asked
+    ]
+
+
+def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[Answers]:
+    """Return what a judge that costs nothing says to each question, abstentions included."""
+
+    async def ask() -> list[Answers]:
+        return [
+            {name: [(judge.name, verdict)] for name, verdict in (await judge.judge(question)).items()}
+            for question in questions
+        ]
+
+    return run_sync(ask())
+
+
+def unanswered_part(question: Question, answers: Answers) -> Question | None:
+    """Return the question with those metrics that a model is to answer; None where there are none."""
+    metrics = [m for m in question.metrics if needs_answer(m, answers[m.name])]
+    return question.about(metrics) if metrics else None
+
+
+def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
+    """Return whether a model is still to answer a metric. A rule's label leaves the other labels unanswered."""
+    return not metric.is_measured and not any(
+        (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
+        or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
+        for judge, verdict in answers
+    )  # fmt: skip
+
+
+def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
+    """Return the index of the answer that counts: the first one given; a lost one yields to any other."""
+    given = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
+    return min(given, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
+
+
+def is_abstention(verdict: Verdict) -> bool:
+    """Return whether the judge left the question to others."""
+    return isinstance(verdict, NotApplicable) and verdict.is_abstention
+
+
+def given_answers(answers: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str, Verdict, bool]]:
+    """Yield judge and verdict of each answer, abstentions left out, and whether it is the effective one."""
+    best = effective_answer(answers)
+    for i, (judge, verdict) in enumerate(answers):
+        if not is_abstention(verdict):
+            yield judge, verdict, i == best
+
+
+def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) -> Row:
+    """Return the columns of an answer that turns, conversations and rubrics share.
+
+    Args:
+        judge: Who answered.
+        verdict: The answer.
+        is_quoted: Whether the transcript holds a quote.
+    """
+    row: Row = {"judge": judge}
+    if isinstance(verdict, NotApplicable):
+        return row | {"status": "not_applicable"}
+    row |= {name: getattr(verdict, name) for name in PAID}
+    if isinstance(verdict, Unscored):
+        return row | {"status": "unscored", "rationale": verdict.detail}
+    quote = verdict.evidence or None
+    return row | {
+        "status": "scored",
+        "rating_1to5": verdict.rating_1to5,
+        "rationale": verdict.rationale,
+        "evidence": quote,
+        "evidence_verified": is_quoted(quote) if quote else None,
+        "disagreement": verdict.disagreement,
+    }
+
+
+def _bounded(name: str, verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """A model's rating within the bounds that the findings set."""
+    if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
+        return verdict
+    rating, why = apply_caps(name, verdict.rating_1to5, findings)
+    return replace(verdict, rating_1to5=rating, rationale=f"{verdict.rationale} {why}") if why else verdict
