@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, Self
 
 import polars as pl
-import yaml
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from agent_eval.clusters.cluster_registry import BLOCK, ClusterRegistryBuilder, rule_title
@@ -20,7 +19,7 @@ from agent_eval.clusters.texts import normalised
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import explain, shorten
-from agent_eval.formats.yaml import YamlError, compose, construct, line_of
+from agent_eval.formats.yaml import Node, YamlError, YamlList, compose, construct
 from agent_eval.tables import table
 
 BY = "human"
@@ -74,18 +73,18 @@ def read_overrides(file: str, text: str) -> tuple[list[Entry], list[Refusal]]:
         root = compose(text)
         if root is None:
             return [], []
-        if not isinstance(root, yaml.SequenceNode):
-            raise YamlError("expected a list of entries (- cluster: E-…)", line_of(root))
+        if not isinstance(root, YamlList):
+            raise YamlError("expected a list of entries (- cluster: E-…)", root.line)
     except YamlError as error:
         return [], [Refusal(file, error.line, shorten(error.reason))]
     entries: list[Entry] = []
     refusals: list[Refusal] = []
-    for node in root.value:
+    for node in root.items:
         found = _entry(node)
         if isinstance(found, Override):
-            entries.append(Entry(file, line_of(node), found))
+            entries.append(Entry(file, node.line, found))
         else:
-            refusals.append(Refusal(file, line_of(node), shorten(found)))
+            refusals.append(Refusal(file, node.line, shorten(found)))
     return entries, refusals
 
 
@@ -269,10 +268,10 @@ def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -
     )
 
 
-def _entry(node: yaml.Node) -> Override | str:
+def _entry(node: Node) -> Override | str:
     """The entry, or why it is none."""
     try:
-        value = construct(node)
+        value = construct(node, "typed")
     except YamlError as error:
         return error.reason
     if not isinstance(value, dict):

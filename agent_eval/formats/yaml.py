@@ -1,10 +1,15 @@
-"""YAML from users: bounded, with the line of each problem, and nothing dropped in silence.
+"""YAML from users: one reader with one policy. Every problem has its line, and nothing is dropped silently.
 
-Depth and aliases are checked on the parser's events first: deep nesting overflows the C stack when it
-is composed, and aliases of aliases grow without bound when they are copied.
+Nesting, values and letters are bounded, aliases written out among them. A repeated key, a merge key, a second document
+and a tag are refused; a typed scalar may have one of YAML's own tags. The caller chooses whether scalars are typed (`5` is a number) or
+texts (`0.40` stays exact, a date stays a date), and whether aliases may be used. Values are built from the parser's
+events, because composing deeply nested input overflows the C stack.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -12,17 +17,88 @@ from agent_eval.formats.streams import MEGABYTE
 
 LARGEST = 20 * MEGABYTE
 DEEPEST = 32
-MOST_VALUES = 500_000  # an agent's entry has about ten, a session.yaml as many
+MOST_VALUES = (
+    100_000  # keys included; an agent's entry has about ten, a published methodology version about 2,500
+)
+MOST_LETTERS = 4_000_000  # a published methodology version has about 40,000
 LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+
+Scalars = Literal["typed", "text"]
+"""Whether scalars become values of YAML's own types, or texts and nulls."""
+Location = tuple[str | int, ...]
+
+_YAML = "tag:yaml.org,2002:"
+_NULLS = ("", "~", "null", "Null", "NULL")
 
 
 class YamlError(Exception):
-    """A text that cannot be used, with the 1-based line where that shows; 0 for the whole file."""
+    """Raised for a text that cannot be used, with the 1-based line where that shows; 0 for the whole file."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
         self.reason = reason
         self.line = line
+
+
+@dataclass(slots=True)
+class YamlScalar:
+    """A text as it is written; `is_plain`: without quotes. `line` of every node is 1-based, `column` 0-based."""
+
+    line: int
+    text: str
+    is_plain: bool
+    tag: str | None
+
+
+@dataclass(slots=True)
+class YamlList:
+    """A sequence; `is_flow`: in brackets, which end before `end_column` of `end_line`."""
+
+    line: int
+    column: int
+    is_flow: bool
+    tag: str | None
+    items: list["Node"] = field(default_factory=list["Node"])
+    end_line: int = 0
+    end_column: int = 0
+
+
+@dataclass(slots=True)
+class YamlMapping:
+    """A mapping, its keys as they are written, repeated ones among them."""
+
+    line: int
+    tag: str | None
+    pairs: list[tuple["Node", "Node"]] = field(default_factory=list[tuple["Node", "Node"]])
+
+    @property
+    def keys(self) -> list[str | None]:
+        """The texts of the keys; None for one that is no scalar."""
+        return [key.text if isinstance(key, YamlScalar) else None for key, _ in self.pairs]
+
+
+@dataclass(slots=True)
+class YamlAlias:
+    """A reference to a node that stands before it."""
+
+    line: int
+    target: "Node"
+
+
+Node = YamlScalar | YamlList | YamlMapping | YamlAlias
+
+
+@dataclass
+class Document:
+    """What a text says, and where it says it. `value` is None for an empty text."""
+
+    value: object = None
+    lines: dict[Location, int] = field(default_factory=dict[Location, int])
+
+    def line_of(self, location: Location) -> int | None:
+        """The 1-based line of a location, else of its nearest parent that has one."""
+        parents = (location[:n] for n in range(len(location), -1, -1))
+        return next((self.lines[parent] for parent in parents if parent in self.lines), None)
 
 
 def read_text(path: Path) -> str:
@@ -43,16 +119,27 @@ def read_text(path: Path) -> str:
         raise YamlError(f"cannot be read: {error.strerror}") from error
 
 
-def compose(text: str) -> yaml.Node | None:
-    """The nodes of one YAML document; None for an empty one.
+def read_document(text: str, scalars: Scalars, *, allow_aliases: bool = False) -> Document:
+    """Read one YAML document with the line of each of its values.
 
     Raises:
-        YamlError: If it is no YAML, nested deeper than 32 levels, holds more than 500,000 values, or uses
-            aliases.
+        YamlError: As `compose` and `construct`; a repeated key is named with all keys above it.
+    """
+    node = compose(text, allow_aliases=allow_aliases)
+    if node is None:
+        return Document()
+    constructor = _Constructor(scalars, lines={})
+    return Document(constructor.value(node, ()), constructor.lines or {})
+
+
+def compose(text: str, *, allow_aliases: bool = False) -> Node | None:
+    """Return the nodes of one YAML document; None for an empty one or a null.
+
+    Raises:
+        YamlError: If it is no YAML, more than one document or too large, or uses aliases that are not allowed.
     """
     try:
-        _check_events(text)
-        node = yaml.compose(text, Loader=LOADER)
+        node = _Composer(yaml.parse(text, Loader=LOADER), allow_aliases=allow_aliases).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise YamlError(
@@ -63,58 +150,176 @@ def compose(text: str) -> yaml.Node | None:
     return None if is_null(node) else node
 
 
-def construct(node: yaml.Node) -> object:
-    """The plain value of a node: only YAML's own types.
+def construct(node: Node, scalars: Scalars) -> object:
+    """Return the plain value of a node.
 
     Raises:
-        YamlError: If a tag names another type, a scalar is no value of its type, a key is repeated or a merge key.
+        YamlError: If a key is repeated, no scalar or a merge key, a tag is not supported, or a scalar is no value of
+            its type.
     """
-    _check_keys(node)
-    try:
-        value: object = LOADER("").construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        raise YamlError(f"not supported: {error.problem}", line_of(node)) from error
-    except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
-        raise YamlError("a tag (!!) stands before a text that is no such value", line_of(node)) from error
-    except (ValueError, TypeError, OverflowError) as error:
-        reason = str(error).partition(";")[0]  # what follows is about Python's settings
-        raise YamlError(f"not a value: {reason}", line_of(node)) from error
-    return value
+    return _Constructor(scalars).value(node, ())
 
 
-def line_of(node: yaml.Node) -> int:
-    """The 1-based line where a node begins."""
-    return int(node.start_mark.line) + 1
+def is_null(node: Node | None) -> bool:
+    """Return whether there is nothing, or a null."""
+    return node is None or (
+        isinstance(node, YamlScalar)
+        and (node.tag == f"{_YAML}null" or (node.tag is None and node.is_plain and node.text in _NULLS))
+    )
 
 
-def is_null(node: yaml.Node | None) -> bool:
-    """Whether there is nothing, or a null."""
-    return node is None or (isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null")
+class _Composer:
+    """Builds nodes from the parser's events, within the bounds."""
 
+    def __init__(self, events: Iterator[yaml.Event], *, allow_aliases: bool) -> None:
+        self.events = events
+        self.allow_aliases = allow_aliases
+        self.anchors: dict[str, tuple[Node, int, int]] = {}  # node, its values and its letters
+        self.n_values = 0
+        self.n_letters = 0
+        self.written_out = ""  # what is said of the size once an alias was met
 
-def _check_events(text: str) -> None:
-    depth = 0
-    for number, event in enumerate(yaml.parse(text, Loader=LOADER)):
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        if number > MOST_VALUES:
-            raise YamlError(f"holds more than {MOST_VALUES:,} values", line)
+    def document(self) -> Node | None:
+        node: Node | None = None
+        n_documents = 0
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                n_documents += 1
+                if n_documents > 1:
+                    raise YamlError("holds a second document; write one per file", _line(event))
+            elif isinstance(event, yaml.NodeEvent):
+                node = self.node(event, 0)
+        return node
+
+    def node(self, event: yaml.Event, depth: int) -> Node:
         if isinstance(event, yaml.AliasEvent):
-            raise YamlError("aliases (*name) are not supported; write the value out", line)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            return self.alias(event)
+        n_values, n_letters = self.n_values, self.n_letters
+        if isinstance(event, yaml.ScalarEvent):
+            node: Node = YamlScalar(_line(event), str(event.value), not event.style, event.tag)
+            self.grow(1, len(event.value), event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self.grow(1, 0, event)
+            node = self.collection(event, depth + 1)
+        else:
+            raise YamlError("a value is missing", _line(event))
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (node, self.n_values - n_values, self.n_letters - n_letters)
+        return node
+
+    def collection(self, event: yaml.CollectionStartEvent, depth: int) -> Node:
+        line = _line(event)
         if depth > DEEPEST:
             raise YamlError(f"nested deeper than {DEEPEST} levels", line)
+        if isinstance(event, yaml.MappingStartEvent):
+            mapping = YamlMapping(line, event.tag)
+            while not isinstance(key := next(self.events), yaml.MappingEndEvent):
+                mapping.pairs.append((self.node(key, depth), self.node(next(self.events), depth)))
+            return mapping
+        items = YamlList(line, _start(event)[1], bool(event.flow_style), event.tag)
+        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+            items.items.append(self.node(item, depth))
+        if item.end_mark:
+            items.end_line, items.end_column = item.end_mark.line + 1, item.end_mark.column
+        return items
+
+    def alias(self, event: yaml.AliasEvent) -> YamlAlias:
+        line = _line(event)
+        if not self.allow_aliases:
+            raise YamlError("aliases (*name) are not supported; write the value out", line)
+        if event.anchor not in self.anchors:
+            raise YamlError(f"the alias *{event.anchor} has no finished anchor before it", line)
+        target, n_values, n_letters = self.anchors[event.anchor]
+        self.written_out = " once its aliases are written out"
+        self.grow(n_values, n_letters, event)
+        return YamlAlias(line, target)
+
+    def grow(self, n_values: int, n_letters: int, event: yaml.Event) -> None:
+        self.n_values += n_values
+        self.n_letters += n_letters
+        if self.n_values > MOST_VALUES:
+            raise YamlError(f"more than {MOST_VALUES:,} values{self.written_out}", _line(event))
+        if self.n_letters > MOST_LETTERS:
+            raise YamlError(f"more than {MOST_LETTERS:,} letters{self.written_out}", _line(event))
 
 
-def _check_keys(node: yaml.Node) -> None:
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(item)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[object] = set()
-        for key, value in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
-                raise YamlError("merge keys (<<) are not supported; write the keys out", line_of(key))
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise YamlError(f"the key {key.value[:40]!r} is given twice; remove one", line_of(key))
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-            _check_keys(value)
+class _Constructor:
+    """Builds values from nodes; `lines` gets the line of every location, where it is wanted."""
+
+    def __init__(self, scalars: Scalars, lines: dict[Location, int] | None = None) -> None:
+        self.scalars = scalars
+        self.lines = lines
+        self.referred: dict[int, object] = {}  # id of an alias's target → its value
+        self.loader = yaml.SafeLoader("")
+
+    def value(self, node: Node, at: Location) -> object:
+        if self.lines is not None:
+            self.lines.setdefault(at, node.line)
+        if isinstance(node, YamlScalar):
+            return self.scalar(node)
+        if isinstance(node, YamlAlias):
+            return self.alias(node)
+        self.refuse_tag(node)
+        if isinstance(node, YamlList):
+            return [self.value(item, (*at, i)) for i, item in enumerate(node.items)]
+        return self.mapping(node, at)
+
+    def mapping(self, node: YamlMapping, at: Location) -> dict[object, object]:
+        items: dict[object, object] = {}
+        first_lines: dict[str, int] = {}
+        for key, value in node.pairs:
+            if not isinstance(key, YamlScalar):
+                raise YamlError("a key must be a plain text", key.line)
+            if key.text == "<<" and key.is_plain:
+                raise YamlError("merge keys (<<) are not supported; write the keys out", key.line)
+            location = (*at, key.text)
+            name = self.scalar(key) if self.scalars == "typed" or key.tag is not None else key.text
+            if key.text in first_lines or name in items:
+                shown = repr(key.text[:40]) if self.lines is None else ".".join(map(str, location))
+                first = first_lines.get(key.text)
+                where = f" (first in line {first})" if first else ""
+                raise YamlError(f"the key {shown} is given twice{where}; remove one", key.line)
+            first_lines[key.text] = key.line
+            if self.lines is not None:
+                self.lines[location] = key.line
+            items[name] = self.value(value, location)
+        return items
+
+    def alias(self, node: YamlAlias) -> object:
+        """The value of the target, which stands before; the lines within it are its own."""
+        key = id(node.target)
+        if key not in self.referred:
+            self.referred[key] = construct(node.target, self.scalars)
+        return self.referred[key]
+
+    def scalar(self, node: YamlScalar) -> object:
+        if self.scalars == "text":
+            self.refuse_tag(node)
+            return None if is_null(node) else node.text
+        implicit = (node.is_plain, not node.is_plain)
+        tag = node.tag or self.loader.resolve(yaml.ScalarNode, node.text, implicit)  # type: ignore[no-untyped-call]
+        try:
+            value: object = self.loader.construct_document(yaml.ScalarNode(tag, node.text))
+        except yaml.MarkedYAMLError as error:
+            raise YamlError(f"not supported: {error.problem}", node.line) from error
+        except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
+            raise YamlError("a tag (!!) stands before a text that is no such value", node.line) from error
+        except (ValueError, TypeError, OverflowError) as error:
+            reason = str(error).partition(";")[0]  # what follows is about Python's settings
+            raise YamlError(f"not a value: {reason}", node.line) from error
+        return value
+
+    def refuse_tag(self, node: YamlScalar | YamlList | YamlMapping) -> None:
+        """Refuse any tag; typed scalars do not come here, they may have one of YAML's own, as in `!!str 1.10`."""
+        if node.tag is not None:
+            raise YamlError(f"the tag {node.tag!r} is not supported; write a plain value", node.line)
+
+
+def _line(event: yaml.Event) -> int:
+    return _start(event)[0]
+
+
+def _start(event: yaml.Event) -> tuple[int, int]:
+    """Line, 1-based, and column, 0-based."""
+    mark = event.start_mark
+    return (mark.line + 1, mark.column) if mark else (1, 0)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.formats.strict_yaml import Document, StrictYamlError, read_strict
+from agent_eval.formats.yaml import Document, YamlError, read_document
 from agent_eval.methodology.models import Methodology, Version
 
 PACKAGED = Path(__file__).parent / "versions"
@@ -286,14 +286,14 @@ def _read_document(path: Path) -> Document | MethodologyProblem:
     if len(data) > MAX_BYTES:
         return MethodologyProblem(name, f"is larger than {MAX_BYTES:,} bytes; a version takes about 40,000")
     try:
-        return read_strict(data.decode("utf-8-sig"))
+        return read_document(data.decode("utf-8-sig"), "text", allow_aliases=True)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return MethodologyProblem(
             name, f"is not UTF-8 (byte 0x{data[error.start]:02x}); save it as UTF-8", line
         )
-    except StrictYamlError as error:
-        return MethodologyProblem(name, error.reason, error.line)
+    except YamlError as error:
+        return MethodologyProblem(name, error.reason, error.line or None)
 
 
 def _invalid(path: Path, document: Document, error: ValidationError) -> MethodologyProblem:

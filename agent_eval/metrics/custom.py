@@ -12,8 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.formats.strict_yaml import Document, StrictYamlError, read_strict
-from agent_eval.formats.yaml import YamlError, read_text
+from agent_eval.formats.yaml import Document, YamlError, read_document, read_text
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet
@@ -72,8 +71,8 @@ def read_metric(path: Path) -> Metric:
         MetricFileError: If it is no metric.
     """
     try:
-        document = read_strict(read_text(path).removeprefix("\ufeff"))
-    except (YamlError, StrictYamlError) as error:
+        document = read_document(read_text(path).removeprefix("\ufeff"), "text", allow_aliases=True)
+    except YamlError as error:
         raise MetricFileError(path, error.reason, error.line) from error
     if not isinstance(document.value, dict):
         raise MetricFileError(path, "holds no mapping; docs/metrics.md shows a metric's keys")

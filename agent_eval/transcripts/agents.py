@@ -12,7 +12,16 @@ from agent_eval.formats.atomic_files import locked, write_atomically
 from agent_eval.formats.files import Bounds
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import explain, shorten
-from agent_eval.formats.yaml import YamlError, compose, construct, is_null, line_of, read_text
+from agent_eval.formats.yaml import (
+    Node,
+    YamlError,
+    YamlList,
+    YamlMapping,
+    compose,
+    construct,
+    is_null,
+    read_text,
+)
 from agent_eval.transcripts.models import Agent
 
 
@@ -91,34 +100,34 @@ def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], li
 
 def _entries(text: str) -> Iterator[_Entry]:
     node = _list_node(compose(text))
-    for item in node.value if node else ():
+    for item in node.items if node else ():
         yield _entry(item)
 
 
-def _list_node(root: yaml.Node | None) -> yaml.SequenceNode | None:
+def _list_node(root: Node | None) -> YamlList | None:
     """The list of entries; None when the file has none yet."""
-    if isinstance(root, yaml.MappingNode) and [k.value for k, _ in root.value] == ["agents"]:
-        root = root.value[0][1]
+    if isinstance(root, YamlMapping) and root.keys == ["agents"]:
+        root = root.pairs[0][1]
         if is_null(root):
-            raise YamlError("agents: is empty; write a list of entries, or []", line_of(root))
-    if root is None or isinstance(root, yaml.SequenceNode):
+            raise YamlError("agents: is empty; write a list of entries, or []", root.line)
+    if root is None or isinstance(root, YamlList):
         return root
     raise YamlError(
-        "expected a list of entries (- agent_id: …), or the one key agents with that list", line_of(root)
+        "expected a list of entries (- agent_id: …), or the one key agents with that list", root.line
     )
 
 
-def _entry(node: yaml.Node) -> _Entry:
+def _entry(node: Node) -> _Entry:
     try:
-        value = construct(node)
+        value = construct(node, "typed")
     except YamlError as error:
         return _Entry(error.line, None, error.reason, None)
     if not isinstance(value, dict):
-        return _Entry(line_of(node), None, "an entry must be a mapping with the key agent_id", None)
+        return _Entry(node.line, None, "an entry must be a mapping with the key agent_id", None)
     try:
-        return _Entry(line_of(node), Agent.model_validate(value), "", value.get("agent_id"))
+        return _Entry(node.line, Agent.model_validate(value), "", value.get("agent_id"))
     except ValidationError as error:
-        return _Entry(line_of(node), None, explain(error, Agent), value.get("agent_id"))
+        return _Entry(node.line, None, explain(error, Agent), value.get("agent_id"))
 
 
 def _has(text: str, agent_id: str) -> bool:
@@ -146,23 +155,22 @@ def _write(path: Path, text: str, agent: Agent) -> None:
 def _appended(text: str, agent: Agent) -> str:
     node = _list_node(compose(text))
     entry = agent.model_dump(mode="json", exclude_none=True)
-    if node is not None and node.flow_style:
+    if node is not None and node.is_flow:
         return _in_brackets(text, node, entry)
     newline = "\r\n" if "\r\n" in text else "\n"
     block = yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=10**6)
-    indent = " " * (node.start_mark.column if node else 0)
+    indent = " " * (node.column if node else 0)
     lines = [indent + line for line in block.splitlines()]
     head = text if not text or text.endswith("\n") else text + newline
     return head + newline.join([*lines, ""])
 
 
-def _in_brackets(text: str, node: yaml.SequenceNode, entry: dict[str, object]) -> str:
+def _in_brackets(text: str, node: YamlList, entry: dict[str, object]) -> str:
     lines = text.splitlines(keepends=True)
-    at = node.end_mark
-    line = lines[at.line]
+    line = lines[node.end_line - 1]
     flow = yaml.safe_dump(
         entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
     ).strip()
-    cut = at.column - 1  # before the closing bracket
-    lines[at.line] = line[:cut] + (", " if node.value else "") + flow + line[cut:]
+    cut = node.end_column - 1  # before the closing bracket
+    lines[node.end_line - 1] = line[:cut] + (", " if node.items else "") + flow + line[cut:]
     return "".join(lines)

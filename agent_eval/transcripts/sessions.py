@@ -106,7 +106,7 @@ def read_session_file(folder: Path) -> Session:
     if reason := Bounds.of(folder.parent.parent).refused_file(path):
         raise YamlError(reason)
     node = compose(read_text(path))
-    value = construct(node) if node is not None else {}
+    value = construct(node, "typed") if node is not None else {}
     if not isinstance(value, dict):
         raise YamlError("expected a mapping with the key methodology_versions", 1)
     try:
