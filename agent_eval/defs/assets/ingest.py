@@ -32,9 +32,7 @@ INGESTED = {
 @dg.multi_asset(
     **table_multi_asset(INGESTED), group_name="ingest", partitions_def=AGENTS, deps=["agent_sessions"]
 )
-def ingest_sessions(
-    context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
-) -> TableEvents:
+def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
     """Read the agents' session folders; refused records become rows of import_errors."""
     frames = ingest(project, list(context.partition_keys))
     for refused in frames["import_errors"].iter_rows(named=True):
