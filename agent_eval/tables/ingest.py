@@ -28,6 +28,9 @@ DECLARED = (
             SESSION,
             Column("benchmark_id", S, "Sessions that share it form one run", nullable=False),
             Column("session_date", S, "ISO date of the session"),
+            Column(
+                "session_run", S, "Name of the run, where several were made on one date; null without one"
+            ),
             Column("evaluator", S, "Who ran it"),
             Column("methodology_versions", NAMES, "Versions it was run for, or ['any']", nullable=False),
             Column("u3_scope", S, "Declared scope of U3"),
@@ -68,6 +71,16 @@ DECLARED = (
             Column("outcome_source", S, "Where the outcome comes from"),
             Column("cost_usd", F, "What the agent cost, US dollars; null when unknown"),
             Column("content_hash", S, "Hash of all that a judge may see", nullable=False),
+            Column(
+                "messages_hash",
+                S,
+                "Hash of the messages alone, equal in copies; null in conversations that fill no slot or test",
+            ),
+            Column(
+                "opening_hash",
+                S,
+                "Hash of the first user message, letter case and spacing aside; null without one",
+            ),
             Column("source", S, "Format, file and record it came from"),
             Column("metadata", S, "JSON object, kept as found"),
         ),

@@ -31,6 +31,17 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
     return digest("session", sorted(conversation_hashes))
 
 
+def messages_hash(conversation: Conversation) -> str:
+    """Return the hash of the messages alone: equal in copies, whatever goal or truth they were given."""
+    return digest("messages", [_content(message) for message in conversation.messages])
+
+
+def opening_hash(conversation: Conversation) -> str | None:
+    """Return the hash of the first user message, letter case and spacing aside; None without one."""
+    opening = next((m.content for m in conversation.messages if m.role == "user" and m.content), None)
+    return None if opening is None else digest("opening", " ".join(opening.split()).casefold())
+
+
 def _frame(conversation: Conversation) -> object:
     tools = None if conversation.tools is None else list(conversation.tools)
     expected = [e.model_dump(mode="json") for e in conversation.expected]

@@ -10,7 +10,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from agent_eval.formats.json_text import dumps
 from agent_eval.tables import table
-from agent_eval.transcripts.content_hash import conversation_hash, turn_hashes
+from agent_eval.transcripts.content_hash import conversation_hash, messages_hash, opening_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
 Row = dict[str, object]
@@ -131,6 +131,8 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "outcome_source": c.outcome.source,
         "cost_usd": _cost(c),
         "metadata": dumps(c.metadata),
+        "messages_hash": messages_hash(c) if c.scenario or c.injected_error else None,
+        "opening_hash": opening_hash(c),
     }
 
 

@@ -30,6 +30,12 @@ Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=Tru
 """A cost or a time: finite, so that sums stay finite too."""
 
 
+SessionRun = Annotated[
+    str, BeforeValidator(lambda run: str(run) if type(run) is int else run), StringConstraints(min_length=1)
+]
+"""Name or number of a run."""
+
+
 class Frozen(BaseModel):
     """Closed and unchangeable; an unknown key is an error that names it."""
 
@@ -185,6 +191,7 @@ class Session(Frozen):
     methodology_versions: Literal["any"] | tuple[str, ...]  # each once, MAJOR.MINOR.PATCH
     benchmark_id: str | None = None  # default: the session's own id
     date: datetime.date | None = None
+    session_run: SessionRun | None = None  # tells runs of one date apart
     evaluator: str | None = None
     u3_scope: Literal["single_message", "multi_turn"] | None = None
     repeatability_tested: bool | None = None

@@ -214,7 +214,14 @@ def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
         "methodology_versions": [versions] if isinstance(versions, str) else list(versions),
         "links": dumps(session.links),
         **session.model_dump(
-            include={"evaluator", "u3_scope", "repeatability_tested", "task_set", "invalid_reason"}
+            include={
+                "session_run",
+                "evaluator",
+                "u3_scope",
+                "repeatability_tested",
+                "task_set",
+                "invalid_reason",
+            }
         ),
     }
 

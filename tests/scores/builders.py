@@ -149,6 +149,20 @@ def session(session_id: str = "a", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def spoken(name: str, *, words: str | None = None, asks: str = "") -> list[dict[str, Any]]:
+    """The conversations of a session; `words` of another one make it a copy, `asks` makes its questions others."""
+    return [
+        {
+            "agent_id": "lumen",
+            "conversation_id": f"{name}-{slot}",
+            "session_id": name,
+            "messages_hash": f"{slot} in the words of {words or name}",
+            "opening_hash": f"{slot}{asks}",
+        }
+        for slot in (*SCENARIOS, *TESTS)
+    ]
+
+
 def judgment(conversation_id: str, metric: str, value: float | None, **changes: Any) -> dict[str, Any]:
     """A row of conversation_judgments or turn_judgments (with turn_index)."""
     return {

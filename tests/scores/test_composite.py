@@ -28,6 +28,7 @@ from tests.scores.builders import (
     rating,
     ratings,
     session,
+    spoken,
     transcripts,
     unrated,
     versioned,
@@ -321,8 +322,9 @@ def test_a_tested_agent_keeps_its_raw_composite() -> None:
     row = row_of(
         rated=[r for s in names for r in ratings(session_id=s)],
         held=[r for s in names for r in transcripts(session=s)],
-        declared=[session(s, repeatability_tested=True) for s in names],
+        declared=[session(s, session_run=s, repeatability_tested=True) for s in names],
         judged=[hallucination(session=s) for s in names],
+        conversations=[c for s in names for c in spoken(s)],
     )
     assert (row["status"], row["composite_exact"], row["repeatability_penalty"]) == ("published", "80/1", 0)
     assert (row["n_sessions"], row["repeatability_tested"]) == (3, True)

@@ -13,6 +13,7 @@ from tests.scores.builders import (
     frames,
     hallucination,
     session,
+    spoken,
     transcripts,
     versioned,
 )
@@ -23,18 +24,33 @@ def checked(version: str = "1.3.0", **rows: Any) -> Disclosed:
     rows["held"] = versioned(rows.get("held", transcripts()), version)
     rows["judged"] = versioned(rows.get("judged", [hallucination()]), version)
     made = frames(**rows)
-    found = disclosed(made["transcripts"], made["sessions"], made["conversation_judgments"], METHODOLOGIES)
+    found = disclosed(
+        made["transcripts"],
+        made["sessions"],
+        made["conversations"],
+        made["conversation_judgments"],
+        METHODOLOGIES,
+    )
     return found[AgentVersion.of(agent_id="lumen", methodology_version=version)]
 
 
 def runs(n: int, **changes: Any) -> dict[str, Any]:
-    """Rows of n complete sessions s1..sn."""
+    """Rows of n complete sessions s1..sn: the same questions, on n dates, answered in other words."""
     names = [f"s{i}" for i in range(1, n + 1)]
     return {
-        "held": [row for name in names for row in transcripts(session=name)],
-        "declared": [session(name, **changes) for name in names],
+        "held": [row | {"task_id": row["slot"]} for name in names for row in transcripts(session=name)],
+        "declared": [session(name, session_date=f"2026-04-0{name[1:]}", **changes) for name in names],
         "judged": [hallucination(session=name) for name in names],
+        "conversations": [row for name in names for row in spoken(name)],
     }
+
+
+def why_untested(made: dict[str, Any]) -> str:
+    """The reason why a claim of tested repeatability does not hold."""
+    found = checked(**made)
+    assert found.repeatability_tested is None
+    [text] = [text for text in found.missing if text.startswith("repeatability_tested: ")]
+    return text
 
 
 def test_a_complete_session_lacks_nothing() -> None:
@@ -167,12 +183,108 @@ def test_true_needs_three_complete_sessions(n: int, expected: bool | None) -> No
 def test_a_session_with_a_gap_is_no_evidence(gap: str) -> None:
     made = runs(3, repeatability_tested=True)
     made["held"] = [r for r in made["held"] if r["conversation_id"] != f"s3-{gap}"]
-    found = checked(**made)
-    assert found.repeatability_tested is None
-    assert found.missing[-1] == (
-        "repeatability_tested: true is claimed, but 2 of 3 sessions cover all required tests and D1–D5, "
-        f"at least 3 must; session s3 lacks {gap}"
+    assert why_untested(made) == (
+        "repeatability_tested: true is claimed, but 2 of 3 sessions are independent and cover all required tests "
+        f"and D1–D5 with the same questions, at least 3 must; session s3 lacks {gap}"
     )
+
+
+def test_copies_of_a_session_are_one_session() -> None:
+    made = runs(4, repeatability_tested=True)
+    made["conversations"] = [row for i in range(1, 5) for row in spoken(f"s{i}", words="s1")]
+    text = why_untested(made)
+    assert "but 1 of 4 sessions are independent" in text
+    assert text.endswith("; ".join(f"session s{i} is a copy of session s1" for i in (2, 3, 4)))
+
+
+def test_a_copy_with_a_further_conversation_outside_the_slots_is_still_a_copy() -> None:
+    made = runs(3, repeatability_tested=True)
+    extra = {
+        "agent_id": "lumen",
+        "conversation_id": "s3-extra",
+        "messages_hash": "chat",
+        "opening_hash": "hi",
+    }
+    made["held"] += [r | {"conversation_id": "s3-extra"} for r in transcripts([None], session="s3")]
+    made["conversations"] = [*spoken("s1"), *spoken("s2"), *spoken("s3", words="s1"), extra]
+    assert why_untested(made).endswith("session s3 is a copy of session s1")
+
+
+def test_three_honest_sessions_count_beside_a_copy() -> None:
+    made = runs(4, repeatability_tested=True)
+    made["conversations"] = [*(r for i in (1, 2, 3) for r in spoken(f"s{i}")), *spoken("s4", words="s2")]
+    assert checked(**made).repeatability_tested is True
+
+
+def test_sessions_of_other_questions_are_no_repetition() -> None:
+    made = runs(3, repeatability_tested=True)
+    made["conversations"] = [row for i in (1, 2, 3) for row in spoken(f"s{i}", asks=f" of {i}")]
+    text = why_untested(made)
+    everywhere = ", ".join((*TESTS, *SCENARIOS))
+    assert text.endswith(
+        f"session s2 asks other questions than session s1 in {everywhere}; "
+        f"session s3 asks other questions than session s1 in {everywhere}"
+    )
+
+
+def test_another_question_in_one_slot_is_named_by_its_slot() -> None:
+    made = runs(3, repeatability_tested=True)
+    made["conversations"] = [
+        row | {"opening_hash": "new"} if row["conversation_id"] == "s2-D4" else row
+        for row in made["conversations"]
+    ]
+    assert why_untested(made).endswith("session s2 asks other questions than session s1 in D4")
+
+
+def test_another_task_under_the_same_first_words_is_another_question() -> None:
+    made = runs(3, repeatability_tested=True)
+    made["held"] = [r | {"task_id": "x"} if r["conversation_id"] == "s1-D4" else r for r in made["held"]]
+    assert why_untested(made).endswith("session s1 asks other questions than session s2 in D4")
+
+
+def test_a_question_that_nothing_identifies_is_no_evidence() -> None:
+    made = runs(3, repeatability_tested=True)
+    made["held"] = [r | {"task_id": None} for r in made["held"]]
+    made["conversations"] = [
+        row | {"opening_hash": None} if row["conversation_id"] == "s3-D1" else row
+        for row in made["conversations"]
+    ]
+    assert why_untested(made).endswith("session s3 has neither a task_id nor a user message in D1")
+
+
+@pytest.mark.parametrize(
+    ("times", "expected", "why"),
+    [
+        ([("d1", None), ("d2", None), ("d3", None)], True, ""),
+        ([("d1", "1"), ("d1", "2"), ("d1", "3")], True, ""),
+        ([(None, "1"), (None, "2"), (None, "3")], True, ""),
+        ([("d1", "1"), ("d2", "1"), ("d3", "1")], True, ""),
+        ([("d1", None), ("d2", None), ("d2", None)], None, "s3 has neither a date nor a session_run other than session s2"),
+        ([("d1", "1"), ("d1", "2"), ("d1", None)], None, "s3 has neither"),
+        ([("d1", None), ("d2", None), (None, None)], None, "s3 has neither a date nor a session_run"),
+        ([("d1", None), ("d2", None), (None, "3")], None, "s3 has neither"),
+    ],
+)  # fmt: skip
+def test_sessions_are_told_apart_by_date_or_run(
+    times: list[tuple[str | None, str | None]], expected: bool | None, why: str
+) -> None:
+    made = runs(3, repeatability_tested=True)
+    made["declared"] = [
+        row | {"session_date": date, "session_run": run}
+        for row, (date, run) in zip(made["declared"], times, strict=True)
+    ]
+    found = checked(**made)
+    assert found.repeatability_tested is expected
+    assert (why in "; ".join(found.missing)) if why else found.missing == ()
+
+
+def test_what_a_store_of_an_earlier_release_does_not_know_is_taken_from_the_content_hash() -> None:
+    made = runs(3, repeatability_tested=True)
+    older = {"messages_hash": None, "opening_hash": None}
+    made["conversations"] = [
+        row | older | {"content_hash": row["messages_hash"]} for row in made["conversations"]
+    ]
+    assert checked(**made).repeatability_tested is True
 
 
 def test_a_session_that_is_not_admitted_is_no_evidence() -> None:

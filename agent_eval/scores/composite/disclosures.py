@@ -13,10 +13,10 @@ import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
+from agent_eval.scores.composite.repeatability import Question, SessionEvidence, lacking_evidence
 from agent_eval.tables.agent_version import AgentVersion
 
 NOT_JUDGED = "present, not judged"
-INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
 
 
 class SessionFacts(NamedTuple):
@@ -58,6 +58,7 @@ def counted(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
 def disclosed(
     transcripts: pl.DataFrame,
     sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, Disclosed]:
@@ -68,11 +69,13 @@ def disclosed(
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
+    evidence = _session_evidence(counting, sessions, conversations, facts, methodologies)
     results = _hallucination_results(counting, conversation_judgments)
     return {
         pair: _disclosed(
             methodology_of(pair.methodology_version, methodologies),
             facts.get(pair, []),
+            evidence.get(pair, []),
             results.get(pair, (None, None)),
         )
         for pair in pairs_of(transcripts)
@@ -96,26 +99,23 @@ def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
     return sessions[0].u3_scope, None
 
 
-def repeatability_tested(sessions: Sequence[SessionFacts]) -> tuple[bool | None, str | None]:
-    """What all sessions disclose; true needs three sessions over all required tests and D1–D5, else null with why."""
+def repeatability_tested(
+    sessions: Sequence[SessionFacts], evidence: Sequence[SessionEvidence]
+) -> tuple[bool | None, str | None]:
+    """Return what all sessions disclose; true without three independent sessions is null, with the reason."""
     claims = {s.session_id: s.repeatability_tested for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
     if not sessions[0].repeatability_tested:
         return False, None
-    n_complete = sum(not s.gaps for s in sessions)
-    if n_complete >= INDEPENDENT_SESSIONS:
-        return True, None
-    gaps = "".join(f"; session {s.session_id} lacks {', '.join(s.gaps)}" for s in sessions if s.gaps)
-    return None, (
-        f"true is claimed, but {n_complete} of {len(sessions)} sessions cover all required tests and D1–D5, "
-        f"at least {INDEPENDENT_SESSIONS} must{gaps}"
-    )
+    problem = lacking_evidence(evidence)
+    return (None, problem) if problem else (True, None)
 
 
 def _disclosed(
     methodology: Methodology,
     sessions: Sequence[SessionFacts],
+    evidence: Sequence[SessionEvidence],
     hallucination: tuple[bool | None, str | None],
 ) -> Disclosed:
     missing, warnings = _absent_tests(methodology, sessions)
@@ -127,7 +127,7 @@ def _disclosed(
             )
     nothing = (None, f"no session counts under {methodology.version}")
     scope, scope_problem = u3_scope(sessions) if sessions else nothing
-    tested, tested_problem = repeatability_tested(sessions) if sessions else nothing
+    tested, tested_problem = repeatability_tested(sessions, evidence) if sessions else nothing
     penalised = methodology.penalty_points("repeatability_tested", None) is None
     for name, problem, is_needed, is_claimed in (
         ("u3_scope", scope_problem, False, any(s.u3_scope for s in sessions)),
@@ -175,7 +175,7 @@ def _session_facts(
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
         of_version = pl.col("methodology_version") == version
-        needed = [*(t.slug for t in methodology.required_tests), *SCENARIOS]
+        needed = _needed(methodology)
         held = (
             counting.filter(of_version)
             .group_by("agent_id", "session_id")
@@ -202,6 +202,63 @@ def _session_facts(
                 SessionFacts(session, scope, tested, longest, tuple(gaps))
             )
     return facts
+
+
+def _needed(methodology: Methodology) -> list[str]:
+    """What every session must hold: the required tests, then the slots."""
+    return [*(test.slug for test in methodology.required_tests), *SCENARIOS]
+
+
+def _session_evidence(
+    counting: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    facts: Mapping[AgentVersion, Sequence[SessionFacts]],
+    methodologies: Mapping[str, Methodology],
+) -> dict[AgentVersion, list[SessionEvidence]]:
+    """Of each pair that claims tested repeatability, what was asked and said in its sessions, in their order."""
+    claim = declared(sessions).filter("repeatability_tested").select(*PAIR, "session_id")
+    said = pl.coalesce("messages_hash", "content_hash").alias("said")
+    rows = (
+        counting.join(claim, on=[*PAIR, "session_id"], how="semi")
+        .join(
+            conversations.select("agent_id", "conversation_id", "opening_hash", said),
+            on=["agent_id", "conversation_id"],
+            how="left",
+        )
+        .select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
+    )
+    asked: dict[tuple[AgentVersion, str], dict[str, set[Question]]] = {}
+    content: dict[tuple[AgentVersion, str], list[tuple[str, ...]]] = defaultdict(list)
+    for version, agent, session, slot, tests, task, opening, said_hash in rows.iter_rows():
+        pair = AgentVersion.of(agent_id=agent, methodology_version=version)
+        needed = _needed(methodologies[version])
+        parts = [part for part in needed if part == slot or part in tests]
+        of_session = asked.setdefault((pair, session), {part: set() for part in needed})
+        for part in parts:
+            of_session[part].add((task, opening))
+        if parts:
+            content[pair, session].append((*parts, str(said_hash)))
+    when = {
+        (agent, session): (date, run)
+        for agent, session, date, run in sessions.select(
+            "agent_id", "session_id", "session_date", "session_run"
+        ).iter_rows()
+    }
+    return {
+        pair: [
+            SessionEvidence(
+                fact.session_id,
+                *when[pair.agent_id, fact.session_id],
+                fact.gaps,
+                {part: frozenset(found) for part, found in asked.get((pair, fact.session_id), {}).items()},
+                tuple(sorted(content[pair, fact.session_id])),
+            )
+            for fact in of_pair
+        ]
+        for pair, of_pair in facts.items()
+        if any(fact.repeatability_tested for fact in of_pair)
+    }
 
 
 def _serves(part: str) -> pl.Expr:

@@ -149,7 +149,7 @@ def composite_scores(
         VersionNotGivenError: If rows name a version without a methodology.
     """
     universal, domain = _by_pair(universal_scores), _by_pair(domain_scores)
-    checked = disclosed(transcripts, sessions, conversation_judgments, methodologies)
+    checked = disclosed(transcripts, sessions, conversations, conversation_judgments, methodologies)
     measured = _measured(transcripts, conversations, conversation_judgments)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)

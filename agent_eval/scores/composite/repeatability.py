@@ -1,0 +1,99 @@
+"""Repeatability: which sessions are independent of one another, and why the others are not."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
+Question = tuple[str | None, str | None]
+"""A task id and the hash of the user's first message."""
+
+
+class SessionEvidence(NamedTuple):
+    """What one session brings as evidence."""
+
+    session_id: str
+    session_date: str | None
+    session_run: str | None
+    gaps: tuple[str, ...]  # required tests and slots that no conversation serves
+    questions: Mapping[str, frozenset[Question]]  # by required test and slot
+    content: tuple[object, ...]  # what was said in the conversations that serve them
+
+
+def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
+    """Return why the sessions do not show that repeatability was tested; None when they do.
+
+    Three of them must be independent: complete, with the same questions, different in content, and run on
+    different dates or under different values of `session_run`. The reason names every session that does not count.
+    """
+    complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
+    groups: dict[object, list[SessionEvidence]] = defaultdict(list)
+    for session in sorted(complete, key=_order):
+        groups[tuple(sorted(session.questions.items()))].append(session)
+    counted = max((_independent(group) for group in groups.values()), key=len, default=[])
+    if len(counted) >= INDEPENDENT_SESSIONS:
+        return None
+    why = "".join(f"; {text}" for text in _reasons(sessions, counted))
+    return (
+        f"true is claimed, but {len(counted)} of {len(sessions)} sessions are independent and cover all required "
+        f"tests and D1–D5 with the same questions, at least {INDEPENDENT_SESSIONS} must{why}"
+    )
+
+
+def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
+    kept: list[SessionEvidence] = []
+    for session in sessions:
+        if (session.session_date or session.session_run) and all(_are_apart(session, k) for k in kept):
+            kept.append(session)
+    return kept
+
+
+def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
+    return a.content != b.content and _at_other_times(a, b)
+
+
+def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:
+    """Return whether two sessions state different dates or different runs; what is not stated is not different."""
+    pairs = ((a.session_date, b.session_date), (a.session_run, b.session_run))
+    return any(one is not None and other is not None and one != other for one, other in pairs)
+
+
+def _reasons(sessions: Sequence[SessionEvidence], counted: Sequence[SessionEvidence]) -> Iterator[str]:
+    names = {session.session_id for session in counted}
+    first = counted[0] if counted else None
+    for session in sessions:
+        if session.session_id not in names:
+            yield f"session {session.session_id} {_reason(session, first, counted)}"
+
+
+def _reason(
+    session: SessionEvidence, first: SessionEvidence | None, counted: Sequence[SessionEvidence]
+) -> str:
+    """Why a session does not count beside those that do."""
+    if session.gaps:
+        return f"lacks {', '.join(session.gaps)}"
+    if parts := _unnamed(session):
+        return f"has neither a task_id nor a user message in {', '.join(parts)}"
+    if first and (parts := _differing(session, first)):
+        return f"asks other questions than session {first.session_id} in {', '.join(parts)}"
+    if copied := next((k for k in counted if k.content == session.content), None):
+        return f"is a copy of session {copied.session_id}"
+    if not (session.session_date or session.session_run):
+        return "has neither a date nor a session_run"
+    same = next((k for k in counted if not _at_other_times(session, k)), None)
+    return f"has neither a date nor a session_run other than session {same.session_id if same else '?'}"
+
+
+def _differing(a: SessionEvidence, b: SessionEvidence) -> list[str]:
+    return [part for part, asked in a.questions.items() if asked != b.questions.get(part)]
+
+
+def _unnamed(session: SessionEvidence) -> list[str]:
+    """The parts with a question that nothing identifies."""
+    return [part for part, asked in session.questions.items() if (None, None) in asked]
+
+
+def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
+    """Those that state both date and run come first: they can be told apart from the most others."""
+    date, run = session.session_date, session.session_run
+    return (date is None) + (run is None), date is None, date or "", run or "", session.session_id

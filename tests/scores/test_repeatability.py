@@ -1,0 +1,115 @@
+"""Tested repeatability from session folders: the sample's three sessions, their copies, and other questions."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent_eval.methodology import load
+from agent_eval.scores.composite.disclosures import Disclosed, disclosed
+from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.admission import admit
+from agent_eval.transcripts.sessions import read_sessions
+
+LUMEN = Path(__file__).parents[2] / "data" / "sessions" / "lumen-support"
+NAMES = ("lumen-2026-04-a", "lumen-2026-04-b", "lumen-2026-04-c")
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def write(folder: Path, name: str, like: str, change: Change = lambda c: c, **manifest: object) -> None:
+    """A session folder like one of the sample's, its conversations under ids of their own."""
+    (folder / name).mkdir(parents=True)
+    stated = yaml.safe_load((LUMEN / like / "session.yaml").read_text()) | manifest
+    (folder / name / "session.yaml").write_text(yaml.safe_dump(stated))
+    lines = (LUMEN / like / "conversations.jsonl").read_text().splitlines()
+    made = (
+        change(json.loads(line) | {"conversation_id": f"{name}-{i}", "trial": None})
+        for i, line in enumerate(lines)
+    )
+    (folder / name / "conversations.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in made))
+
+
+def found(folder: Path) -> Disclosed:
+    """What the sessions of a folder disclose under 1.3.0."""
+    taken, version = read_sessions("lumen", folder), load("1.3.0")
+    assert taken.import_errors.is_empty()
+    agents = table("agents").frame([{"agent_id": "lumen", "category": "customer_service"}])
+    held = admit(taken.conversations, taken.sessions, agents, version)
+    judged = table("conversation_judgments").empty()
+    pair = AgentVersion.of(agent_id="lumen", methodology_version="1.3.0")
+    return disclosed(held, taken.sessions, taken.conversations, judged, {"1.3.0": version})[pair]
+
+
+def reason(disclosures: Disclosed) -> str:
+    assert disclosures.repeatability_tested is None
+    [text] = [text for text in disclosures.missing if text.startswith("repeatability_tested: ")]
+    return text
+
+
+def test_three_sessions_of_the_same_questions_on_three_dates_are_evidence(tmp_path: Path) -> None:
+    for name in NAMES:
+        write(tmp_path, name, name)
+    assert found(tmp_path).repeatability_tested is True
+
+
+def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> None:
+    for i, name in enumerate(NAMES):
+        write(tmp_path / "dated", name, name, date="2026-04-14")
+        write(tmp_path / "run", name, name, date="2026-04-14", session_run=i)
+    assert reason(found(tmp_path / "dated")).endswith(
+        "session lumen-2026-04-b has neither a date nor a session_run other than session lumen-2026-04-a; "
+        "session lumen-2026-04-c has neither a date nor a session_run other than session lumen-2026-04-a"
+    )
+    assert found(tmp_path / "run").repeatability_tested is True
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda c: c,
+        lambda c: c | {"goal": f"Other words for the goal of {c['conversation_id']}."},
+        lambda c: c | {"metadata": {"copied": c["conversation_id"]}},
+    ],
+    ids=["byte copy", "another goal", "other metadata"],
+)
+def test_copies_of_a_session_under_other_dates_are_no_evidence(tmp_path: Path, disguise: Change) -> None:
+    for i, name in enumerate(NAMES):
+        write(tmp_path, name, NAMES[0], disguise, date=f"2026-04-1{i}", session_run=f"run {i}")
+    text = reason(found(tmp_path))
+    assert "1 of 3 sessions are independent" in text
+    assert text.endswith(
+        "session lumen-2026-04-b is a copy of session lumen-2026-04-a; "
+        "session lumen-2026-04-c is a copy of session lumen-2026-04-a"
+    )
+
+
+def test_sessions_of_other_questions_are_no_evidence(tmp_path: Path) -> None:
+    def asked_otherwise(conversation: dict[str, Any]) -> dict[str, Any]:
+        first = next(m for m in conversation["messages"] if m["role"] == "user")
+        first["content"] = f"Something else, for {conversation['conversation_id']}: when do you open?"
+        return conversation
+
+    for name in NAMES:
+        write(tmp_path, name, name, asked_otherwise)
+    text = reason(found(tmp_path))
+    assert "1 of 3 sessions are independent" in text
+    assert (
+        "session lumen-2026-04-b asks other questions than session lumen-2026-04-a in standardised_task"
+        in text
+    )
+
+
+def test_letter_case_and_spacing_make_no_other_question(tmp_path: Path) -> None:
+    def shouted(conversation: dict[str, Any]) -> dict[str, Any]:
+        first = next(m for m in conversation["messages"] if m["role"] == "user")
+        first["content"] = f"  {first['content'].upper()}\n"
+        return conversation
+
+    write(tmp_path, NAMES[0], NAMES[0], shouted)
+    for name in NAMES[1:]:
+        write(tmp_path, name, name)
+    assert found(tmp_path).repeatability_tested is True
