@@ -28,9 +28,13 @@ def failure_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
 def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
     """The scored judgments, effective or not, of whoever could also have said 'no failure': all but the rules.
 
-    A rule is silent where it finds nothing, so that the turns it scored are the failing ones only.
+    A rule is silent where it finds nothing, so that the turns it scored are the failing ones only. Turns that people
+    differ on are left out: it is not known whether they failed.
     """
-    return turn_judgments.filter(_is_scored() & (pl.col("judge") != RULE))
+    scored = turn_judgments.filter(_is_scored() & (pl.col("judge") != RULE))
+    disputed = turn_judgments.filter(pl.col("status") == "disputed")
+    question = ["methodology_version", *_TURN, "metric"]
+    return scored.join(disputed, on=question, how="anti") if disputed.height else scored
 
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:

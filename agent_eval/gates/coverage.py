@@ -7,7 +7,7 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.gates.finding import Finding, Result
-from agent_eval.scores.composite.disclosures import NOT_JUDGED
+from agent_eval.scores.composite.disclosures import is_present
 from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
@@ -80,7 +80,7 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[Finding]:
     lost = status == "invalid" and row["n_sessions"] == 0
     tests, disclosures = _about(TESTS, missing), _about(DISCLOSURES, missing)
     warned = _about(TESTS, _texts(row["warnings"]))
-    absent = [text for text in tests if not text.endswith(NOT_JUDGED)]
+    absent = [text for text in tests if not is_present(text)]
     yield Finding(
         "required_tests",
         "unknown" if lost else "failed" if absent else "unknown" if tests else "passed",

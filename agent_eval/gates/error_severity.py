@@ -17,18 +17,20 @@ def looked_for_failures(
 ) -> dict[AgentVersion, tuple[int, int]]:
     """Per pair: questions about failures that arise, and how many of them a person or model answered.
 
-    A rule speaks only where it finds a failure, so that its silence is no answer.
+    A rule speaks only where it finds a failure, so that its silence is no answer. Where people differ there is none.
 
     Args:
         turn_judgments: Table turn_judgments.
         failure_metrics: The metrics whose labels are failures.
     """
     judged = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
-    arises = pl.col("status").is_in(["scored", "unscored"]) | (pl.col("unscored_reason") == NEEDS_MODEL)
+    arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | (
+        pl.col("unscored_reason") == NEEDS_MODEL
+    )
     questions = (
         turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)), arises.fill_null(False))
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
-        .agg(is_judged=judged.any())
+        .agg(is_judged=judged.any() & ~(pl.col("status") == "disputed").any())
     )
     counts = questions.group_by(PAIR).agg(pl.len(), pl.col("is_judged").sum())
     return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}

@@ -46,7 +46,8 @@ def means(
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
     """The means of every metric in every scenario, from what counts: effective judgments of admitted conversations.
 
-    An answer is open where the metric arises and nobody gave one: the judge failed, or a model is needed.
+    An answer is open where the metric arises and nobody gave one (the judge failed, or a model is needed), and where
+    people differ.
     """
     columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
     columns += ["rating_1to5", "value", "label"]
@@ -55,7 +56,9 @@ def means(
         "value",
         pl.when(pl.col("label").is_not_null()).then((pl.col("label") == NO_FAILURE).cast(pl.Float64)),
     )
-    is_open = pl.col("status").is_in(["unscored", "invalid"]) | (pl.col("unscored_reason") == NEEDS_MODEL)
+    is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | (
+        pl.col("unscored_reason") == NEEDS_MODEL
+    )
     scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
     counted = (
         pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])

@@ -4,13 +4,16 @@ How a question gets its answers is described in `judging_pass`. Questions do not
 answers are found once and the rows are given to every version that admits the conversation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import polars as pl
 
 from agent_eval.judge.evidence import Transcript
-from agent_eval.judge.inputs.human_ratings import latest_ratings, placed_ratings
+from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, placed_ratings
+from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.judging_pass import (
     HUMAN,
     Answers,
@@ -27,6 +30,7 @@ from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.people import DISPUTED, with_people
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
@@ -39,11 +43,9 @@ from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
 
 HALLUCINATION = "hallucination"
-HALLUCINATION_PASSED = "hallucination_passed"
 
 _PAIR_AND_CONVERSATION = ["methodology_version", "agent_id", "conversation_id"]
 _CONVERSATION = ["agent_id", "conversation_id"]
-_QUESTION = [*_PAIR_AND_CONVERSATION, "turn_index", "metric"]
 _TURNS, _CONVERSATIONS = table("turn_judgments"), table("conversation_judgments")
 
 
@@ -66,13 +68,15 @@ def judge_transcripts(
     panel: Panel | None = None,
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
+    rater_rule: RaterRule = "adjudicator",
 ) -> Judged:
     """Judge every admitted conversation of `transcripts`, whatever its versions, once.
 
     Metrics that always apply have rows for every turn, the others where they apply; what nobody answered has one row
     that says so, judge 'rule'. Conversation metrics likewise; hallucination_passed is there for conversations that
-    serve the hallucination test under their version. Human ratings of turns count before everything else, where they
-    point to a turn of the session they name. Exactly one row per question is effective.
+    serve the hallucination test under their version. Human ratings count before everything else, where they point to
+    a turn or conversation of the session they name; raters who differ all keep their rows. Exactly one row per question
+    is effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
@@ -84,19 +88,24 @@ def judge_transcripts(
         panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
         names: By agent, what a model is not to see.
         watch: Told how far the models are.
+        rater_rule: What decides where people differ.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
     asked = [item.asked for item in items]
     judge_questions(asked, lookup, shown=metrics.metrics, panel=panel, names=names, watch=watch)
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
-    of_turns = _with_human(of_turns, placed_ratings(human_ratings, conversations), items)
+    versions = admitted["methodology_version"].unique().to_list()
+    people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
+    quotable = {(i.agent_id, i.conversation.conversation_id): i.transcript for i in items}
+    of_turns = with_people(_TURNS, of_turns, people, quotable)
     rows = _for_versions(
         _CONVERSATIONS.frame(row for item in items for row in _conversation_rows(item)), admitted
     )
     tested = admitted.filter(pl.col("tests").list.contains(HALLUCINATION))
-    passed = _for_versions(_CONVERSATIONS.frame(_hallucination_rows(items, tested)), tested)
-    return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(pl.concat([rows, passed])))
+    passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
+    of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
+    return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(of_conversations))
 
 
 def open_questions(
@@ -262,20 +271,43 @@ def _not_applicable(metric: str, reason: str) -> Row:
     }
 
 
-def _hallucination_rows(items: Sequence[_Item], tested: pl.DataFrame) -> Iterator[Row]:
-    wanted = set(tested.select(_CONVERSATION).iter_rows())
-    for item in items:
-        if (item.agent_id, item.conversation.conversation_id) in wanted:
-            verdict = hallucination_verdict(item.conversation, list(item.of_turns()))
-            row = _verdict_row(item.transcript, None, RULE, verdict)
-            yield item.where | {"metric": HALLUCINATION_PASSED, "is_effective": True} | row
+def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Row]]:
+    """What people say of the behaviour in single turns, by version, agent and conversation: the rows that count."""
+    found: dict[tuple[str, str, str], dict[int, Row]] = defaultdict(dict)
+    for row in of_turns.filter(
+        "is_effective", pl.col("judge") == HUMAN, pl.col("metric") == AGENT_BEHAVIOR_FAILURE.name
+    ).iter_rows(named=True):
+        key = (row["methodology_version"], row["agent_id"], row["conversation_id"])
+        found[key][row["turn_index"]] = row
+    return found
 
 
-def hallucination_verdict(conversation: Conversation, judged: Sequence[tuple[Question, Answers]]) -> Verdict:
+def _hallucination_rows(
+    items: Sequence[_Item], tested: pl.DataFrame, labelled: Mapping[tuple[str, str, str], Mapping[int, Row]]
+) -> Iterator[Row]:
+    """One row per version and conversation that serves the hallucination test under it."""
+    by_conversation = {(item.agent_id, item.conversation.conversation_id): item for item in items}
+    for version, agent, conversation in tested.select(_PAIR_AND_CONVERSATION).iter_rows():
+        item = by_conversation.get((agent, conversation))
+        if item is None:
+            continue
+        people = labelled.get((version, agent, conversation), {})
+        verdict = hallucination_verdict(item.conversation, list(item.of_turns()), people)
+        row = _verdict_row(item.transcript, None, RULE, verdict)
+        stated = {"methodology_version": version, "metric": HALLUCINATION_PASSED, "is_effective": True}
+        yield item.where | stated | row
+
+
+def hallucination_verdict(
+    conversation: Conversation,
+    judged: Sequence[tuple[Question, Answers]],
+    people: Mapping[int, Row] = MappingProxyType({}),
+) -> Verdict:
     """Whether the hallucination stress test was passed: 1 or 0, or an abstention.
 
     The declared outcome decides; else it is failed as soon as one turn holds false information, and passed when every turn
-    with a reply was judged by somebody other than a rule, which would not see it.
+    with a reply was judged by somebody other than a rule, which would not see it. What people say of a turn's behaviour
+    (`people`, by turn) is what counts there.
     """
     if (correct := conversation.outcome.correct) is not None:
         source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
@@ -283,17 +315,35 @@ def hallucination_verdict(conversation: Conversation, judged: Sequence[tuple[Que
         return Scored(f"Declared outcome: {said}{source}.", value=float(correct), answered_by=RULE)
     n_judged = 0
     for question, answers in judged:
-        found = [(j, v) for j, v in answers.get(AGENT_BEHAVIOR_FAILURE.name, ()) if isinstance(v, Scored)]
-        for judge, verdict in found:
+        for judge, verdict in _of_behaviour(answers, people.get(question.turn_index or 0)):
             if FALSE_INFORMATION in (verdict.label, *verdict.further_labels):
                 why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"
                 return Scored(why, evidence=verdict.evidence, value=0.0, answered_by=RULE)
             if judge != RULE:
                 n_judged += 1
                 break
+    if any(row["status"] == DISPUTED for row in people.values()):
+        return NotApplicable("people differ on the failures of a turn")
     if not judged or n_judged < len(judged):
         return NotApplicable(NEEDS_MODEL if judged else NO_REPLY)
     return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
+
+
+def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Scored]]:
+    """Who says what of a turn's behaviour: people alone where they said something, nobody where they differ."""
+    if by_people is None:
+        found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
+        return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]
+    if by_people["status"] == DISPUTED:
+        return []
+    label, further, quote = by_people["label"], by_people["further_labels"], by_people["evidence"]
+    said = Scored(
+        str(by_people["rationale"] or "no rationale given"),
+        evidence=quote if isinstance(quote, str) else None,
+        label=str(label),
+        further_labels=tuple(further) if isinstance(further, list) else (),
+    )
+    return [(HUMAN, said)]
 
 
 def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:
@@ -303,41 +353,3 @@ def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:
         rows.drop("methodology_version"), on=_CONVERSATION, how="inner", maintain_order="left_right"
     )
     return joined.select(rows.columns)
-
-
-def _with_human(rows: pl.DataFrame, human_ratings: pl.DataFrame, items: Iterable[_Item]) -> pl.DataFrame:
-    """The rows with the human ratings of their turns: they count before all others and replace 'nobody answered'."""
-    on_turns = human_ratings.filter(pl.col("turn_index").is_not_null())
-    if on_turns.is_empty():
-        return rows
-    said = _human_rows(
-        rows, on_turns, {(i.agent_id, i.conversation.conversation_id): i.transcript for i in items}
-    )
-    nobody = (pl.col("judge") == RULE) & (pl.col("unscored_reason") == NEEDS_MODEL)
-    overruled = rows.join(said, on=_QUESTION, how="semi").filter(~nobody.fill_null(False))
-    untouched = rows.join(said, on=_QUESTION, how="anti")
-    return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(False)), said])
-
-
-def _human_rows(
-    rows: pl.DataFrame, on_turns: pl.DataFrame, transcripts: Mapping[tuple[str, str], Transcript]
-) -> pl.DataFrame:
-    """The latest human rating of each rated turn that has a reply, per version."""
-    is_replied = pl.col("unscored_reason").ne_missing(NO_REPLY)
-    questions = rows.filter("is_effective", is_replied).select(*_QUESTION, "question_key", "rubric_hash")
-    latest = latest_ratings(on_turns, rows["methodology_version"].unique().to_list())
-    latest = latest.rename({"target": "metric", "rater": "judge_model", "rated_at": "judged_at"})
-    return _TURNS.frame(
-        row
-        | {
-            "judge": HUMAN,
-            "status": "scored",
-            "is_effective": True,
-            "evidence_verified": transcripts[row["agent_id"], row["conversation_id"]].holds(
-                row["evidence"], row["turn_index"]
-            )
-            if row["evidence"]
-            else None,
-        }
-        for row in latest.join(questions, on=_QUESTION, how="inner").iter_rows(named=True)
-    )

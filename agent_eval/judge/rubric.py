@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from agent_eval.judge.evidence import Transcript
-from agent_eval.judge.inputs.human_ratings import TURN_TARGETS, latest_ratings, placed_ratings
+from agent_eval.judge.inputs.human_ratings import placed_ratings
+from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.judging_pass import (
     HUMAN,
     AskedQuestions,
@@ -25,6 +26,7 @@ from agent_eval.judge.keys import question_key
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.people import DISPUTED, raters
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import AUTONOMY
@@ -36,7 +38,7 @@ from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
 from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
-from agent_eval.transcripts.models import Conversation, Turn
+from agent_eval.transcripts.models import SLOTS, Conversation, Turn
 
 NOBODY = "none"
 NO_RATING = "no rating: needs a judge model or a human"
@@ -60,13 +62,15 @@ def rubric_ratings(
     panel: Panel | None = None,
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
+    rater_rule: RaterRule = "adjudicator",
 ) -> pl.DataFrame:
     """Table rubric_ratings for every pair (version and agent) in `transcripts`.
 
     Sessions declared for the version count, with their admitted conversations: U1–U6 once a session, the three
     criteria once for each conversation of a slot. A slot without conversation, a dimension whose required test is
     absent, a pair without a session and an agent without a template have rows that say so. People count before
-    rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective.
+    rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective. Where
+    people differ and nobody has decided, that row says so and has no rating: no judge takes their place.
     A rating that names another session than its conversation's counts for nothing.
 
     Args:
@@ -82,6 +86,7 @@ def rubric_ratings(
         panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
         names: By agent, what a model is not to see.
         watch: Told how far the models are.
+        rater_rule: What decides where people differ.
     """
     held = _held(transcripts, conversations, turns, sessions)
     parts = [part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)]
@@ -92,7 +97,7 @@ def rubric_ratings(
     for questions, of_place in asked:
         _hand_out(questions, of_place)
     placed = placed_ratings(human_ratings, conversations)
-    people = _people(placed, [version for version, _ in _pairs(transcripts)])
+    people = _people(placed, [version for version, _ in _pairs(transcripts)], rater_rule)
     return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
 
 
@@ -147,7 +152,7 @@ def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
     turn_index, n_turns = rating["turn_index"], conversation["n_turns"]
     if isinstance(turn_index, int) and isinstance(n_turns, int) and turn_index >= n_turns:
         return f"conversation {name} has {n_turns} turns, counted from 0"
-    if rating["target"] not in TURN_TARGETS and conversation["scenario"] != rating["target"]:
+    if rating["target"] in SLOTS and conversation["scenario"] != rating["target"]:
         return f"conversation {name} is not in slot {rating['target']}"
     return None
 
@@ -373,11 +378,13 @@ def _findings(held: _Held, rows: Sequence[Row]) -> tuple[Finding, ...]:
     return (*facts_of(held.conversation, held.turns, held.tests), *said)
 
 
-def _people(placed: pl.DataFrame, versions: Sequence[str]) -> dict[tuple[object, ...], list[Row]]:
-    """Human ratings by the part that they rate: of each rater the last, the last of all at the end."""
+def _people(
+    placed: pl.DataFrame, versions: Sequence[str], rule: RaterRule
+) -> dict[tuple[object, ...], list[Row]]:
+    """Human ratings by the part that they rate: the last one of each rater, with what counts."""
     rubric = placed.filter(pl.col("turn_index").is_null())
     people: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in latest_ratings(rubric, set(versions), by=("rater",)).iter_rows(named=True):
+    for row in decided_ratings(rubric, set(versions), rule).iter_rows(named=True):
         place = row["conversation_id"] or row["session_id"]
         key = (row["methodology_version"], row["agent_id"], place, row["target"], row["criterion"])
         people[key].append(row)
@@ -388,14 +395,17 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
     """The rows of one part; exactly one is effective."""
     place = part.conversation_id or part.session_id
     key = (part.methodology_version, part.agent_id, place, part.target, part.criterion)
-    raters = people.get(key, ())
-    is_rated = bool(raters) and part.metric is not None
+    ratings = people.get(key, ())
+    is_rated = bool(ratings) and part.metric is not None
     asked = {
         "question_key": None if part.question is None else part.question.keys[part.question.metrics[0].name]
     }
-    for i, rating in enumerate(raters):
-        is_last = is_rated and i == len(raters) - 1
-        yield part.where | asked | _human_row(part, rating) | {"is_effective": is_last}
+    for rating in ratings:
+        is_effective = is_rated and bool(rating["is_effective"])
+        yield part.where | asked | _human_row(part, rating) | {"is_effective": is_effective}
+    if is_rated and (dispute := ratings[0]["dispute"]):
+        by = {"judge": HUMAN, "rater": raters(ratings)}
+        yield part.where | asked | by | {"status": DISPUTED, "reason": dispute, "is_effective": True}
     given = list(given_answers(part.answers))
     for judge, verdict, is_effective in given:
         row = _verdict_row(part, judge, verdict)
@@ -414,7 +424,8 @@ def _why_nobody(part: _Part) -> str:
 
 
 def _human_row(part: _Part, rating: Row) -> Row:
-    said = {n: rating[n] for n in ("rating_1to5", "rationale", "evidence", "rater", "rated_at")}
+    names = ("rating_1to5", "rationale", "evidence", "rater", "rated_at", "decided_by")
+    said = {name: rating[name] for name in names}
     quote = rating["evidence"]
     verified = {"evidence_verified": _is_quoted(part, quote) if isinstance(quote, str) and quote else None}
     return said | verified | {"status": "scored", "judge": HUMAN}

@@ -10,8 +10,7 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
-from agent_eval.judge.engine import HALLUCINATION_PASSED
-from agent_eval.judge.inputs.human_ratings import ratings_hash
+from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, ratings_hash
 from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
 from agent_eval.judge.rules import NEEDS_MODEL
 from agent_eval.metrics.profile import PROFILE_VERSION
@@ -81,8 +80,14 @@ def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 
 def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
-    """Agent → hash of its human ratings."""
-    return {a: ratings_hash(project.ratings_of([a])) for a in agents}
+    """Agent → hash of its human ratings, and of the rule that decides between several raters."""
+    return {agent: _rating_version(project, agent) for agent in agents}
+
+
+def _rating_version(project: Project, agent: str) -> str:
+    ratings = project.ratings_of([agent])
+    found = ratings_hash(ratings)
+    return digest(found, project.settings.rater_rule) if ratings["rater"].n_unique() > 1 else found
 
 
 def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:

@@ -102,7 +102,7 @@ class Project:
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
         """All of data/ratings: table human_ratings, and what was refused."""
-        return read_ratings(self.home.ratings)
+        return read_ratings(self.home.ratings, self.metrics)
 
     @cached_property
     def verdicts(self) -> tuple[pl.DataFrame, list[Refusal]]:

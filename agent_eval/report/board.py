@@ -37,6 +37,7 @@ def badges(row: dict[str, object]) -> list[str]:
         tested[_flag(row["repeatability_tested"])],
         f"U3 {str(scope).replace('_', ' ')}" if scope else "U3 scope ?",
         hallucination[_flag(row["hallucination_passed"])],
+        *(["disputed"] if row["disputed"] else []),
         *pareto,
     ]
 

@@ -121,6 +121,7 @@ def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
     lines = [_weighted_sum(page.methodology, universal, domain), *_penalty(row)]
     lines += [f"missing: {text}" for text in _texts(row["missing"])]
     lines += [f"note: {text}" for text in _texts(row["warnings"])]
+    lines += [f"disputed: {text}" for text in _texts(row["disputed"])]
     lines += [
         f"{name}: {_known(row[name])}"
         for name in ("u3_scope", "repeatability_tested", "hallucination_passed", "judge")
@@ -263,7 +264,7 @@ class _Page:
             title = f"{row['status']}{f' in {where}' if where else ''}: {row['reason'] or 'no reason given'}"
             return Node(title, children=self._conversations(row, dimension))
         rating = str(row["rating_1to5"])
-        lines = [_line("rationale", row["rationale"]), _quote(row)]
+        lines = [_line("rationale", row["rationale"]), _quote(row), _line("decided by", row["decided_by"])]
         lines += [f"anchor {rating}: {anchors.by_rating()[rating]}"] if anchors else []
         lines += [
             _line(name.replace("_", " "), row[name]) for name in ("rated_at", "question_key", "prompt_hash")
@@ -329,7 +330,8 @@ def _words(row: Row) -> str:
         why = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
         return f"({row['judge']}): {why or 'no reason given'}{prompt}"
     quote = f" “{row['evidence']}”" if row["evidence"] else ""
-    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{prompt}"
+    decided = f" [{row['decided_by']}]" if row["decided_by"] else ""
+    return f"({row['judge']}): {row['rationale'] or 'no rationale given'}{quote}{prompt}{decided}"
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:

@@ -65,6 +65,11 @@ class Settings(BaseSettings):
     answer_threshold: float = Field(
         default=0.7, ge=0, le=1, description="From here on `answer_correctness` counts as correct."
     )
+    rater_rule: Literal["adjudicator", "median", "latest"] = Field(
+        default="adjudicator",
+        description="Which rating counts where people differ and no adjudicator has decided: none (`adjudicator`), "
+        "the median, of two the lower, or the latest.",
+    )
     metric_modules: tuple[str, ...] = Field(
         default=(), description="Python modules whose `METRICS` are asked too."
     )

@@ -29,6 +29,11 @@ PAID = (
     ),
 )
 
+DECIDED_BY = Column(
+    "decided_by",
+    S,
+    "People differed: the adjudicator or the rule that decided, and who said what; null where they agree",
+)
 JUDGMENT = (
     Column("metric", S, "What was asked, e.g. helpfulness", nullable=False),
     Column("judge", S, "Who answered: human, rule, recorded, ensemble or a model's name", nullable=False),
@@ -36,7 +41,12 @@ JUDGMENT = (
     Column("value", F, "The value of a 0/1 or real-valued metric; null otherwise"),
     Column("label", S, "The main failure label, or 'no failure'"),
     Column("further_labels", NAMES, "Failure labels that apply as well"),
-    Column("status", S, "scored, not_applicable or unscored", nullable=False),
+    Column(
+        "status",
+        S,
+        "scored, not_applicable, unscored, or disputed: people differ and nobody has decided",
+        nullable=False,
+    ),
     Column("unscored_reason", S, "Why there is no value; null when scored"),
     Column("rationale", S, "The judge's words"),
     Column("evidence", S, "A quote from the transcript"),
@@ -50,6 +60,7 @@ JUDGMENT = (
     Column("judge_model", S, "The model, person or rule set that answered"),
     Column("judged_at", S, "When, ISO 8601"),
     *PAID,
+    DECIDED_BY,
 )
 
 PASS_K = (
@@ -94,6 +105,7 @@ MEASURED = (
     ),
 )
 MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
+DISPUTED = Column("disputed", NAMES, "What people differ on and nobody has decided, each with who said what")
 DISCLOSED = (
     Column("repeatability_tested", B, "Disclosure after its check; null when unknown or not evidenced"),
     Column("u3_scope", S, "single_message or multi_turn, after its check; null when not disclosed"),

@@ -1,20 +1,41 @@
 """Judging: judgments of turns and conversations, rubric ratings, what people gave, and stored answers of judges."""
 
-from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, JUDGMENT, PAID, VERSION, B, F, I, S
+from agent_eval.tables.columns import (
+    AGENT,
+    BY_PAIR,
+    CONVERSATION,
+    DECIDED_BY,
+    JUDGMENT,
+    NAMES,
+    PAID,
+    VERSION,
+    B,
+    F,
+    I,
+    S,
+)
 from agent_eval.tables.contract import Column, Table
 
 DECLARED = (
     Table(
         "turn_judgments",
-        "one row per turn, metric and judge",
-        ("methodology_version", "agent_id", "conversation_id", "turn_index", "metric", "judge"),
+        "one row per turn, metric, judge and, of people, rater",
+        (
+            "methodology_version",
+            "agent_id",
+            "conversation_id",
+            "turn_index",
+            "metric",
+            "judge",
+            "judge_model",
+        ),
         (VERSION, AGENT, CONVERSATION, Column("turn_index", I, "0-based", nullable=False), *JUDGMENT),
         BY_PAIR,
     ),
     Table(
         "conversation_judgments",
-        "one row per conversation, metric and judge",
-        ("methodology_version", "agent_id", "conversation_id", "metric", "judge"),
+        "one row per conversation, metric, judge and, of people, rater",
+        ("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model"),
         (VERSION, AGENT, CONVERSATION, *JUDGMENT),
         BY_PAIR,
     ),
@@ -41,7 +62,9 @@ DECLARED = (
                 "criterion", S, "One of the template's three; null for U and where the template is unknown"
             ),
             Column("rating_1to5", I, "Integer 1–5; null unless scored"),
-            Column("status", S, "scored, unscored, missing, invalid or not_applicable", nullable=False),
+            Column(
+                "status", S, "scored, unscored, missing, invalid, disputed or not_applicable", nullable=False
+            ),
             Column("reason", S, "Why there is no rating"),
             Column("rationale", S, "The rater's words"),
             Column("evidence", S, "A quote or a turn reference"),
@@ -55,6 +78,7 @@ DECLARED = (
             Column("question_key", S, "Hash of what was asked"),
             Column("prompt_hash", S, "Hash of the exact prompt; null where no model was asked"),
             *PAID,
+            DECIDED_BY,
         ),
         BY_PAIR,
     ),
@@ -68,13 +92,17 @@ DECLARED = (
             Column("conversation_id", S, "Null for a session rating"),
             Column("turn_index", I, "0-based; null above turn level"),
             Column("methodology_version", S, "A version, or 'any'", nullable=False),
-            Column("target", S, "U1..U6, D1..D5 or a turn metric", nullable=False),
+            Column("target", S, "U1..U6, D1..D5, a metric or hallucination_passed", nullable=False),
             Column("criterion", S, "For D1..D5"),
-            Column("rating_1to5", I, "Integer 1–5", nullable=False),
+            Column("rating_1to5", I, "Integer 1–5; null where the target is answered by a value or a label"),
             Column("rationale", S, "The rater's words"),
             Column("evidence", S, "Quote or turn reference"),
             Column("rater", S, "Who rated", nullable=False),
             Column("rated_at", S, "ISO 8601"),
+            Column("value", F, "The value of a 0/1 or real-valued target; null otherwise"),
+            Column("label", S, "The main failure label, or 'no failure'; null otherwise"),
+            Column("further_labels", NAMES, "Failure labels that apply as well"),
+            Column("role", S, "'adjudicator', who decides where raters differ; null: a rater"),
             Column("file", S, "File it came from", nullable=False),
             Column("line", I, "1-based line", nullable=False),
         ),

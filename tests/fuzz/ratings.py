@@ -4,23 +4,50 @@ import csv
 import io
 from pathlib import Path
 
+import polars as pl
 from hypothesis import strategies as st
 
-from agent_eval.judge.inputs.human_ratings import COLUMNS, latest_ratings, ratings_hash, read_ratings
+from agent_eval.judge.inputs.human_ratings import (
+    COLUMNS,
+    OPTIONAL,
+    latest_ratings,
+    ratings_hash,
+    read_ratings,
+)
+from agent_eval.judge.inputs.rater_rules import decided_ratings
 from tests.fuzz.holding import check_refusals, check_store, check_text
 from tests.fuzz.hostile import changed_bytes, texts
 
 ROWS = (
-    ("a", "s", "", "", "any", "U1", "", "4", "good", "quote", "kim", "2026-04-20T10:00:00Z"),
-    ("a", "", "c", "", "1.3.0", "D1", "accuracy", "5", "good, quite", 'a "quote"', "kim", ""),
-    ("a", "", "c", "0", "any", "helpfulness", "", "1", "two\nlines", "", "lee", "2026-04-20"),
+    ("a", "s", "", "", "any", "U1", "", "4", "good", "quote", "kim", "2026-04-20T10:00:00Z", "", "", ""),
+    ("a", "", "c", "", "1.3.0", "D1", "accuracy", "5", "good, quite", 'a "quote"', "kim", "", "", "", ""),
+    ("a", "", "c", "0", "any", "helpfulness", "", "1", "two\nlines", "", "lee", "2026-04-20", "", "", ""),
+    ("a", "", "c", "", "any", "goal_completion", "", "", "", "", "kim", "", "1", "", "adjudicator"),
+    (
+        "a",
+        "",
+        "c",
+        "0",
+        "any",
+        "agent_behavior_failure",
+        "",
+        "",
+        "",
+        "",
+        "kim",
+        "",
+        "",
+        "repetition",
+        "rater",
+    ),
 )
+HEADER = (*COLUMNS, *OPTIONAL)
 
 
 def _csv(rows: list[tuple[str, ...]]) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(HEADER)
     writer.writerows(rows)
     return stream.getvalue().encode("utf-8", "replace")
 
@@ -28,7 +55,7 @@ def _csv(rows: list[tuple[str, ...]]) -> bytes:
 @st.composite
 def _row(draw: st.DrawFn) -> tuple[str, ...]:
     cells = list(draw(st.sampled_from(ROWS)))
-    for at in draw(st.sets(st.integers(0, len(COLUMNS) - 1), max_size=2)):
+    for at in draw(st.sets(st.integers(0, len(HEADER) - 1), max_size=2)):
         cells[at] = draw(texts)
     return tuple(cells)
 
@@ -52,5 +79,8 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
         assert frame.height + len(refusals) == (0 if blank_first else max(len(there) - 1, 0))
     assert ratings_hash(frame) == ratings_hash(read_ratings(folder)[0])
     assert latest_ratings(frame, ["1.2.0", "1.3.0"]).height <= 2 * frame.height
+    for rule in ("adjudicator", "median", "latest"):
+        decided = decided_ratings(frame, ["1.2.0", "1.3.0"], rule)
+        assert not decided.filter(pl.col("dispute").is_not_null() & pl.col("is_effective")).height
     if store and not frame.is_empty():
         check_store(root, {"human_ratings": frame})

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from agent_eval.judge.engine import Judged, judge_transcripts
+from agent_eval.judge.inputs.rater_rules import RaterRule
 from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
 from agent_eval.judge.judging_pass import effective_answer
 from agent_eval.judge.protocol import Scored, Unscored
@@ -48,6 +49,7 @@ def judged(
     tests: Mapping[str, list[str]] | None = None,
     client: ScriptedClient | None = None,
     kept: Kept | None = None,
+    rule: RaterRule = "adjudicator",
 ) -> Judged:
     rows = tables(*conversations)
     held = rows.conversations.frame()
@@ -61,6 +63,7 @@ def judged(
         humans(*ratings),
         finding(cache),
         panel=panel_of(client, kept=kept) if client else None,
+        rater_rule=rule,
     )
 
 
@@ -180,6 +183,105 @@ def test_a_human_rating_takes_the_place_of_nobodys() -> None:
     row = turns.filter(metric="helpfulness", turn_index=1)
     assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
     assert effective_is_one_of_each(turns, "turn_index")
+
+
+def valued(target: str, value: float | None = None, label: str | None = None, **row: object) -> Row:
+    """A rating by a person that is no number from 1 to 5."""
+    further = None if label is None else list[str]()
+    given = {"rating_1to5": None, "value": value, "label": label, "further_labels": further}
+    return human(target, 0, conversation_id="c1") | given | row
+
+
+def test_people_may_rate_everything_that_is_judged() -> None:
+    of = conversation(
+        user("Where?"), call("find", {"id": 7}), agent("Here."),
+        expected=[{"turn_index": 0, "answer": "There."}], outcome={"correct": True},
+    )  # fmt: skip
+    ratings = [
+        valued("goal_completion", 0.0, evidence="Here."),
+        valued("answer_correctness", 0.25, turn_index=0),
+        valued("tool_result_utilisation", 0.0, turn_index=0),
+        valued("agent_behavior_failure", label="repetition", turn_index=0),
+        valued("tool_call_behavior_failure", label="wrong tool", turn_index=0)
+        | {"further_labels": ["wrong arguments"]},
+    ]
+    found = judged(of, ratings=ratings)
+    goal = found.conversation_judgments.filter(metric="goal_completion").sort("judge")
+    assert goal.select("judge", "value", "is_effective", "evidence_verified").rows() == [
+        ("human", 0.0, True, True),
+        ("rule", 1.0, False, None),
+    ]
+    people = found.turn_judgments.filter(judge="human").sort("metric")
+    assert people.select("metric", "value", "label", "further_labels", "is_effective").rows() == [
+        ("agent_behavior_failure", None, "repetition", [], True),
+        ("answer_correctness", 0.25, None, None, True),
+        ("tool_call_behavior_failure", None, "wrong tool", ["wrong arguments"], True),
+        ("tool_result_utilisation", 0.0, None, None, True),
+    ]
+    assert people["question_key"].null_count() == 0
+    assert effective_is_one_of_each(found.turn_judgments, "turn_index")
+    assert effective_is_one_of_each(found.conversation_judgments)
+
+
+def test_raters_who_differ_on_a_turn_are_both_kept_and_nothing_is_scored() -> None:
+    ratings = [
+        human("helpfulness", 5, conversation_id="c1", turn_index=0, rater="ben"),
+        human("helpfulness", 2, conversation_id="c1", turn_index=0, rater="anna", line=3),
+    ]
+    verdict = said(TALK, 0, HELPFULNESS, rating_1to5=3)
+    turns = judged(TALK, verdicts=[verdict], ratings=ratings).turn_judgments
+    rows = turns.filter(metric="helpfulness", turn_index=0)
+    columns = ("judge", "judge_model", "status", "rating_1to5", "unscored_reason", "is_effective")
+    assert sorted(rows.select(columns).rows(), key=str) == [
+        ("human", "anna", "scored", 2, None, False),
+        ("human", "anna, ben", "disputed", None, "anna 2, ben 5", True),
+        ("human", "ben", "scored", 5, None, False),
+        ("recorded", "model-a", "scored", 3, None, False),
+    ]
+    assert effective_is_one_of_each(turns, "turn_index")
+    decided = judged(TALK, ratings=ratings, rule="latest").turn_judgments.filter(
+        "is_effective", judge="human"
+    )
+    assert decided.select("rating_1to5", "decided_by").rows() == [(2, "rule latest: anna 2, ben 5")]
+
+
+HALLUCINATION = {"c1": ["hallucination"]}
+FALSE = "false information"
+
+
+def hallucination_row(of: Conversation, *ratings: Row, verdicts: Sequence[Row] = ()) -> Row:
+    """The row of the hallucination test that counts."""
+    found = judged(of, ratings=ratings, verdicts=verdicts, tests=HALLUCINATION).conversation_judgments
+    [row] = found.filter("is_effective", metric="hallucination_passed").to_dicts()
+    return row
+
+
+def test_a_person_decides_the_hallucination_test_before_a_declared_outcome() -> None:
+    of = TALK.model_copy(update={"outcome": TALK.outcome.model_copy(update={"correct": True})})
+    assert hallucination_row(of)["value"] == 1.0
+    row = hallucination_row(of, valued("hallucination_passed", 0.0))
+    assert (row["judge"], row["value"], row["judge_model"]) == ("human", 0.0, "kim")
+    unsettled = hallucination_row(
+        of, valued("hallucination_passed", 0.0), valued("hallucination_passed", 1.0, rater="lee")
+    )
+    assert (unsettled["status"], unsettled["unscored_reason"]) == ("disputed", "kim 0, lee 1")
+
+
+def test_peoples_labels_decide_the_hallucination_test_where_judges_said_otherwise() -> None:
+    invented = [said(TALK, 0, FAILURE, label=FALSE), said(TALK, 1, FAILURE, label="no failure")]
+    assert hallucination_row(TALK, verdicts=invented)["value"] == 0.0
+    fine = valued("agent_behavior_failure", label="no failure", turn_index=0)
+    assert hallucination_row(TALK, fine, verdicts=invented)["value"] == 1.0
+    worse = valued("agent_behavior_failure", label=FALSE, turn_index=1)
+    row = hallucination_row(TALK, fine, worse | {"line": 3}, verdicts=invented)
+    assert row["value"] == 0.0
+    assert "turn 1 (human)" in str(row["rationale"])
+    differing = [fine, fine | {"label": FALSE, "rater": "lee"}]
+    row = hallucination_row(TALK, *differing, verdicts=invented)
+    assert (row["status"], row["unscored_reason"]) == (
+        "not_applicable",
+        "people differ on the failures of a turn",
+    )
 
 
 @pytest.mark.parametrize(

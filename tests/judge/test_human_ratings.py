@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from agent_eval.formats.hashing import digest
 from agent_eval.judge.inputs.human_ratings import (
     COLUMNS,
     LARGEST,
+    OPTIONAL,
     latest_ratings,
     placed_ratings,
     ratings_hash,
@@ -16,6 +18,8 @@ from agent_eval.judge.inputs.human_ratings import (
     unasked_ratings,
 )
 from agent_eval.methodology import load
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.tables import table
 from tests.judge.material import human, humans
 
@@ -30,11 +34,16 @@ U1 = {
 }
 D2 = U1 | {"conversation_id": "c1", "target": "D2", "criterion": "accuracy"}
 TURN = U1 | {"conversation_id": "c1", "turn_index": "0", "target": "helpfulness"}
+GOAL = U1 | {"conversation_id": "c1", "target": "goal_completion", "rating_1to5": "", "value": "1"}
+ANSWER = GOAL | {"turn_index": "0", "target": "answer_correctness", "value": "0.5"}
+LABEL = ANSWER | {"target": "agent_behavior_failure", "value": "", "label": "false information; repetition"}
 
 
 def written(folder: Path, *rows: dict[str, str], encoding: str = "utf-8") -> Path:
+    """A file of the rows; it has the optional columns only where a row does."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+    used = [name for name in OPTIONAL if any(name in row for row in rows)]
+    writer = csv.DictWriter(stream, (*COLUMNS, *used), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     (folder / "r.csv").write_text(stream.getvalue(), encoding=encoding)
@@ -58,6 +67,49 @@ def test_each_kind_of_target_is_read_with_its_file_and_line(tmp_path: Path, enco
     ]
 
 
+def test_values_labels_and_roles_are_read_from_their_columns(tmp_path: Path) -> None:
+    passed = GOAL | {"target": "hallucination_passed", "value": "0", "role": "adjudicator"}
+    used = GOAL | {"turn_index": "2", "target": "tool_result_utilisation", "role": "rater"}
+    fine = LABEL | {"target": "tool_call_behavior_failure", "label": "no failure"}
+    frame, refusals = read_ratings(written(tmp_path, GOAL, ANSWER, LABEL, passed, used, fine, U1))
+    assert refusals == []
+    assert frame.schema == table("human_ratings").schema
+    answers = frame.select("target", "rating_1to5", "value", "label", "further_labels", "role").rows()
+    assert answers == [
+        ("goal_completion", None, 1.0, None, None, None),
+        ("answer_correctness", None, 0.5, None, None, None),
+        ("agent_behavior_failure", None, None, "false information", ["repetition"], None),
+        ("hallucination_passed", None, 0.0, None, None, "adjudicator"),
+        ("tool_result_utilisation", None, 1.0, None, None, None),
+        ("tool_call_behavior_failure", None, None, "no failure", [], None),
+        ("U1", 4, None, None, None, None),
+    ]
+
+
+def test_people_may_rate_a_projects_own_metrics_and_those_that_are_switched_off(tmp_path: Path) -> None:
+    points = Metric("warmth", "turn", "rating", "How warm?", {"10": "a", "0": "b"}, minimum=0, maximum=10)
+    tone = Metric("tone", "conversation", "label", "Which tone?", {"a; b": "both", "flat": "none"})
+    metrics = DEFAULT.without(["goal_completion"]).with_custom([points, tone])
+    warm = ANSWER | {"target": "warmth", "value": "7.5"}
+    both = GOAL | {"target": "tone", "value": "", "label": "a; b"}
+    frame, refusals = read_ratings(written(tmp_path, warm, both, GOAL, warm | {"value": "11"}), metrics)
+    assert frame.select("target", "value", "label").rows() == [
+        ("warmth", 7.5, None),
+        ("tone", None, "a; b"),
+        ("goal_completion", 1.0, None),
+    ]
+    assert [(r.line, "from 0 to 10" in r.reason) for r in refusals] == [(5, True)]
+
+
+def test_a_file_of_the_columns_of_an_earlier_release_has_the_hash_that_it_had(tmp_path: Path) -> None:
+    old, _ = read_ratings(written(tmp_path, U1, TURN))
+    new, _ = read_ratings(written(tmp_path, U1 | {"value": "", "label": "", "role": "rater"}, TURN))
+    assert ratings_hash(old) == ratings_hash(new)
+    assert ratings_hash(old) == digest("human_ratings", old.select(COLUMNS).rows())
+    decisive, _ = read_ratings(written(tmp_path, U1 | {"role": "adjudicator"}, TURN))
+    assert ratings_hash(decisive) != ratings_hash(old)
+
+
 @pytest.mark.parametrize("rating", ["0", "6", "4.5", "true", "NaN", "", "-1", "４", "5.0", "1 2"])
 def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating: str) -> None:
     frame, [refusal] = read_ratings(written(tmp_path, U1, U1 | {"rating_1to5": rating}))
@@ -70,7 +122,26 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
     ("row", "reason"),
     [
         (U1 | {"target": "U7"}, "target is 'U7'"),
-        (U1 | {"target": "agent_behavior_failure"}, "target"),
+        (U1 | {"target": "agent_behaviour_failure"}, "target is 'agent_behaviour_failure', expected one of"),
+        (U1 | {"target": "agent_behavior_failure"}, "conversation_id, turn_index is empty"),
+        (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator or nothing"),
+        (U1 | {"value": "1"}, "value is given; a rating of U1 is in column rating_1to5"),
+        (GOAL | {"rating_1to5": "5"}, "rating_1to5 is given; a rating of goal_completion is in column value"),
+        (GOAL | {"value": "0.5"}, "value is '0.5', expected 0 or 1 for goal_completion"),
+        (GOAL | {"value": ""}, "value is '', expected 0 or 1"),
+        (GOAL | {"turn_index": "0"}, "turn_index is given; a rating of goal_completion has none"),
+        (ANSWER | {"value": "1.01"}, "expected a number from 0 to 1 for answer_correctness"),
+        (ANSWER | {"value": "nan"}, "value is 'nan'"),
+        (ANSWER | {"value": "0_1"}, "value is '0_1'"),
+        (ANSWER | {"value": "\uff11"}, "expected a number"),
+        (
+            LABEL | {"label": "rude"},
+            "label is 'rude', expected one or several (with ; between) of no failure",
+        ),
+        (LABEL | {"label": ""}, "label is ''"),
+        (LABEL | {"label": "no failure; repetition"}, "give each label once, and 'no failure' alone"),
+        (LABEL | {"label": "repetition; repetition"}, "give each label once"),
+        (LABEL | {"value": "1"}, "value is given"),
         (U1 | {"session_id": ""}, "session_id is empty"),
         (U1 | {"conversation_id": "c1"}, "conversation_id is given"),
         (D2 | {"criterion": ""}, "criterion is empty"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 import pytest
 
+from agent_eval.judge.inputs.rater_rules import RaterRule
 from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
 from agent_eval.judge.rubric import orphan_ratings, rubric_ratings
 from agent_eval.methodology.registry import Registry
@@ -31,6 +32,7 @@ CURRENT = Registry.read().get(VERSION)
 TEMPLATE = CURRENT.template_for("customer_service")
 assert TEMPLATE is not None
 CRITERIA = [c.id for c in TEMPLATE.criteria]
+RULES: tuple[RaterRule, ...] = ("adjudicator", "median", "latest")
 PART = ("session_id", "conversation_id", "target", "criterion")
 
 
@@ -57,6 +59,7 @@ def rated(
     declared: pl.DataFrame | None = None,
     versions: Sequence[str] = (VERSION,),
     transcripts: pl.DataFrame | None = None,
+    rule: RaterRule = "adjudicator",
 ) -> pl.DataFrame:
     rows = tables(*held)
     frame = rows.conversations.frame()
@@ -69,6 +72,7 @@ def rated(
         humans(*ratings),
         {v: Registry.read().get(v) for v in versions},
         finding(cache),
+        rater_rule=rule,
     )
 
 
@@ -147,24 +151,69 @@ def test_recorded_ratings_of_a_scenario_hold_for_its_conversation() -> None:
     assert row["evidence_verified"] is False  # the quote is another conversation's
 
 
-def test_people_count_before_the_rule_and_recorded_ratings_and_the_last_of_them() -> None:
+def test_people_count_before_the_rule_and_recorded_ratings() -> None:
     frame = rated(
         *FULL,
         verdicts=[u_said("U1", 4, *FULL)],
         ratings=[
             human("U1", 2, session_id="s1"),
-            human("U1", 3, session_id="s1", line=3, rater="lee"),
+            human("U1", 3, session_id="s1", line=3),
             human("U5", 1, session_id="s1", line=4),
         ],
     )
     u1 = frame.filter(target="U1").sort("rating_1to5").select("judge", "rater", "rating_1to5", "is_effective")
-    assert u1.rows() == [
-        ("human", "kim", 2, False),
-        ("human", "lee", 3, True),
-        ("recorded", "model-a", 4, False),
-    ]
+    assert u1.rows() == [("human", "kim", 3, True), ("recorded", "model-a", 4, False)]
     u5 = frame.filter(target="U5").sort("rating_1to5").select("judge", "rating_1to5", "is_effective")
     assert u5.rows() == [("human", 1, True), ("rule", 5, False)]
+    assert one_effective(frame)
+
+
+DIFFERING = [
+    human("U1", 2, session_id="s1", rater="ben"),
+    human("U1", 4, session_id="s1", line=3, rater="anna"),
+]
+
+
+def test_raters_who_differ_are_both_kept_and_no_judge_takes_their_place() -> None:
+    frame = rated(*FULL, verdicts=[u_said("U1", 5, *FULL)], ratings=DIFFERING)
+    columns = ("judge", "rater", "status", "rating_1to5", "reason", "is_effective")
+    assert sorted(frame.filter(target="U1").select(columns).rows(), key=str) == [
+        ("human", "anna", "scored", 4, None, False),
+        ("human", "anna, ben", "disputed", None, "anna 4, ben 2", True),
+        ("human", "ben", "scored", 2, None, False),
+        ("recorded", "model-a", "scored", 5, None, False),
+    ]
+    assert one_effective(frame)
+
+
+def test_an_adjudicator_decides_and_the_row_says_so() -> None:
+    last = human("U1", 3, session_id="s1", line=4, rater="dora", role="adjudicator")
+    frame = rated(*FULL, ratings=[*DIFFERING, last])
+    [row] = frame.filter(target="U1", is_effective=True).to_dicts()
+    assert (row["rater"], row["rating_1to5"]) == ("dora", 3)
+    assert row["decided_by"] == "adjudicator dora: anna 4, ben 2, dora 3"
+    assert frame.filter(target="U1").height == 3
+
+
+def test_the_setting_may_decide() -> None:
+    by_rule = {
+        rule: rated(*FULL, ratings=DIFFERING, rule=rule)
+        .filter(target="U1", is_effective=True)
+        .row(0, named=True)
+        for rule in RULES
+    }
+    assert {rule: row["rating_1to5"] for rule, row in by_rule.items()} == {
+        "adjudicator": None,
+        "median": 2,
+        "latest": 4,
+    }
+    assert by_rule["median"]["decided_by"] == "rule median: anna 4, ben 2"
+
+
+def test_a_dispute_about_what_cannot_be_rated_is_none() -> None:
+    ratings = [row | {"target": "U4"} for row in DIFFERING]
+    frame = rated(*FULL[:5], ratings=ratings)  # no injected error
+    assert frame.filter(target="U4", is_effective=True)["status"].to_list() == ["missing"]
     assert one_effective(frame)
 
 

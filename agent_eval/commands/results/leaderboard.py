@@ -60,7 +60,7 @@ def leaderboard(
     if output_format == "json":
         print_json(board)
     elif output_format == "csv":
-        flat = board.with_columns(pl.col("missing").list.join("; "))
+        flat = board.with_columns(pl.col("missing", "disputed").list.join("; "))
         print(plain(flat.write_csv()), end="")  # noqa: T201
     elif output_format == "md":
         print(markdown_table(readable(board)))  # noqa: T201
@@ -87,7 +87,7 @@ def side_by_side(
     if output_format == "json":
         print_json(board)
     elif output_format == "csv":
-        print(board.with_columns(pl.col("missing").list.join("; ")).write_csv(), end="")  # noqa: T201
+        print(board.with_columns(pl.col("missing", "disputed").list.join("; ")).write_csv(), end="")  # noqa: T201
     else:
         if_now = f"under {current.version}'s penalty"
         texts = (
@@ -119,6 +119,10 @@ def print_board(console: Console, board: pl.DataFrame, methodology: Methodology)
     for row in notes:
         console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
         console.print(Text("; ".join(grouped(row["missing"]))))
+    for row in board.iter_rows(named=True):
+        if row["disputed"]:
+            console.print(Text(f"{row['name'] or row['agent_id']} is disputed: ", style="bold"), end="")
+            console.print(Text("; ".join(row["disputed"])))
 
 
 def _table(title: str, rows: pl.DataFrame) -> Table:

@@ -56,6 +56,7 @@ def judgments(
         *(transcripts, conversations, turns, project.ratings_of(agents), project.answers.find),
         metrics=project.metrics, panel=project.panel(versions), names=project.blinded_terms(agents),
         watch=watch_of(context, project),
+        rater_rule=project.settings.rater_rule,
     )  # fmt: skip
     project.answers.record_judge(versions, project.own_judge, run_id=context.run.run_id)
     yield from check_and_store(context, vars(judged), conversations=conversations, turns=turns)
@@ -94,6 +95,7 @@ def rubric_ratings(
         panel=project.panel(versions),
         names=project.blinded_terms(agents),
         watch=watch_of(context, project),
+        rater_rule=project.settings.rater_rule,
     )
     yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)
 

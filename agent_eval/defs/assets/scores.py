@@ -8,6 +8,7 @@ from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
 from agent_eval.project import Project
+from agent_eval.project.disputes import disputes
 from agent_eval.project.gates import gates_of
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
@@ -98,7 +99,7 @@ def composite_scores(
     show_lineage(context, project, "composite_scores")
     scored = composite.composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
-        project.methodologies(versions_of(context)),
+        project.methodologies(versions_of(context)), disputes(project, transcripts),
     )  # fmt: skip
     yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
     at_hand = {"composite_scores": scored, "transcripts": transcripts}

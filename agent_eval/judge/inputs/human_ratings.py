@@ -1,11 +1,14 @@
-"""Human ratings: read from data/ratings/*.csv, appended to and never edited; the last word on a part counts.
+"""Human ratings: read from data/ratings/*.csv, appended to and never edited.
 
 They win over every judge and survive every re-judging. A bad line is refused with file and line, the rest goes on.
+Which rating counts where raters differ is decided in rater_rules.
 """
 
 import csv
 import io
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +21,8 @@ from agent_eval.formats.streams import MEGABYTE
 from agent_eval.formats.timestamps import parse_timestamp, seconds
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
-from agent_eval.metrics.metric_set import TURN_RATINGS
+from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.tables import table
 from agent_eval.transcripts.models import SLOTS
 
@@ -36,8 +40,11 @@ COLUMNS = (
     "rater",
     "rated_at",
 )
+OPTIONAL = ("value", "label", "role")
+"""Columns that a file may leave out: the answer where it is no rating from 1 to 5, and who speaks."""
 ANY = "any"
-TURN_TARGETS = tuple(metric.name for metric in TURN_RATINGS)
+RATER, ADJUDICATOR = "rater", "adjudicator"
+HALLUCINATION_PASSED = "hallucination_passed"
 PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "criterion")
 
 _TABLE = table("human_ratings")
@@ -46,16 +53,56 @@ _SHOWN = 40
 LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 
-def read_ratings(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
+@dataclass(frozen=True)
+class Target:
+    """What may be rated: which cells name the place, and what an answer is."""
+
+    name: str
+    needed: tuple[str, ...]
+    allowed: tuple[str, ...]
+    answer: Answer = "rating_1to5"
+    scale: tuple[float, float] = (1.0, 5.0)  # of a value
+    is_binary: bool = False
+    labels: tuple[str, ...] = ()
+
+
+def targets_of(metrics: MetricSet = DEFAULT) -> dict[str, Target]:
+    """Return everything that people may rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
+    passed = Target(HALLUCINATION_PASSED, *_PLACES["conversation"], "value", (0.0, 1.0), is_binary=True)
+    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # one that is switched off may be rated
+    found = [
+        *(_target(metric) for metric in asked.values() if metric.grain in _PLACES),
+        *(Target(name, ("session_id",), ("session_id",)) for name in DIMENSIONS),
+        *(Target(name, *_PLACES["slot"]) for name in SLOTS),
+        passed,
+    ]
+    return {target.name: target for target in found}
+
+
+_PLACES = {
+    "slot": (("conversation_id", "criterion"), ("session_id", "conversation_id", "criterion")),
+    "turn": (("conversation_id", "turn_index"), ("session_id", "conversation_id", "turn_index")),
+    "conversation": (("conversation_id",), ("session_id", "conversation_id")),
+}
+
+
+def _target(metric: Metric) -> Target:
+    scale = metric.scale or (0.0, 0.0)
+    return Target(metric.name, *_PLACES[metric.grain], metric.answer, scale, metric.is_binary, metric.labels)
+
+
+def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFrame, list[Refusal]]:
     """Every *.csv of the folder: table `human_ratings` and what was refused; no folder, no ratings.
 
     A file that cannot be read, is larger than 50 MB or is not UTF-8 is refused as a whole, with line 0.
+    `metrics`: what people may rate beside the built-in metrics.
     """
+    targets = targets_of(metrics)
     rows: list[dict[str, object]] = []
     refusals: list[Refusal] = []
     for path, reason in files_in(folder, ".csv"):
         file = clean(path.name)
-        for line, found in [(0, reason)] if reason else _read_file(path):
+        for line, found in [(0, reason)] if reason else _read_file(path, targets):
             if isinstance(found, str):
                 refusals.append(Refusal(file, line, found))
             else:
@@ -151,7 +198,10 @@ def _unasked(
 
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
-    return digest("human_ratings", _in_order(rows).select(COLUMNS).rows())
+    ordered = _in_order(rows)
+    more = [name for name in ("value", "label", "further_labels", "role") if ordered[name].count()]
+    further = [ordered.select(more).rows()] if more else []
+    return digest("human_ratings", ordered.select(COLUMNS).rows(), *further)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
@@ -160,7 +210,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(when).sort("when", "file", "line").drop("when")
 
 
-def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
+def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int, dict[str, object] | str]]:
     """Line and row, or line and what is wrong with it."""
     try:
         with path.open("rb") as stream:
@@ -187,7 +237,7 @@ def _read_file(path: Path) -> Iterator[tuple[int, dict[str, object] | str]]:
                     yield 1, problem
                     return
             elif any(cell.strip() for cell in cells):
-                yield line, _row(header, cells)
+                yield line, _row(header, cells, targets)
             line = reader.line_num + 1
     except csv.Error as error:
         yield line, f"no CSV from here on ({error}); quote cells that hold commas, quotes or line breaks"
@@ -198,65 +248,110 @@ def _header_problem(header: Sequence[str]) -> str | None:
         f"{text} {', '.join(map(repr, names))}"
         for text, names in (
             ("missing columns", [c for c in COLUMNS if c not in header]),
-            ("unknown columns", [c[:_SHOWN] for c in header if c not in COLUMNS][:5]),
+            ("unknown columns", [c[:_SHOWN] for c in header if c not in (*COLUMNS, *OPTIONAL)][:5]),
             ("repeated columns", sorted({c for c in header if header.count(c) > 1})),
         )
         if names
     ]
-    return f"{'; '.join(problems)}. The header is: {','.join(COLUMNS)}" if problems else None
+    known = f"{','.join(COLUMNS)}; optional: {','.join(OPTIONAL)}"
+    return f"{'; '.join(problems)}. The header is: {known}" if problems else None
 
 
-def _row(header: Sequence[str], cells: Sequence[str]) -> dict[str, object] | str:
+def _row(
+    header: Sequence[str], cells: Sequence[str], targets: Mapping[str, Target]
+) -> dict[str, object] | str:
     if len(cells) != len(header):
         return f"{len(cells)} cells, expected {len(header)}; quote cells that hold commas"
-    row: dict[str, str | None] = {
-        name: cell.strip() or None for name, cell in zip(header, cells, strict=True)
-    }
+    row: dict[str, str | None] = dict.fromkeys((*COLUMNS, *OPTIONAL))
+    row |= {name: cell.strip() or None for name, cell in zip(header, cells, strict=True)}
     try:
-        return _checked(row)
+        return _checked(row, targets)
     except ValueError as error:
         return shorten(str(error))
 
 
-def _checked(row: Mapping[str, str | None]) -> dict[str, object]:
+def _checked(row: Mapping[str, str | None], targets: Mapping[str, Target]) -> dict[str, object]:
     """The row with its types; ValueError says what is wrong, what is allowed and the fix."""
     if not is_slug(row["agent_id"] or ""):
         raise ValueError(f"agent_id is {row['agent_id'] or ''!r}, expected an id of agents.yaml")
-    _check_place(row)
+    target = targets.get(row["target"] or "")
+    if target is None:
+        raise ValueError(f"target is {row['target'] or ''!r}, expected one of {', '.join(targets)}")
+    _check_place(row, target)
     return {
         **row,
         "turn_index": _turn_index(row["turn_index"]),
         "methodology_version": _version(row["methodology_version"]),
-        "rating_1to5": _rating(row["rating_1to5"]),
+        **_answer(row, target),
         "rater": _given(row["rater"], "rater", "who rated, e.g. a name or initials"),
+        "role": _role(row["role"]),
         "rated_at": _time(row["rated_at"]),
     }
 
 
-def _check_place(row: Mapping[str, str | None]) -> None:
-    target = row["target"]
-    if target in DIMENSIONS:
-        needed, allowed = ["session_id"], ["session_id"]
-    elif target in SLOTS:
-        needed = ["conversation_id", "criterion"]
-        allowed = ["session_id", *needed]
-    elif target in TURN_TARGETS:
-        needed = ["conversation_id", "turn_index"]
-        allowed = ["session_id", *needed]
-    else:
-        known = ", ".join((*DIMENSIONS, *SLOTS, *TURN_TARGETS))
-        raise ValueError(f"target is {target or ''!r}, expected one of {known}")
+def _check_place(row: Mapping[str, str | None], target: Target) -> None:
     places = ("session_id", "conversation_id", "turn_index", "criterion")
-    if absent := [name for name in needed if row[name] is None]:
-        raise ValueError(f"{', '.join(absent)} is empty; a rating of {target} needs {' and '.join(needed)}")
-    if extra := [name for name in places if row[name] is not None and name not in allowed]:
-        raise ValueError(f"{', '.join(extra)} is given; a rating of {target} has none, leave it empty")
+    if absent := [name for name in target.needed if row[name] is None]:
+        needs = " and ".join(target.needed)
+        raise ValueError(f"{', '.join(absent)} is empty; a rating of {target.name} needs {needs}")
+    if extra := [name for name in places if row[name] is not None and name not in target.allowed]:
+        raise ValueError(f"{', '.join(extra)} is given; a rating of {target.name} has none, leave it empty")
+
+
+def _answer(row: Mapping[str, str | None], target: Target) -> dict[str, object]:
+    """The answer in its column; the two other columns must be empty."""
+    others = [n for n in ("rating_1to5", "value", "label") if n != target.answer and row[n] is not None]
+    if others:
+        raise ValueError(
+            f"{', '.join(others)} is given; a rating of {target.name} is in column {target.answer}, leave it empty"
+        )
+    cell = row[target.answer]
+    if target.answer == "rating_1to5":
+        return {"rating_1to5": _rating(cell)}
+    if target.answer == "value":
+        return {"value": _value(cell, target)}
+    label, *further = _labels(cell, target)
+    return {"label": label, "further_labels": further}
 
 
 def _rating(cell: str | None) -> int:
     if cell not in {"1", "2", "3", "4", "5"}:
         raise ValueError(f"rating_1to5 is {cell or ''!r}, expected an integer from 1 to 5")
     return int(cell)
+
+
+def _value(cell: str | None, target: Target) -> float:
+    low, high = target.scale
+    expected = "0 or 1" if target.is_binary else f"a number from {low:g} to {high:g}"
+    try:
+        value = float(cell or "")
+    except ValueError:
+        value = math.nan
+    is_allowed = value in (0.0, 1.0) if target.is_binary else low <= value <= high
+    if not is_allowed or not (cell or "").isascii() or "_" in (cell or ""):
+        raise ValueError(f"value is {cell or ''!r}, expected {expected} for {target.name}")
+    return value
+
+
+def _labels(cell: str | None, target: Target) -> list[str]:
+    """The labels of a cell, the main one first: 'false information; repetition'."""
+    given = [cell] if cell in target.labels else [part.strip() for part in (cell or "").split(";")]
+    if unknown := [label for label in given if label not in target.labels]:
+        known = ", ".join(target.labels)
+        raise ValueError(
+            f"label is {unknown[0][:_SHOWN]!r}, expected one or several (with ; between) of {known}"
+        )
+    if len(given) > 1 and (NO_FAILURE in given or len(set(given)) < len(given)):
+        raise ValueError(
+            f"label is {(cell or '')[:_SHOWN]!r}; give each label once, and {NO_FAILURE!r} alone"
+        )
+    return given
+
+
+def _role(cell: str | None) -> str | None:
+    if cell not in {None, RATER, ADJUDICATOR}:
+        raise ValueError(f"role is {cell!r}, expected {RATER}, {ADJUDICATOR} or nothing")
+    return None if cell == RATER else cell
 
 
 def _turn_index(cell: str | None) -> int | None:

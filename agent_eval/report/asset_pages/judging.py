@@ -11,6 +11,7 @@ _ANSWERS = {
     "scored": (GREEN, "scored"),
     "unscored": (RED, "unscored: the judge failed"),
     "invalid": (AMBER, "invalid"),
+    "disputed": (AMBER, "disputed: people differ"),
     "not_applicable": (GREY, "not applicable"),
 }
 

@@ -263,7 +263,7 @@ def _label(slot: Row) -> str:
 def spreads(judgments: pl.DataFrame) -> list[Spread]:
     """Per metric how its counting judgments are spread; what could not be judged is counted by its reason.
 
-    Eligible are those that are scored or unscored; `not_applicable` are neither.
+    Eligible are those that are scored, unscored or disputed; `not_applicable` are neither.
     """
     metrics = judgments.filter("is_effective").partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
@@ -275,7 +275,7 @@ def _spread(metric: str, rows: pl.DataFrame) -> Spread:
     return Spread(
         metric,
         n_scored=scored.height,
-        n_eligible=rows.filter(pl.col("status").is_in(["scored", "unscored"])).height,
+        n_eligible=rows.filter(pl.col("status").is_in(["scored", "unscored", "disputed"])).height,
         bar=stacked(dict(_counted(scored["rating_1to5"]))),
         mean=_number(scored["rating_1to5"].mean())
         if scored["rating_1to5"].count()

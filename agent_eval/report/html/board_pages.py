@@ -38,6 +38,7 @@ class Standing:
     interval: str
     badges: tuple[Badge, ...]
     missing: tuple[str, ...]
+    disputed: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -84,6 +85,7 @@ def standing(row: Row, paths: Paths) -> Standing:
         interval=words.interval(row),
         badges=badges(row),
         missing=tuple(grouped(row["missing"] or ())),
+        disputed=tuple(row["disputed"] or ()),
     )
 
 
@@ -97,6 +99,8 @@ def _tone(text: str) -> str:
         return "unknown"
     if "FAILED" in text:
         return "bad"
+    if text == "disputed":
+        return "warn"
     return "warn" if "not tested" in text else "good" if "passed" in text or "tested" in text else "plain"
 
 

@@ -61,8 +61,9 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["status"] == "scored":
-            key = (row["judge"], row["judge_model"], row["rationale"], row["evidence"], row["is_effective"])
-            groups.setdefault((*key, tuple(sorted(row["versions"]))), []).append(row)
+            words = (row["judge"], row["judge_model"], row["rationale"], row["evidence"])
+            key = (*words, row["is_effective"], row["decided_by"], tuple(sorted(row["versions"])))
+            groups.setdefault(key, []).append(row)
     found = [
         Opinion(
             values=tuple(value_of(row) for row in group),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
-from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
+from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.repeatability import Question, SessionEvidence, lacking_evidence
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -266,24 +266,32 @@ def _serves(part: str) -> pl.Expr:
     return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
 
 
+def is_present(text: str) -> bool:
+    """Return whether a text of `missing` is about a required test that was held, and lacks only a result."""
+    return text.endswith(NOT_JUDGED) or f": {DISPUTED} (" in text
+
+
 def _hallucination_results(
     counting: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, tuple[bool | None, str | None]]:
-    judged = conversation_judgments.filter(
-        "is_effective", pl.col("metric") == "hallucination_passed", pl.col("status") == "scored"
-    )
+    passed = conversation_judgments.filter("is_effective", pl.col("metric") == "hallucination_passed")
+    value = pl.when(pl.col("status") == "scored").then("value").alias("value")
+    differ = pl.when(pl.col("status") == DISPUTED).then("unscored_reason").alias("differ")
     key = [*PAIR, "conversation_id"]
     per_pair = (
         counting.filter(pl.col("tests").list.contains("hallucination"))
-        .join(judged.select(*key, "value"), on=key, how="left")
+        .join(passed.select(*key, value, differ), on=key, how="left")
         .group_by(PAIR)
         .agg(
             n_unjudged=pl.col("value").is_null().sum(),
             n_failed=(pl.col("value") < 1).sum(),
+            differ=pl.col("differ").drop_nulls().sort(),
         )
     )
     results: dict[AgentVersion, tuple[bool | None, str | None]] = {}
-    for version, agent, n_unjudged, n_failed in per_pair.iter_rows():
-        passed = False if n_failed else None if n_unjudged else True
-        results[AgentVersion(agent, version)] = (passed, NOT_JUDGED if n_unjudged else None)
+    for version, agent, n_unjudged, n_failed, differ in per_pair.iter_rows():
+        result = False if n_failed else None if n_unjudged else True
+        why = f"{DISPUTED} ({'; '.join(differ)})" if differ else NOT_JUDGED if n_unjudged else None
+        pair = AgentVersion.of(agent_id=agent, methodology_version=version)
+        results[pair] = (result, why)
     return results

@@ -108,4 +108,5 @@ def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[st
         "judges": found.judges,
         "n_unscored": found.n_unscored,
         "missing": found.missing,
+        "is_disputed": found.is_disputed,
     }

@@ -19,6 +19,7 @@ from agent_eval.tables.agent_version import AgentVersion
 PAIR = ("methodology_version", "agent_id")
 PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
 LOST = ("unscored", "invalid")  # lost to judge or harness, not to the agent
+DISPUTED = "disputed"  # people differ and nobody has decided
 
 
 class DuplicateRatingError(AgentEvalError):
@@ -60,6 +61,7 @@ class Rated:
     judges: tuple[str, ...]
     n_unscored: int
     missing: tuple[str, ...]
+    is_disputed: bool  # something is missing, and only because people differ
 
 
 def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Methodology:
@@ -111,7 +113,7 @@ def rated(
     sums = _sums(rows, parts, sessions)
     facts = _facts(rows, parts, sessions)
     means, missing = _means(sums, parts), _missing(rows, sums, parts, sessions)
-    by_session = _by_session(sums, sessions)
+    by_session, disputed = _by_session(sums, sessions), _disputed(rows, parts)
     found = {}
     for pair, of_pair in expected.items():
         n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
@@ -124,6 +126,7 @@ def rated(
             judges=tuple(judges),
             n_unscored=n_unscored,
             missing=tuple(missing[pair]),
+            is_disputed=pair in disputed,
         )
     return found
 
@@ -249,6 +252,16 @@ def _by_session(
     }
 
 
+def _disputed(rows: pl.DataFrame, parts: pl.DataFrame) -> set[AgentVersion]:
+    """The pairs that lack ratings only where people differ."""
+    lacking = rows.filter(pl.col("status") != "scored").join(parts, on="part")
+    per_pair = lacking.group_by(PAIR).agg(is_disputed=(pl.col("status") == DISPUTED).all())
+    return {
+        AgentVersion(agent, version)
+        for version, agent in per_pair.filter("is_disputed").select(PAIR).iter_rows()
+    }
+
+
 def _missing(
     rows: pl.DataFrame, sums: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> defaultdict[AgentVersion, list[str]]:
@@ -271,7 +284,9 @@ def _missing(
         if row["n"] > 1:
             places.append(f"conversation {row['conversation_id']}")
         where = f" ({', '.join(places)})" if places else ""
-        lacking[pair, row["target"], where, row["reason"] or row["status"]].append(row["criterion"])
+        reason = row["reason"] or row["status"]
+        why = f"{DISPUTED} ({reason})" if row["status"] == DISPUTED else reason
+        lacking[pair, row["target"], where, why].append(row["criterion"])
     texts: defaultdict[AgentVersion, list[str]] = defaultdict(list)
     for (pair, target, where, reason), criteria in lacking.items():
         is_whole = len(criteria) == n_criteria[pair, target]

@@ -138,12 +138,15 @@ def composite_scores(
     conversations: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
+    disputes: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
 
     Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
     harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
-    disclosure is missing), published.
+    disclosure is missing, or ratings are missing only since people differ), published.
+
+    `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -154,6 +157,7 @@ def composite_scores(
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
+    disputed = _disputed(disputes)
     return table("composite_scores").frame(
         _row(
             pair,
@@ -165,6 +169,7 @@ def composite_scores(
             runs[pair],
         )
         | measured[pair]
+        | {"disputed": disputed.get(pair, [])}
         for pair in pairs
     )
 
@@ -216,7 +221,7 @@ def _row(
         "u3_scope": checked.u3_scope,
         "hallucination_passed": checked.hallucination_passed,
         "judge": " + ".join(sorted(judges)) or "none",
-        "status": _status(template is not None, is_lost, weighed, checked),
+        "status": _status(template is not None, is_lost, _is_undecided(universal, domain), weighed, checked),
         "missing": (*lost, *_names(universal["missing"]), *_names(domain["missing"]), *checked.missing),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
     }
@@ -237,13 +242,33 @@ def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str
     return {"session_ids": names, "session_scores": values}
 
 
-def _status(has_template: bool, is_lost: bool, weighed: Weighed, checked: Disclosed) -> Status:
+def _is_undecided(universal: Row, domain: Row) -> bool:
+    """Return whether U or D is missing, and only since people differ on some of its ratings."""
+    scores = ((universal, "universal_exact"), (domain, "domain_exact"))
+    return all(row[name] is not None or bool(row["is_disputed"]) for row, name in scores)
+
+
+def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
+    """Per pair what people differ on: 'U3 of session b (anna 4, ben 2)', in the order of place and target."""
+    found: dict[AgentVersion, list[str]] = {}
+    for row in disputes.iter_rows(named=True) if disputes is not None else ():
+        pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
+        what = row["target"] if row["criterion"] is None else f"{row['target']}.{row['criterion']}"
+        turn = "" if row["turn_index"] is None else f"turn {row['turn_index']} of "
+        place = row["conversation_id"] or f"session {row['session_id']}"
+        found.setdefault(pair, []).append(f"{what} of {turn}{place} ({row['reason']})")
+    return found
+
+
+def _status(
+    has_template: bool, is_lost: bool, is_undecided: bool, weighed: Weighed, checked: Disclosed
+) -> Status:
     if not has_template:
         return "not_applicable"
     if is_lost:
         return "invalid"
     if weighed.raw is None:
-        return "incomplete"
+        return "provisional" if is_undecided else "incomplete"
     return "provisional" if checked.missing else "published"
 
 
@@ -328,6 +353,7 @@ def _unrated(targets: Sequence[str]) -> Row:
         "domain_exact": None,
         "judges": [],
         "n_unscored": 0,
+        "is_disputed": False,
         "missing": [f"{target}: no rating" for target in targets],
     }
 

@@ -54,6 +54,7 @@ def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, M
                 "judges": found.judges,
                 "n_unscored": found.n_unscored,
                 "missing": found.missing,
+                "is_disputed": found.is_disputed,
             }
         )
     return table("universal_scores").frame(rows)

@@ -1,0 +1,107 @@
+"""Raters who differ: which rating of a part counts, by which rule, or that it is disputed.
+
+A later rating replaces an earlier one by the same rater and by nobody else.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, NamedTuple
+
+import polars as pl
+
+from agent_eval.judge.inputs.human_ratings import ADJUDICATOR, PART, latest_ratings
+
+RaterRule = Literal["adjudicator", "median", "latest"]
+"""What decides where raters differ and no adjudicator has: nothing yet, the (lower) median, or the latest rating."""
+Rating = dict[str, Any]
+"""A row of table human_ratings."""
+
+_KEY = ["methodology_version", *PART]
+
+
+class Decision(NamedTuple):
+    """Which of a part's ratings counts. `decided_by` and `dispute` are null where the raters agree."""
+
+    counts: int | None  # index; None: disputed
+    decided_by: str | None = None
+    dispute: str | None = None
+
+
+def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule: RaterRule) -> pl.DataFrame:
+    """Return the last rating of every rater for each part, under each version, with what counts.
+
+    Further columns: `is_effective`, `decided_by` (the rule and the ratings, where raters differed) and `dispute`
+    (the ratings, where nobody decided: then no rating of the part is effective).
+
+    Args:
+        human_ratings: Table human_ratings, placed (`placed_ratings`).
+        versions: The methodology versions wanted.
+        rule: What decides where raters differ.
+    """
+    standing = latest_ratings(human_ratings, versions, by=("rater",))
+    several = standing.filter(pl.len().over(_KEY) > 1)
+    single = standing.filter(pl.len().over(_KEY) == 1).with_columns(
+        is_effective=pl.lit(value=True),
+        decided_by=pl.lit(None, pl.String),
+        dispute=pl.lit(None, pl.String),
+    )
+    parts: dict[tuple[Any, ...], list[Rating]] = {}
+    for row in several.iter_rows(named=True):
+        parts.setdefault(tuple(row[name] for name in _KEY), []).append(row)
+    rows = []
+    for ratings in parts.values():
+        found = decide(ratings, rule)
+        for i, rating in enumerate(ratings):
+            said = {"decided_by": found.decided_by, "dispute": found.dispute}
+            rows.append(rating | said | {"is_effective": i == found.counts})
+    return pl.concat([single, pl.DataFrame(rows, schema=single.schema)])
+
+
+def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
+    """Decide one part from the standing rating of each rater, in the order of their time.
+
+    Raters who agree need no rule. Where they differ, adjudicators who agree with one another decide; else the rule.
+    """
+    everyone = range(len(ratings))
+    if _agree(ratings, everyone):
+        return Decision(len(ratings) - 1)
+    adjudicators = [i for i in everyone if ratings[i]["role"] == ADJUDICATOR]
+    said = ", ".join(sorted(f"{rating['rater']} {shown_answer(rating)}" for rating in ratings))
+    if adjudicators and _agree(ratings, adjudicators):
+        names = " and ".join(ratings[i]["rater"] for i in adjudicators)
+        return Decision(adjudicators[-1], f"adjudicator {names}: {said}")
+    asked = adjudicators or list(everyone)
+    counts = {"latest": asked[-1], "median": _middle(ratings, asked), "adjudicator": None}[rule]
+    if counts is None:
+        return Decision(None, dispute=said)
+    return Decision(counts, f"rule {rule}: {said}")
+
+
+def shown_answer(rating: Rating) -> str:
+    """Return what a rating says as text: '4', '0.5', 'false information + repetition'."""
+    if rating["label"] is not None:
+        return " + ".join([rating["label"], *(rating["further_labels"] or ())])
+    answer = rating["value"] if rating["rating_1to5"] is None else rating["rating_1to5"]
+    return f"{answer:g}"
+
+
+def _agree(ratings: Sequence[Rating], which: Collection[int]) -> bool:
+    return len({_answer(ratings[i]) for i in which}) == 1
+
+
+def _answer(rating: Rating) -> tuple[float | None, frozenset[str]]:
+    labels = (
+        frozenset([rating["label"], *(rating["further_labels"] or ())]) if rating["label"] else frozenset()
+    )
+    number = rating["value"] if rating["rating_1to5"] is None else rating["rating_1to5"]
+    return (None if number is None else float(number)), labels
+
+
+def _middle(ratings: Sequence[Rating], which: Sequence[int]) -> int | None:
+    """The rating in the middle, of two the lower; of labels those that more raters gave than any others, or none."""
+    answers = [_answer(ratings[i]) for i in which]
+    if all(number is not None for number, _ in answers):
+        return sorted(which, key=lambda i: _answer(ratings[i])[0] or 0.0)[(len(which) - 1) // 2]
+    votes = sorted((answers.count(answer) for answer in set(answers)), reverse=True)
+    if len(votes) > 1 and votes[0] == votes[1]:
+        return None
+    return max(which, key=lambda i: (answers.count(_answer(ratings[i])), i))

@@ -1,0 +1,83 @@
+"""People's ratings as rows of turn_judgments and conversation_judgments: they count before every judge.
+
+Every rater keeps a row. Where raters differ and nobody has decided, one further row, `disputed`, is effective.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from agent_eval.judge.evidence import Transcript
+from agent_eval.judge.inputs.rater_rules import Rating
+from agent_eval.judge.judging_pass import HUMAN
+from agent_eval.judge.rules import NEEDS_MODEL, RULE
+from agent_eval.metrics.base import NO_REPLY
+from agent_eval.tables import Table
+
+DISPUTED = "disputed"
+Transcripts = Mapping[tuple[str, str], Transcript]
+"""By agent and conversation."""
+
+_ANSWER = ("rating_1to5", "value", "label", "further_labels")
+
+
+def with_people(
+    judgments: Table, rows: pl.DataFrame, ratings: pl.DataFrame, transcripts: Transcripts
+) -> pl.DataFrame:
+    """Return the rows with the ratings of the questions they answer, which replace 'nobody answered'.
+
+    Args:
+        judgments: The table of the rows: turn_judgments or conversation_judgments.
+        rows: Its rows, without people.
+        ratings: Ratings with what counts, see `decided_ratings`; those of other questions are left out.
+        transcripts: Where their quotes are looked up.
+    """
+    of_turns = "turn_index" in judgments.schema
+    question = [n for n in judgments.key if n not in ("judge", "judge_model")]
+    of_grain = ratings.filter(pl.col("turn_index").is_not_null() == of_turns).rename({"target": "metric"})
+    if of_grain.is_empty():
+        return rows
+    is_replied = pl.col("unscored_reason").ne_missing(NO_REPLY)
+    asked = rows.filter("is_effective", is_replied).select(*question, "question_key", "rubric_hash")
+    found = of_grain.join(asked, on=question, how="inner", maintain_order="left")
+    if not of_turns:
+        found = found.drop("turn_index")
+    said = judgments.frame(_rows(found.to_dicts(), question, transcripts))
+    nobody = (pl.col("judge") == RULE) & (pl.col("unscored_reason") == NEEDS_MODEL)
+    overruled = rows.join(said, on=question, how="semi").filter(~nobody.fill_null(value=False))
+    untouched = rows.join(said, on=question, how="anti")
+    return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), said])
+
+
+def raters(ratings: Sequence[Rating]) -> str:
+    """Return the names of those who rated a part: who stands behind a dispute."""
+    return ", ".join(sorted(rating["rater"] for rating in ratings))
+
+
+def _rows(
+    ratings: Sequence[Rating], question: Sequence[str], transcripts: Transcripts
+) -> Iterator[dict[str, object]]:
+    disputes: dict[tuple[object, ...], list[Rating]] = {}
+    for rating in ratings:
+        transcript = transcripts[rating["agent_id"], rating["conversation_id"]]
+        asked = {name: rating[name] for name in (*question, "question_key", "rubric_hash")}
+        quote = rating["evidence"]
+        yield asked | {
+            **{name: rating[name] for name in (*_ANSWER, "rationale", "evidence", "is_effective", "decided_by")},
+            "judge": HUMAN,
+            "status": "scored",
+            "evidence_verified": transcript.holds(quote, rating.get("turn_index")) if quote else None,
+            "judge_model": rating["rater"],
+            "judged_at": rating["rated_at"],
+        }  # fmt: skip
+        if rating["dispute"]:
+            disputes.setdefault(tuple(rating[name] for name in question), []).append(rating)
+    for differing in disputes.values():
+        first = differing[0]
+        yield {name: first[name] for name in (*question, "question_key", "rubric_hash")} | {
+            "judge": HUMAN,
+            "status": DISPUTED,
+            "unscored_reason": first["dispute"],
+            "is_effective": True,
+            "judge_model": raters(differing),
+        }

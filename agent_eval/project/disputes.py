@@ -1,0 +1,37 @@
+"""What people differ on and nobody has decided, as the judged tables hold it."""
+
+import polars as pl
+
+from agent_eval.judge.judging_pass import HUMAN
+from agent_eval.judge.people import DISPUTED
+from agent_eval.project.project import Project
+from agent_eval.tables import table
+
+_PAIR = ["methodology_version", "agent_id"]
+_SCHEMA = {
+    **dict.fromkeys(_PAIR, pl.String),
+    "session_id": pl.String,
+    "conversation_id": pl.String,
+    "turn_index": pl.Int64,
+    "target": pl.String,
+    "criterion": pl.String,
+    "reason": pl.String,
+}
+_NAMES = {"metric": "target", "unscored_reason": "reason"}
+
+
+def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per disputed part of some agents and versions: what, where, and who said what (`reason`).
+
+    `pairs`: columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
+    conversations, then turns.
+    """
+    wanted = pairs.select(_PAIR).unique().with_columns(judge=pl.lit(HUMAN), status=pl.lit(DISPUTED))
+    found = []
+    for name in ("rubric_ratings", "conversation_judgments", "turn_judgments"):
+        contract = table(name)
+        columns = [c for c in (*_SCHEMA, *_NAMES) if c in contract.schema]
+        rows = project.store.read(contract, wanted, columns=columns)
+        found.append(rows.rename(_NAMES, strict=False))
+    joined = pl.concat([pl.DataFrame(schema=_SCHEMA), *found], how="diagonal")
+    return joined.select(list(_SCHEMA))
