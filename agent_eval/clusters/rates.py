@@ -18,8 +18,8 @@ PAIR = ("methodology_version", "agent_id")
 _RUN = (*PAIR, "benchmark_id")
 _TURN = ("conversation_id", "turn_index")
 _METRICS_OF_LABEL = {
-    **dict.fromkeys(AGENT_BEHAVIOR_FAILURE.labels, BEHAVIOUR),
-    **dict.fromkeys(TOOL_CALL_BEHAVIOR_FAILURE.labels, TOOL_BEHAVIOUR),
+    **dict.fromkeys(AGENT_BEHAVIOR_FAILURE.all_labels, BEHAVIOUR),
+    **dict.fromkeys(TOOL_CALL_BEHAVIOR_FAILURE.all_labels, TOOL_BEHAVIOUR),
 }
 BOTH = "+".join(FAILURE_METRICS)
 _SETS = pl.DataFrame(

@@ -297,7 +297,7 @@ def _findings(
     found: list[Finding] = []
     for conversation in session:
         name, turns = conversation.conversation_id, conversation.turns()
-        replied = [turn.turn_index for turn in turns if turn.has_reply]
+        replied = [turn.turn_index for turn in turns if turn.reply == "replied"]
         found += facts_of(conversation, turns, tests.get(name, frozenset()))
         rows = counted.filter(pl.col("conversation_id") == name).iter_rows(named=True)
         found += findings_of(rows, tests, {name: replied[-1]} if replied else {})

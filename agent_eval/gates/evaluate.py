@@ -10,6 +10,7 @@ from agent_eval.gates.coverage import benchmark_findings, coverage_finding, put_
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
 from agent_eval.gates.finding import Finding
 from agent_eval.gates.judge_drift import drift_findings
+from agent_eval.gates.silence import Silence, silence_finding, silences
 from agent_eval.gates.thresholds import agent_scores, means, threshold_findings
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec
@@ -37,6 +38,7 @@ KINDS = (
     "overall",
     "score",
     "errors",
+    "silent_turns",
     "assertions",
     "regression",
     "judge_drift",
@@ -57,7 +59,7 @@ def gates(
 ) -> pl.DataFrame:
     """Table gate_results: one row per pair of `composite_scores` (without that table: of `transcripts`), gate and subject.
 
-    `coverage` is there for every pair; `required_tests`, `disclosures` and `status` only for agents with a slotted
+    `coverage` and, unless switched off, `errors` and `silent_turns` are there for every pair; `required_tests`, `disclosures` and `status` only for agents with a slotted
     session, one that was held as a benchmark; the others where the rules demand them.
 
     Args:
@@ -81,6 +83,7 @@ def gates(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
     looked = looked_for_failures(given["turn_judgments"], failure_metrics)
+    silent = silences(given["turn_judgments"])
     models = _models(*judged)
     found: list[tuple[AgentVersion, Finding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
@@ -97,6 +100,7 @@ def gates(
             one
             for one in (
                 severity_finding(rules, given["error_clusters"].filter(of_pair), looked.get(pair, (0, 0))),
+                silence_finding(rules, silent.get(pair, Silence())),
                 assertion_finding(rules, given["assertion_results"].filter(of_pair)),
                 (regressions or {}).get(pair),
             )

@@ -34,9 +34,16 @@ from agent_eval.judge.people import DISPUTED, with_people
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, Metric
+from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
-from agent_eval.metrics.metric_set import DEFAULT, MetricSet, applicable, expected_of
+from agent_eval.metrics.metric_set import (
+    DEFAULT,
+    MetricSet,
+    applicable,
+    expected_of,
+    is_put_to_a_model,
+    no_answer,
+)
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
@@ -188,17 +195,18 @@ def _question(
 
 
 def _turn_rows(item: _Item) -> Iterator[Row]:
-    asked = set()
+    asked: dict[int | None, set[str]] = {}
     for question, answers in item.of_turns():
-        asked.add(question.turn_index)
+        asked[question.turn_index] = {metric.name for metric in question.metrics}
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
             for row in _rows(item, question, metric, answers[metric.name]):
                 yield where | row
     for turn in item.turns:
-        if turn.turn_index not in asked:
-            for name in sorted(m.name for m in item.metrics.turn if m.applies_when == "always"):
-                yield {**item.where, "turn_index": turn.turn_index} | _not_applicable(name, NO_REPLY)
+        if turn.reply != "replied":
+            always = {m.name for m in item.metrics.turn if m.applies_when == "always"}
+            for name in sorted(always - asked.get(turn.turn_index, set())):
+                yield {**item.where, "turn_index": turn.turn_index} | _not_applicable(name, no_answer(turn))
 
 
 def _conversation_rows(item: _Item) -> Iterator[Row]:
@@ -220,7 +228,8 @@ def _rows(
         answers = _with_further_labels(answers)
     given = list(given_answers(answers))
     if not given:
-        yield _not_applicable(metric.name, NEEDS_MODEL) | asked
+        is_ended = question.turn_index is not None and question.turn.reply == "ended"
+        yield _not_applicable(metric.name, ENDED if is_ended else NEEDS_MODEL) | asked
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
@@ -306,8 +315,8 @@ def hallucination_verdict(
     """Whether the hallucination stress test was passed: 1 or 0, or an abstention.
 
     The declared outcome decides; else it is failed as soon as one turn holds false information, and passed when every turn
-    with a reply was judged by somebody other than a rule, which would not see it. What people say of a turn's behaviour
-    (`people`, by turn) is what counts there.
+    that says or does something was judged by somebody other than a rule, which would not see it. What people say of a
+    turn's behaviour (`people`, by turn) is what counts there.
     """
     if (correct := conversation.outcome.correct) is not None:
         source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
@@ -320,12 +329,13 @@ def hallucination_verdict(
                 why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"
                 return Scored(why, evidence=verdict.evidence, value=0.0, answered_by=RULE)
             if judge != RULE:
-                n_judged += 1
+                n_judged += is_put_to_a_model(question.turn)
                 break
     if any(row["status"] == DISPUTED for row in people.values()):
         return NotApplicable("people differ on the failures of a turn")
-    if not judged or n_judged < len(judged):
-        return NotApplicable(NEEDS_MODEL if judged else NO_REPLY)
+    n_open = sum(is_put_to_a_model(question.turn) for question, _ in judged)
+    if not n_open or n_judged < n_open:
+        return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY)
     return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
 
 

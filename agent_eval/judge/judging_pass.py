@@ -19,6 +19,7 @@ from agent_eval.judge.rules import RULE, RulesJudge
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import Finding, apply_caps
+from agent_eval.metrics.metric_set import is_put_to_a_model
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
 """Rows of table judge_cache that answer any of the question keys."""
@@ -123,6 +124,8 @@ def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[An
 
 def unanswered_part(question: Question, answers: Answers) -> Question | None:
     """Return the question with those metrics that a model is to answer; None where there are none."""
+    if question.turn_index is not None and not is_put_to_a_model(question.turn):
+        return None
     metrics = [m for m in question.metrics if needs_answer(m, answers[m.name])]
     return question.about(metrics) if metrics else None
 

@@ -11,7 +11,7 @@ from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.rater_rules import Rating
 from agent_eval.judge.judging_pass import HUMAN
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.metrics.base import NO_REPLY
+from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.tables import Table
 
 DISPUTED = "disputed"
@@ -37,7 +37,7 @@ def with_people(
     of_grain = ratings.filter(pl.col("turn_index").is_not_null() == of_turns).rename({"target": "metric"})
     if of_grain.is_empty():
         return rows
-    is_replied = pl.col("unscored_reason").ne_missing(NO_REPLY)
+    is_replied = ~pl.col("unscored_reason").is_in([NO_REPLY, ENDED]).fill_null(False)
     asked = rows.filter("is_effective", is_replied).select(*question, "question_key", "rubric_hash")
     found = of_grain.join(asked, on=question, how="inner", maintain_order="left")
     if not of_turns:

@@ -373,7 +373,7 @@ def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
 
 def _findings(held: _Held, rows: Sequence[Row]) -> tuple[Finding, ...]:
     name = held.conversation.conversation_id
-    replied = [turn.turn_index for turn in held.turns if turn.has_reply]
+    replied = [turn.turn_index for turn in held.turns if turn.reply == "replied"]
     said = findings_of(rows, {name: held.tests}, {name: replied[-1]} if replied else {})
     return (*facts_of(held.conversation, held.turns, held.tests), *said)
 

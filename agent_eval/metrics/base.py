@@ -17,6 +17,8 @@ NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
 DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that says nothing else
 NO_REPLY = "no reply in this turn"
+ENDED = "ended"
+"""Why a turn is not judged: it is the last one and holds no message of the agent, or nothing but calls."""
 NEEDS_MODEL = "needs a judge model"
 """Why a metric that arises has no answer: whoever was asked abstained."""
 
@@ -39,7 +41,7 @@ class Metric:
 
     `anchors` holds the words for each rating (5..1, or some points of another scale), each label, or each end of
     a value. A rating is an integer 1–5, or any real number from `minimum` to `maximum` where these are given; a
-    label is one of `anchors`' keys; a value lies in [0, 1], and is 0 or 1 where `is_binary`.
+    label is one of `anchors`' keys, or of `by_rule`, which only a rule gives; a value lies in [0, 1], and is 0 or 1 where `is_binary`.
 
     `applies` and `measure` may be overridden; a metric with a `measure` of its own is never put to a model.
     """
@@ -52,6 +54,7 @@ class Metric:
     notes: str = ""
     applies_when: Condition = "always"
     severities: Mapping[str, Severity] = field(default_factory=dict[str, Severity], hash=False)
+    by_rule: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)  # not put to a model
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
@@ -59,8 +62,13 @@ class Metric:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Allowed labels; empty for other kinds. Failure labels have 'no failure' first."""
+        """Labels that a judge may give; empty for other kinds. Failure labels have 'no failure' first."""
         return tuple(self.anchors) if self.kind == "label" else ()
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """`labels`, and those that only a rule gives."""
+        return (*self.labels, *self.by_rule)
 
     @property
     def is_failure(self) -> bool:

@@ -133,7 +133,7 @@ def findings_of(
     Args:
         rows: Effective, scored rows of turn_judgments and conversation_judgments of one agent and version.
         tests: By conversation id, the required tests that it serves.
-        last_replies: By conversation id, the last turn that has a reply.
+        last_replies: By conversation id, the last turn with reply "replied".
     """
     return [
         _finding(row, answer, tests, last_replies.get(str(row["conversation_id"])))

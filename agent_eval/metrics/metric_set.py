@@ -7,7 +7,7 @@ from functools import cached_property
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
+from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.coherence import COHERENCE
@@ -29,6 +29,10 @@ TURN_METRICS = (
     TOOL_RESULT_UTILISATION,
 )
 CONVERSATION_METRICS = (GOAL_COMPLETION,)
+
+OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
+"""What a rule decides of a turn in which the agent owed a reply and gave none."""
+_OF_CALLS = frozenset(m.name for m in (AGENT_BEHAVIOR_FAILURE, TOOL_CALL_BEHAVIOR_FAILURE))
 
 
 class UnknownMetricError(AgentEvalError):
@@ -103,7 +107,7 @@ class MetricSet:
         """Failure label → severity; the graver one where two metrics have the same label."""
         found: dict[str, Severity] = {}
         for metric in self.metrics:
-            for label in metric.labels if metric.is_failure else ():
+            for label in metric.all_labels if metric.is_failure else ():
                 both = (metric.severity_of(label), found.get(label, "low"))
                 found[label] = max(both, key=SEVERITIES.index)
         found.pop(NO_FAILURE, None)
@@ -152,8 +156,8 @@ def why_not_applicable(
     `expected` is the turn's ground truth, see `expected_of`. Where a metric's own `applies` fails, the metric is
     asked: the failure is then told by the row, not lost with it.
     """
-    if not turn.has_reply:
-        return NO_REPLY
+    if not _may_arise(metric, turn):
+        return no_answer(turn)
     try:
         applies = metric.applies(turn, conversation, expected)
     except Exception:  # code of a user's metric
@@ -161,6 +165,27 @@ def why_not_applicable(
     if applies:
         return None
     return metric.why_not(turn, conversation, expected) or f"{metric.name} does not apply to this turn"
+
+
+def _may_arise(metric: Metric, turn: Turn) -> bool:
+    """Whether a turn holds what the metric is about: a reply, its absence, or calls."""
+    if turn.reply == "replied":
+        return True
+    if turn.reply == "no reply" and metric.name in OF_SILENCE:
+        return True
+    if turn.reply == "no reply":
+        return turn.has_reply and metric.applies_when in ("has_tools", "has_tool_calls")
+    return turn.has_reply and metric.name in _OF_CALLS
+
+
+def no_answer(turn: Turn) -> str:
+    """Why a turn has nothing that a metric could be about."""
+    return ENDED if turn.reply == "ended" else NO_REPLY
+
+
+def is_put_to_a_model(turn: Turn) -> bool:
+    """Whether a turn holds something that a model could judge. Of a last turn only its calls count, by rules."""
+    return turn.has_reply and turn.reply != "ended"
 
 
 def applicable(metric: Metric, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:

@@ -90,6 +90,7 @@ class Layer(_Closed):
     thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of every scenario
     overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of the agent as a whole
     fail_on_error_severity: Level | None = None
+    silent_turns: Share | Literal[False] | None = None
     assertions: Asserted | None = None
     max_unscored_share: Share | None = None
     judge_drift: DriftLimits | Literal[False] | None = None
@@ -116,6 +117,11 @@ class GateSpec(Layer):
         yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())
 
 
+def _later(share: Fraction | None, said: Fraction | Literal[False] | None) -> Fraction | None:
+    """The share that a further layer leaves: its own, none where it says false, else the earlier one."""
+    return share if said is None else None if said is False else said
+
+
 @dataclass(frozen=True)
 class Rules:
     """What is demanded of one agent under one version, all layers together."""
@@ -123,6 +129,7 @@ class Rules:
     thresholds: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     overall: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     fail_on_error_severity: Level = "critical"
+    silent_turns: Fraction | None = Fraction(0)  # allowed share; None: not demanded
     assertions: Asserted = "slotted"
     max_unscored_share: Fraction = Fraction(1, 20)
     judge_drift: DriftLimits | None = None
@@ -134,6 +141,7 @@ class Rules:
             thresholds={**self.thresholds, **layer.thresholds},
             overall={**self.overall, **layer.overall},
             fail_on_error_severity=layer.fail_on_error_severity or self.fail_on_error_severity,
+            silent_turns=_later(self.silent_turns, layer.silent_turns),
             assertions=layer.assertions or self.assertions,
             max_unscored_share=(
                 self.max_unscored_share if layer.max_unscored_share is None else layer.max_unscored_share

@@ -14,7 +14,7 @@ DECLARED = (
             Column(
                 "gate",
                 S,
-                "coverage, required_tests, disclosures, status, threshold (of a scenario), overall (of the agent), score, errors, assertions, regression or judge_drift",
+                "coverage, required_tests, disclosures, status, threshold (of a scenario), overall (of the agent), score, errors, silent_turns, assertions, regression or judge_drift",
                 nullable=False,
             ),
             Column(

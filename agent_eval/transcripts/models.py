@@ -2,7 +2,7 @@
 
 import datetime
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -25,6 +25,13 @@ SLOTS = ("D1", "D2", "D3", "D4", "D5")
 Scenario = Literal["D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection"]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=128)]
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
+
+Reply = Literal["replied", "no reply", "ended", "none due"]
+"""How a turn came out. replied: the agent said something, or made calls and the conversation went on. no reply: an
+empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
+message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
+
+_TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 
 Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
 """A cost or a time: finite, so that sums stay finite too."""
@@ -110,6 +117,17 @@ class Message(Frozen):
     latency_ms: Measured | None = None
     usage: dict[str, JsonValue] | None = None
     cost_usd: Measured | None = None
+    finish_reason: str | None = None  # why the model stopped, as the source names it; None when unknown
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the token limit ended the message, by the names that providers use for it."""
+        return self.finish_reason is not None and self.finish_reason.casefold() in _TOKEN_LIMIT
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the message holds neither a word nor a call."""
+        return not self.tool_calls and not (self.content and self.content.strip())
 
     @model_validator(mode="before")
     @classmethod
@@ -155,6 +173,7 @@ class Turn(Frozen):
     user_message: str | None
     agent_message: str | None  # None without a reply
     has_reply: bool  # the assistant said or called something after the user message
+    reply: Reply
     messages: tuple[Message, ...]
     tool_calls: tuple[ToolCall, ...]
     latency_ms: float | None
@@ -181,7 +200,8 @@ class Conversation(Frozen):
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns. What comes before the first user message belongs to turn 0; no user message: one turn."""
-        return tuple(_turn(i, part) for i, part in enumerate(_split(self.messages)))
+        parts = list(_split(self.messages))
+        return tuple(_turn(i, part, is_last=i + 1 == len(parts)) for i, part in enumerate(parts))
 
 
 class Session(Frozen):
@@ -246,11 +266,11 @@ def _split(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
         yield messages[start:end]
 
 
-def _turn(turn_index: int, messages: tuple[Message, ...]) -> Turn:
+def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> Turn:
     at = next((i for i, m in enumerate(messages) if m.role == "user"), None)
     user = messages[at] if at is not None else None
     reply = [m for m in messages[0 if at is None else at + 1 :] if m.role == "assistant"]
-    texts = [m.content for m in reply if m.content]
+    texts = [m.content for m in reply if m.content and m.content.strip()]
     latencies = [m.latency_ms for m in reply]
     known = [value for value in latencies if value is not None]
     return Turn(
@@ -258,10 +278,28 @@ def _turn(turn_index: int, messages: tuple[Message, ...]) -> Turn:
         user_message=user.content if user else None,
         agent_message="\n\n".join(texts) if texts else None,
         has_reply=bool(texts) or any(m.tool_calls for m in reply),
+        reply=_reply(user, reply, is_last=is_last),
         messages=messages,
         tool_calls=tuple(_tool_calls(messages)),
         latency_ms=sum(known) if known and len(known) == len(latencies) else None,
     )
+
+
+def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> Reply:
+    """How a turn came out, from its user message and the agent's messages after it.
+
+    What follows the agent's last call is its answer. An empty last message that is marked as an error is a crash, which
+    the outcome counts; it ends the conversation, as silence does not.
+    """
+    answer = list(itertools.takewhile(lambda m: not m.tool_calls, reversed(reply)))
+    if answer and all(m.is_empty for m in answer):
+        return "ended" if is_last and answer[0].is_error else "no reply"
+    if reply and not (is_last and all(m.content is None or not m.content.strip() for m in reply)):
+        return "replied"
+    if is_last:
+        return "ended"
+    is_waiting = user is not None and not user.is_empty and not user.tool_calls
+    return "no reply" if is_waiting else "none due"
 
 
 def _tool_calls(messages: tuple[Message, ...]) -> Iterator[ToolCall]:

@@ -1,6 +1,7 @@
 """`agent-eval gate` as CI meets it: what it prints, and above all its exit code."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -175,6 +176,35 @@ def test_a_slip_in_the_gates_stops_a_run_before_anything_is_paid(
     code, _, err = command("run", "--judge", "some/model")
     assert (code, model.n_asked()) == (2, 0)
     assert "Did you mean 'helpfulness'?" in err
+
+
+def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
+    command: Command, root: Path, model: Model
+) -> None:
+    shutil.rmtree(root / "data" / "sessions")
+    (root / "agent_eval.toml").write_text("[gates.thresholds]\nhelpfulness = 3\n")
+    for name, said in (("quiet", ""), ("loud", "Yes.")):
+        talk = [
+            message
+            for i, reply in enumerate((said, "Gladly."))
+            for message in (
+                {"role": "user", "content": f"Wish {i} of {name}?"},
+                {"role": "assistant", "content": reply},
+            )
+        ]
+        lines = [json.dumps({"task_id": f"t{i}", "messages": talk}) for i in range(2)]
+        (root / f"{name}.jsonl").write_text("\n".join(lines))
+        assert command("import", "openai", str(root / f"{name}.jsonl"), "--agent", name)[0] == 0
+    model.answers = {"helpfulness": 5}  # of what was said: the mean reaches the threshold, silence is red all the same
+    assert command("run", "--methodology", "1.3.0", "--judge", "some/model")[0] == 0
+    assert command("gate", "--agent", "loud")[0] == 0
+    code, out, _ = command("gate", "--agent", "quiet", "--json")
+    found = {row["gate"]: row for row in json.loads(out)}
+    assert code == 1
+    assert {name for name, row in found.items() if row["result"] == "failed"} == {"silent_turns"}
+    assert found["silent_turns"]["evidence"].startswith("2 of 4 turns without a reply, 50.0 %: ")
+    clusters = Project.open(root).store.read(table("error_clusters")).filter(label="no reply")
+    assert clusters.select("agent_id", "severity", "n_turns").rows() == [("quiet", "high", 2)]
 
 
 def test_a_total_outage_is_unknown_half_of_one_fails_and_a_judge_that_answers_passes(

@@ -57,7 +57,9 @@ def evidence(frame: pl.DataFrame, gate: str) -> str:
 
 def test_a_published_agent_passes_every_gate() -> None:
     frame = evaluated()
-    assert results(frame) == dict.fromkeys(("coverage", "required_tests", "disclosures", "status"), "passed")
+    assert results(frame) == dict.fromkeys(
+        ("coverage", "required_tests", "disclosures", "status", "silent_turns"), "passed"
+    )
     assert evidence(frame, "coverage") == "2 of 2 questions scored, 0.0 % unscored; allowed 5.0 %"
     assert exit_code(frame) == 0
 
@@ -153,16 +155,16 @@ def test_a_missing_disclosure_fails(name: str) -> None:
     assert (results(frame)["disclosures"], results(frame)["required_tests"]) == ("failed", "passed")
 
 
-def test_an_agent_without_slotted_sessions_is_gated_on_coverage_alone() -> None:
+def test_an_agent_without_slotted_sessions_is_gated_on_coverage_and_silence_alone() -> None:
     frame = evaluated(composites=[composite(status="incomplete", n_sessions=0)], held=transcripts([None]))
-    assert results(frame) == {"coverage": "passed"}
+    assert results(frame) == {"coverage": "passed", "silent_turns": "passed"}
 
 
 def test_sessions_that_never_counted_under_the_version_bring_no_gates() -> None:
     frame = evaluated(
         held=transcripts(is_admitted=False, reason="its session was run for 1.0.0, not for 1.3.0")
     )
-    assert results(frame) == {"coverage": "passed"}
+    assert results(frame) == {"coverage": "passed", "silent_turns": "passed"}
 
 
 def test_what_the_harness_lost_is_unknown_and_not_the_agents_failure() -> None:

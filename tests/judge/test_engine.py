@@ -92,10 +92,10 @@ def test_what_nobody_answered_has_one_row_that_says_so() -> None:
     assert turns["rating_1to5"].null_count() == turns.height
 
 
-def test_a_turn_without_a_reply_is_not_asked_and_says_why() -> None:
+def test_a_turn_that_ended_is_not_asked_and_says_why() -> None:
     scripted = ScriptedClient()
     turns = judged(conversation(user("Hi")), client=scripted).turn_judgments
-    assert set(turns["unscored_reason"]) == {"no reply in this turn"}
+    assert set(turns["unscored_reason"]) == {"ended"}
     assert turns.height == 6
     assert scripted.names_asked == [{"goal_completion"}]
 

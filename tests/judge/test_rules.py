@@ -216,35 +216,123 @@ def test_results_that_need_not_be_used_are_not_judged() -> None:
     assert not verdict.is_abstention
 
 
-def rating(*kinds: list[str] | None) -> int | None:
+def autonomy_of(*kinds: list[str] | None, n_turns: int = 10) -> tuple[int | None, str]:
+    """U5 of a session with one task per argument, and what its row says."""
+    talk = [part for i in range(n_turns) for part in (user(f"Part {i}"), agent("Done."))]
     held = [
-        conversation(user("Hi"), interventions=None if k is None else [{"kind": kind} for kind in k])
-        for k in kinds
+        conversation(
+            *talk,
+            conversation_id=f"t{i}",
+            interventions=None if k is None else [{"kind": kind, "turn_index": 1} for kind in k],
+        )
+        for i, k in enumerate(kinds, start=1)
     ]
     verdict = autonomy(held)
-    return verdict.rating_1to5 if isinstance(verdict, Scored) else None
+    if isinstance(verdict, NotApplicable):
+        return None, verdict.reason
+    assert isinstance(verdict, Scored)
+    return verdict.rating_1to5, verdict.rationale
+
+
+OK, FIX = "confirmation", "correction"
+FOUR = "Counted per task, the worst of 4 tasks counts:"
 
 
 @pytest.mark.parametrize(
-    ("kinds", "expected"),
+    ("tasks", "rating", "said"),
     [
-        ([], 5),
-        (["confirmation"], 4),
-        (["correction"], 3),
-        (["help"], 3),
-        (["confirmation", "confirmation"], 3),
-        (["confirmation", "correction", "help"], 3),
-        (["confirmation"] * 4, 2),
-        (["blocked"], 1),
-        (["confirmation", "blocked"], 1),
+        # one task
+        ([[]], 5, "Counted per task: no intervention in 1 task."),
+        ([[OK]], 4, "Counted per task: 1 intervention in t1 (confirmation turn 1)."),
+        ([[FIX]], 3, "Counted per task: 1 intervention in t1 (correction turn 1)."),
+        (
+            [[OK, OK]],
+            3,
+            "Counted per task: 2 interventions in t1 (confirmation turn 1, confirmation turn 1); between anchors 4 and 3, "
+            "the lower is taken.",
+        ),
+        (
+            [[OK, FIX]],
+            3,
+            "Counted per task: 2 interventions in t1 (confirmation turn 1, correction turn 1).",
+        ),
+        (
+            [[OK, OK, OK]],
+            3,
+            "Counted per task: 3 interventions in t1 (confirmation turn 1, confirmation turn 1, confirmation turn 1); "
+            "between anchors 4 and 3, the lower is taken.",
+        ),
+        (
+            [[OK, OK, FIX]],
+            3,
+            "Counted per task: 3 interventions in t1 (confirmation turn 1, confirmation turn 1, correction turn 1).",
+        ),
+        (  # of ten turns
+            [[FIX] * 4],
+            2,
+            "Counted per task: 4 interventions in t1 (correction turn 1, correction turn 1, correction turn 1, "
+            "correction turn 1); between anchors 3 and 2, the lower is taken.",
+        ),
+        (
+            [[OK] * 5],
+            2,
+            f"Counted per task: 5 interventions in t1 ({', '.join(['confirmation turn 1'] * 5)}); between anchors 3 and 2, "
+            "the lower is taken.",
+        ),
+        (
+            [["help"] * 6],  # at most of its ten turns: the anchor itself
+            2,
+            f"Counted per task: 6 interventions in t1 ({', '.join(['help turn 1'] * 6)}).",
+        ),
+        ([["blocked"]], 1, "Counted per task: 1 intervention in t1 (blocked turn 1)."),
+        # four tasks
+        ([[], [], [], []], 5, "Counted per task: no intervention in 4 tasks."),
+        ([[], [OK], [], []], 4, f"{FOUR} 1 intervention in t2 (confirmation turn 1)."),
+        (
+            [[OK], [OK], [OK], [OK]],  # four in the session, one in each task
+            4,
+            f"{FOUR} 1 intervention in t1 (confirmation turn 1). Others: 1 in t2, 1 in t3, 1 in t4.",
+        ),
+        (
+            [[OK], [], [FIX], []],
+            3,
+            f"{FOUR} 1 intervention in t3 (correction turn 1). Others: 1 in t1.",
+        ),
+        (
+            [[FIX], [FIX], [FIX], [FIX]],
+            3,
+            f"{FOUR} 1 intervention in t1 (correction turn 1). Others: 1 in t2, 1 in t3, 1 in t4.",
+        ),
+        (
+            [[], [OK, OK], [], [OK]],
+            3,
+            f"{FOUR} 2 interventions in t2 (confirmation turn 1, confirmation turn 1); between anchors 4 and 3, the lower "
+            "is taken. Others: 1 in t4.",
+        ),
+        (
+            [[], [], [OK, OK, FIX], [OK]],
+            3,
+            f"{FOUR} 3 interventions in t3 (confirmation turn 1, confirmation turn 1, correction turn 1). "
+            "Others: 1 in t4.",
+        ),
+        (
+            [[FIX], [], [], [FIX] * 4],
+            2,
+            f"{FOUR} 4 interventions in t4 ({', '.join(['correction turn 1'] * 4)}); between anchors 3 and 2, the lower is "
+            "taken. Others: 1 in t1.",
+        ),
+        ([[], ["blocked"], [], []], 1, f"{FOUR} 1 intervention in t2 (blocked turn 1)."),
     ],
 )
-def test_autonomy_counts_interventions(kinds: list[str], expected: int) -> None:
-    assert rating(kinds) == expected
-    assert rating([], kinds) == expected
-    assert rating(*([k] for k in kinds), []) == expected
+def test_autonomy_is_that_of_the_worst_task(tasks: list[list[str]], rating: int, said: str) -> None:
+    assert autonomy_of(*tasks) == (rating, said)
+
+
+def test_help_at_more_than_half_of_the_turns_is_the_anchor_two() -> None:
+    assert "between" in autonomy_of([FIX] * 5)[1]
+    assert "between" not in autonomy_of([FIX] * 5, n_turns=9)[1]
 
 
 def test_autonomy_abstains_where_interventions_are_unknown() -> None:
-    assert rating([], None) is None
-    assert rating() is None
+    assert autonomy_of([], None) == (None, "interventions were not recorded: t2")
+    assert autonomy_of() == (None, "interventions were not recorded: no conversation")

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from agent_eval.metrics.base import NO_FAILURE, NO_REPLY, Metric
+from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
@@ -92,22 +92,41 @@ def asked(
 
 HELLO = Message(role="user", content="Hello")
 REPLY = Message(role="assistant", content="Hi.")
+EMPTY = Message(role="assistant", content="")
 CALL = Message.model_validate({"role": "assistant", "tool_calls": [{"name": "find"}]})
 USERS_CALL = Message.model_validate({"role": "user", "content": "Hello", "tool_calls": [{"name": "find"}]})
 PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure"}
 
 
-def test_a_turn_without_a_reply_is_asked_nothing() -> None:
-    conversation = Conversation(conversation_id="c", messages=(HELLO,), tools=({"name": "find"},))
+def why_not(*messages: Message) -> dict[str, str | None]:
+    """Metric → why it does not arise on the first turn."""
+    conversation = Conversation(conversation_id="c", messages=messages, tools=({"name": "find"},))
     turn = conversation.turns()[0]
-    assert {why_not_applicable(m, turn, conversation, None) for m in TURN_METRICS} == {NO_REPLY}
+    return {m.name: why_not_applicable(m, turn, conversation, None) for m in TURN_METRICS}
+
+
+def test_a_turn_that_ended_is_asked_nothing() -> None:
+    assert set(why_not(HELLO).values()) == {ENDED}
+    assert {m for m, reason in why_not(HELLO, CALL).items() if reason is None} == {
+        "agent_behavior_failure",  # by rule: an unsafe call stays one
+        "tool_call_behavior_failure",
+    }
+
+
+def test_of_a_turn_without_a_reply_only_what_silence_decides_is_asked() -> None:
+    silent = {"helpfulness", "relevance", "agent_behavior_failure"}
+    assert {m for m, reason in why_not(HELLO, HELLO, REPLY).items() if reason is None} == silent
+    assert {m for m, reason in why_not(HELLO, EMPTY).items() if reason is None} == silent
+    calls = {"tool_call_behavior_failure", "tool_result_utilisation"}
+    assert {m for m, reason in why_not(HELLO, CALL, EMPTY).items() if reason is None} == silent | calls
+    assert set(why_not(HELLO, EMPTY).values()) == {None, NO_REPLY, "no expected answer"}
 
 
 def test_tool_failures_are_asked_where_a_tool_was_called_or_available() -> None:
     assert asked(HELLO, REPLY) == PLAIN
     assert asked(HELLO, REPLY, tools=[]) == PLAIN
     assert asked(HELLO, REPLY, tools=[{"name": "find"}]) == PLAIN | {"tool_call_behavior_failure"}
-    assert asked(HELLO, CALL) == PLAIN | {"tool_call_behavior_failure", "tool_result_utilisation"}
+    assert asked(HELLO, CALL, REPLY) == PLAIN | {"tool_call_behavior_failure", "tool_result_utilisation"}
 
 
 def test_calls_by_the_user_are_not_the_agents() -> None:

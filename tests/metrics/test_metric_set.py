@@ -93,7 +93,7 @@ def test_a_scale_of_its_own_is_part_of_the_question() -> None:
 
 def test_every_failure_label_has_a_severity_and_no_failure_has_none() -> None:
     found = DEFAULT.severities
-    expected = {label for m in TURN_METRICS if m.is_failure for label in m.labels} - {NO_FAILURE}
+    expected = {label for m in TURN_METRICS if m.is_failure for label in m.all_labels} - {NO_FAILURE}
     assert set(found) == expected
     assert (found["unsafe state"], found["false information"], found["repetition"]) == (
         "critical", "high", "medium",

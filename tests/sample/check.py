@@ -114,7 +114,7 @@ def _conversation(authored: AuthoredConversation, criteria: Sequence[str]) -> It
 
 
 def _turn(authored: AuthoredTurn, turn: Turn, conversation: Conversation) -> Iterator[str]:
-    if not turn.has_reply:
+    if turn.reply != "replied":
         if authored.ratings or authored.failures.agent or authored.failures.tool:
             yield "there is no reply, so there is nothing to rate; remove ratings and failures"
         return

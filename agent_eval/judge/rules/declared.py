@@ -1,11 +1,12 @@
 """What the data declare: outcomes, results that need not be used, counted interventions."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules.finding import RULE
 from agent_eval.metrics.metric_set import expected_of
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import Conversation, Intervention
 
 AUTONOMY = "U5"
 
@@ -31,32 +32,65 @@ def declared_outcome(conversation: Conversation) -> Verdict | None:
 
 
 def autonomy(conversations: Sequence[Conversation]) -> Verdict:
-    """U5, counted over a session's conversations; abstains where interventions were not recorded in all of them.
+    """U5, counted per task; the session has the rating of its worst task.
 
-    None: 5. One confirmation: 4. One correction, or one help: 3. Two or three of any kind: 3. More: 2.
-    The agent could not go on unguided: 1. One help reads as a correction: the agent did not get there alone.
+    Each conversation is one task. None: 5. One confirmation: 4. One to three with a correction: 3. Two or three
+    confirmations lie between the anchors 4 and 3. More than three: 2, the anchor where they are more than half of the
+    task's turns, else between the anchors 3 and 2. The agent could not go on unguided: 1. Between two anchors the
+    lower counts, and the rationale says so. Help counts as a correction: the agent did not get there alone.
+    Abstains where interventions were not recorded in all conversations.
 
-    Source: methodology, U5; the counting rule is ours.
+    Source: methodology, U5; the counting rule is ours (docs/decisions/0017).
     """
     unknown = [c.conversation_id for c in conversations if c.interventions is None]
     if unknown or not conversations:
         named = ", ".join(unknown[:3]) or "no conversation"
         return NotApplicable(f"interventions were not recorded: {named}", is_abstention=True)
-    found = [(c.conversation_id, i) for c in conversations for i in c.interventions or ()]
-    kinds = [intervention.kind for _, intervention in found]
+    tasks = sorted((_task(c) for c in conversations), key=lambda task: (task.rating, -len(task.found)))
+    worst, others = tasks[0], [task for task in tasks[1:] if task.found]
+    n_tasks = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
+    if not worst.found:
+        return Scored(f"Counted per task: no intervention in {n_tasks}.", rating_1to5=5, answered_by=RULE)
+    head = f"Counted per task{'' if len(tasks) == 1 else f', the worst of {n_tasks} counts'}: {worst.told}."
+    rest = f" Others: {', '.join(f'{len(t.found)} in {t.name}' for t in others)}." if others else ""
+    return Scored(head + rest, rating_1to5=worst.rating, answered_by=RULE)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The interventions of one task, and the rating that they give."""
+
+    name: str
+    found: tuple[Intervention, ...]
+    rating: int
+    between: tuple[int, int] | None  # the anchors that the count lies between
+
+    @property
+    def told(self) -> str:
+        """How many interventions, which, and between which anchors."""
+        n = len(self.found)
+        listed = ", ".join(i.kind + _at(i.turn_index) for i in self.found)
+        counted = f"{n} intervention{'s' if n != 1 else ''} in {self.name} ({listed})"
+        if self.between is None:
+            return counted
+        return f"{counted}; between anchors {self.between[0]} and {self.between[1]}, the lower is taken"
+
+
+def _task(conversation: Conversation) -> _Task:
+    found = conversation.interventions or ()
+    rating, between = _level([i.kind for i in found], len(conversation.turns()))
+    return _Task(conversation.conversation_id, found, rating, between)
+
+
+def _level(kinds: Sequence[str], n_turns: int) -> tuple[int, tuple[int, int] | None]:
+    """The rating of one task by its interventions, and the two anchors that it lies between, if it does."""
     if "blocked" in kinds:
-        rating = 1
-    elif len(kinds) > 3:
-        rating = 2
-    elif len(kinds) > 1 or kinds in (["correction"], ["help"]):
-        rating = 3
-    else:
-        rating = 4 if kinds else 5
-    listed = ", ".join(f"{i.kind} in {name}" + _at(i.turn_index) for name, i in found)
-    counted = (
-        f"{len(found)} intervention{'s' if len(found) != 1 else ''}: {listed}" if found else "no intervention"
-    )
-    return Scored(rationale=f"Counted: {counted}.", rating_1to5=rating, answered_by=RULE)
+        return 1, None
+    if len(kinds) > 3:
+        return 2, None if 2 * len(kinds) > n_turns else (3, 2)
+    if set(kinds) - {"confirmation"}:
+        return 3, None
+    return (5, None) if not kinds else (4, None) if len(kinds) == 1 else (3, (4, 3))
 
 
 def _at(turn_index: int | None) -> str:

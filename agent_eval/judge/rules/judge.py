@@ -10,6 +10,7 @@ from agent_eval.judge.rules.ignored_error import ignored_error
 from agent_eval.judge.rules.injection import followed_injection
 from agent_eval.judge.rules.repeated_call import repeated_call
 from agent_eval.judge.rules.repetition import repetition
+from agent_eval.judge.rules.silence import no_reply, rated_for_silence, truncated_reply
 from agent_eval.judge.rules.unsafe import unsafe_call
 from agent_eval.metrics.answers import why_unfit
 from agent_eval.metrics.base import NEEDS_MODEL, Metric
@@ -21,7 +22,7 @@ from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILI
 Check = Callable[[Question], Finding | None]
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {  # the gravest first: its label is the main one
-    AGENT_BEHAVIOR_FAILURE.name: (followed_injection, unsafe_call, repetition),
+    AGENT_BEHAVIOR_FAILURE.name: (followed_injection, unsafe_call, no_reply, repetition, truncated_reply),
     TOOL_CALL_BEHAVIOR_FAILURE.name: (wrong_arguments, ignored_error, repeated_call),
 }
 
@@ -39,6 +40,8 @@ class RulesJudge:
 def _decide(metric: Metric, question: Question) -> Verdict:
     if (checks := CHECKS.get(metric.name)) is not None:
         return _found(checks, question) or _abstain()
+    if (silent := rated_for_silence(metric, question)) is not None:
+        return silent
     if metric.name == TOOL_RESULT_UTILISATION.name:
         return declared_use(question) or _abstain()
     if metric.name == GOAL_COMPLETION.name:
@@ -58,7 +61,7 @@ def _found(checks: tuple[Check, ...], question: Question) -> Verdict | None:
         return None
     return Scored(
         rationale=" ".join(finding.rationale for finding in found),
-        evidence=found[0].quote,
+        evidence=next((finding.quote for finding in found if finding.quote), None),
         label=found[0].label,
         further_labels=tuple(finding.label for finding in found[1:]),
         answered_by=RULE,

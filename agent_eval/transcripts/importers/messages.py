@@ -64,6 +64,14 @@ def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
     return {"tool_call_id": text_of(call_id), "is_error": is_error}
 
 
+def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
+    """Why the model stopped, in the message or in the raw reply that tau2 keeps with it."""
+    places = (value, mapping(value.get("raw_data")))
+    names = ("finish_reason", "stop_reason", "stopReason")
+    found = (place.get(name) for place in places for name in names)
+    return next((reason for reason in found if isinstance(reason, str)), None)
+
+
 def _measured(value: Mapping[str, JsonValue]) -> Fields:
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
@@ -72,5 +80,6 @@ def _measured(value: Mapping[str, JsonValue]) -> Fields:
         "latency_ms": seconds * 1000 if latency is None and seconds is not None else latency,
         "usage": value["usage"] if isinstance(value.get("usage"), dict) else None,
         "cost_usd": paid(value.get("cost_usd", value.get("cost"))),
+        "finish_reason": _finish_reason(value),
     }
     return {name: known for name, known in fields.items() if known is not None}

@@ -54,7 +54,7 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, truths: Mapping[str, Fields]) -> Fields:
     if "messages" not in record or "task_id" not in record:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
-    messages = chat_messages(_flat(record["messages"]))
+    messages = _with_crash(chat_messages(_flat(record["messages"])), record.get("termination_reason"))
     task_id = text_of(record["task_id"]) or "null"
     names = ids.numbered(task_id, record.get("trial"))
     own_id = text_of(record.get("id"))
@@ -71,6 +71,13 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, truths: Mapping[str
             "metadata": _metadata(record, names["trial"]),
         }
     )
+
+
+def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[Fields]:
+    """Mark the message with which the agent broke the simulation off: the harness refused it, so nobody read it."""
+    if termination_reason == "agent_error" and messages and messages[-1].get("role") == "assistant":
+        messages[-1]["is_error"] = True
+    return messages
 
 
 def _flat(messages: JsonValue) -> JsonValue:

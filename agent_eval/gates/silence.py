@@ -1,0 +1,83 @@
+"""The gate on silence: in how many turns the agent owed a reply and gave none."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import polars as pl
+
+from agent_eval.gates.finding import Finding, Result, listed
+from agent_eval.metrics.base import ENDED, NO_REPLY
+from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE
+from agent_eval.metrics.metric_set import OF_SILENCE
+from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.statistics.exact import rounded
+from agent_eval.settings.gate_spec import Rules
+
+_TURN = (*PAIR, "conversation_id", "turn_index")
+
+
+@dataclass(frozen=True)
+class Silence:
+    """The turns of one pair: those that owed a reply, those without one, and those that ended the conversation."""
+
+    n_due: int = 0
+    silent: tuple[str, ...] = ()  # conversation#turn, in order
+    n_ended: int = 0
+    is_looked_for: bool = False  # at least one of the metrics that a rule decides by silence was asked
+
+
+def silences(turn_judgments: pl.DataFrame) -> dict[Pair, Silence]:
+    """Count per pair the turns without a reply, from the rules' rows of table turn_judgments.
+
+    A person's rating of such a turn changes its rating, not the fact that nothing was said. A turn that neither ended
+    nor owed a reply (the user acted, or wrote nothing) is in no count.
+    """
+    decided = pl.col("metric").is_in(list(OF_SILENCE))
+    by_rule = decided & (pl.col("judge") == "rule") & (pl.col("status") == "scored")
+    labels = pl.concat_list("label", pl.col("further_labels").fill_null([]))
+    is_silent = by_rule & (labels.list.contains(SILENCE) | (pl.col("rating_1to5") == 1))
+    reason = pl.col("unscored_reason")
+    turns = (
+        turn_judgments.group_by(_TURN)
+        .agg(
+            is_silent=is_silent.fill_null(False).any(),
+            is_ended=(reason == ENDED).fill_null(False).any(),
+            is_due=reason.ne_missing(NO_REPLY).any(),
+            is_looked_for=decided.any(),
+        )
+        .sort(_TURN)
+    )
+    place = pl.format("{}#{}", "conversation_id", "turn_index")
+    owed = pl.col("is_due") & ~pl.col("is_ended")
+    per_pair = turns.group_by(PAIR).agg(
+        owed.sum(), place.filter("is_silent"), pl.col("is_ended").sum(), pl.col("is_looked_for").any()
+    )
+    return {
+        Pair(version, agent): Silence(n_due, tuple(silent), n_ended, is_looked_for)
+        for version, agent, n_due, silent, n_ended, is_looked_for in per_pair.iter_rows()
+    }
+
+
+def silence_finding(rules: Rules, found: Silence) -> Finding | None:
+    """Failed with a larger share of silent turns than allowed; unknown where no turn owed a reply or nobody looked.
+
+    None where the gate is switched off.
+    """
+    allowed = rules.silent_turns
+    if allowed is None:
+        return None
+    n = found.n_ended
+    ended = f"; {n} turn{'s' if n > 1 else ''} ended the conversation" if n else ""
+    if not found.is_looked_for and found.n_due:
+        off = ", ".join(sorted(OF_SILENCE))
+        return Finding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
+    if not found.n_due:
+        return Finding("silent_turns", "unknown", f"no turn owed a reply{ended}", threshold=allowed)
+    share = Fraction(len(found.silent), found.n_due)
+    where = f": {listed(found.silent)}" if found.silent else ""
+    evidence = (
+        f"{len(found.silent)} of {found.n_due} turns without a reply, {rounded(share * 100)} %{where}; "
+        f"allowed {rounded(allowed * 100)} %{ended}"
+    )
+    result: Result = "failed" if share > allowed else "passed"
+    return Finding("silent_turns", result, evidence, value=share, threshold=allowed)

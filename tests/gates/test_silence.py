@@ -1,0 +1,122 @@
+"""The gate on silence: the share of turns that owed a reply and got none."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agent_eval.gates.silence import Silence, silence_finding, silences
+from agent_eval.scores.composite.ratings import Pair
+from agent_eval.settings.gate_spec import GateSpec, Rules
+from agent_eval.tables import table
+from tests.scores.builders import judgment
+
+LUMEN = Pair("1.3.0", "lumen")
+
+
+def rules(**said: Any) -> Rules:
+    return GateSpec.model_validate(said).rules("lumen", "1.3.0")
+
+
+def replied(i: int) -> list[dict[str, Any]]:
+    return [
+        judgment("c", "agent_behavior_failure", None, turn_index=i, judge="rule", status="not_applicable")
+        | {"unscored_reason": "needs a judge model"}
+    ]
+
+
+def silent(i: int, **changes: Any) -> list[dict[str, Any]]:
+    by_rule = {"turn_index": i, "judge": "rule"}
+    return [
+        judgment("c", "agent_behavior_failure", 0.0, **by_rule) | {"label": "no reply"} | changes,
+        judgment("c", "verbosity", None, **by_rule)
+        | {"status": "not_applicable", "unscored_reason": "no reply in this turn"},
+    ]
+
+
+def without(i: int, reason: str) -> list[dict[str, Any]]:
+    row = judgment("c", "agent_behavior_failure", None, turn_index=i, judge="rule")
+    return [row | {"status": "not_applicable", "unscored_reason": reason}]
+
+
+def counted(*turns: list[dict[str, Any]]) -> Silence:
+    return silences(table("turn_judgments").frame([row for turn in turns for row in turn]))[LUMEN]
+
+
+def test_turns_are_counted_that_owed_a_reply_those_without_one_and_those_that_ended() -> None:
+    none_due = without(3, "no reply in this turn")
+    found = counted(replied(0), silent(1), silent(2), none_due, without(4, "ended"))
+    assert found == Silence(3, ("c#1", "c#2"), 1, True)
+
+
+def test_a_turn_is_silent_also_where_it_has_graver_failures() -> None:
+    unsafe = {"label": "unsafe action", "further_labels": ["no reply"]}
+    assert counted(silent(0, **unsafe)).silent == ("c#0",)
+
+
+def test_without_the_label_the_lowest_rating_by_rule_tells_it() -> None:
+    rated = judgment("c", "relevance", 1.0, turn_index=0, judge="rule", rating_1to5=1)
+    by_model = judgment("c", "relevance", 1.0, turn_index=1, judge="model-a", rating_1to5=1)
+    assert counted([rated], [by_model]).silent == ("c#0",)
+
+
+def test_a_person_who_overrules_the_label_does_not_make_it_speech() -> None:
+    overruled = silent(0, is_effective=False)
+    said = judgment("c", "agent_behavior_failure", 1.0, turn_index=0, judge="human") | {"label": "no failure"}
+    assert counted([*overruled, said]).silent == ("c#0",)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "n_silent", "result"),
+    [(None, 0, "passed"), (None, 1, "failed"), (0.5, 2, "passed"), (0.49, 2, "failed"), ("1/4", 1, "passed")],
+)
+def test_a_larger_share_than_allowed_fails(allowed: float | str | None, n_silent: int, result: str) -> None:
+    turns = [silent(i) if i < n_silent else replied(i) for i in range(4)]
+    found = silence_finding(rules(**({} if allowed is None else {"silent_turns": allowed})), counted(*turns))
+    assert found is not None
+    assert (found.result, found.value) == (result, Fraction(n_silent, 4))
+
+
+def test_the_evidence_names_the_turns_and_shows_how_many_ended() -> None:
+    found = silence_finding(rules(), counted(replied(0), silent(1), without(2, "ended")))
+    assert found is not None
+    assert found.evidence == (
+        "1 of 2 turns without a reply, 50.0 %: c#1; allowed 0.0 %; 1 turn ended the conversation"
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        ([without(0, "ended"), without(1, "ended")], "no turn owed a reply; 2 turns ended the conversation"),
+        ([[judgment("c", "verbosity", 4.0, turn_index=0)]], "agent_behavior_failure, answer_correctness,"),
+    ],
+)
+def test_silence_that_nobody_could_have_seen_is_unknown(turns: list[list[dict[str, Any]]], said: str) -> None:
+    found = silence_finding(rules(), counted(*turns))
+    assert found is not None
+    assert (found.result, said in found.evidence) == ("unknown", True)
+
+
+def test_an_agent_without_turns_is_unknown() -> None:
+    assert silences(table("turn_judgments").frame([])) == {}
+    found = silence_finding(rules(), Silence())
+    assert found is not None
+    assert found.result == "unknown"
+
+
+def test_the_gate_can_be_switched_off_and_on_again_for_one_agent() -> None:
+    assert silence_finding(rules(silent_turns=False), counted(silent(0))) is None
+    layered = GateSpec.model_validate({"silent_turns": False, "agents": {"lumen": {"silent_turns": 0.1}}})
+    assert layered.rules("lumen", "1.3.0").silent_turns == Fraction(1, 10)
+    assert layered.rules("other", "1.3.0").silent_turns is None
+
+
+def test_other_agents_and_versions_are_counted_apart() -> None:
+    rows = [row for turn in (replied(0), silent(1)) for row in turn]
+    other = [row | {"agent_id": "other"} for row in silent(0)]
+    both = silences(table("turn_judgments").frame([*rows, *other]))
+    assert {pair.agent_id: (s.n_due, len(s.silent)) for pair, s in both.items()} == {
+        "lumen": (2, 1),
+        "other": (1, 1),
+    }
