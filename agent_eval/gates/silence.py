@@ -9,9 +9,10 @@ from agent_eval.gates.finding import Finding, Result, listed
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE
 from agent_eval.metrics.metric_set import OF_SILENCE
-from agent_eval.scores.composite.ratings import PAIR, Pair
+from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.settings.gate_spec import Rules
+from agent_eval.tables.agent_version import AgentVersion
 
 _TURN = (*PAIR, "conversation_id", "turn_index")
 
@@ -26,7 +27,7 @@ class Silence:
     is_looked_for: bool = False  # at least one of the metrics that a rule decides by silence was asked
 
 
-def silences(turn_judgments: pl.DataFrame) -> dict[Pair, Silence]:
+def silences(turn_judgments: pl.DataFrame) -> dict[AgentVersion, Silence]:
     """Count per pair the turns without a reply, from the rules' rows of table turn_judgments.
 
     A person's rating of such a turn changes its rating, not the fact that nothing was said. A turn that neither ended
@@ -53,7 +54,7 @@ def silences(turn_judgments: pl.DataFrame) -> dict[Pair, Silence]:
         owed.sum(), place.filter("is_silent"), pl.col("is_ended").sum(), pl.col("is_looked_for").any()
     )
     return {
-        Pair(version, agent): Silence(n_due, tuple(silent), n_ended, is_looked_for)
+        AgentVersion(agent, version): Silence(n_due, tuple(silent), n_ended, is_looked_for)
         for version, agent, n_due, silent, n_ended, is_looked_for in per_pair.iter_rows()
     }
 

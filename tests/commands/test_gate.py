@@ -195,7 +195,9 @@ def test_an_agent_that_answers_nothing_in_half_of_its_turns_is_red(
         lines = [json.dumps({"task_id": f"t{i}", "messages": talk}) for i in range(2)]
         (root / f"{name}.jsonl").write_text("\n".join(lines))
         assert command("import", "openai", str(root / f"{name}.jsonl"), "--agent", name)[0] == 0
-    model.answers = {"helpfulness": 5}  # of what was said: the mean reaches the threshold, silence is red all the same
+    model.answers = {
+        "helpfulness": 5
+    }  # of what was said: the mean reaches the threshold, silence is red all the same
     assert command("run", "--methodology", "1.3.0", "--judge", "some/model")[0] == 0
     assert command("gate", "--agent", "loud")[0] == 0
     code, out, _ = command("gate", "--agent", "quiet", "--json")

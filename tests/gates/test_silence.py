@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from agent_eval.gates.silence import Silence, silence_finding, silences
-from agent_eval.scores.composite.ratings import Pair
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 from tests.scores.builders import judgment
 
-LUMEN = Pair("1.3.0", "lumen")
+LUMEN = AgentVersion.of(agent_id="lumen", methodology_version="1.3.0")
 
 
 def rules(**said: Any) -> Rules:
