@@ -14,7 +14,7 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 
-PROFILE_VERSION = "1"
+PROFILE_VERSION = "2"
 
 Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
 """Where a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the
@@ -45,7 +45,7 @@ INFORMED_BY: dict[str, tuple[str, ...]] = {
     "U1": ("goal_completion", "helpfulness"),
     "U2": ("relevance", "agent_behavior_failure"),
     "U3": ("coherence", "tool_call_behavior_failure"),
-    "U4": ("agent_behavior_failure",),
+    "U4": ("agent_behavior_failure", "tool_call_behavior_failure"),
     "U5": (),
     "U6": ("faithfulness", "helpfulness", "verbosity", "agent_behavior_failure"),
     "accuracy": ("faithfulness",),
@@ -56,7 +56,6 @@ INFORMED_BY: dict[str, tuple[str, ...]] = {
 # Where what informs a target is looked for; elsewhere: anywhere.
 INFORMED_WITHIN: dict[str, Scope] = {
     "U1": "standardised_task",
-    "U4": "error_injection",
     "U6": "last_reply",
 }
 
@@ -71,11 +70,19 @@ BEARS_ON: dict[str, str] = {
 
 GUIDES: dict[str, str] = {
     "U1": "Rate the conversation whose scenario or tests name standardised_task; without one, what the users wanted.",
-    "U3": "Look for three or more steps that depend on one another; see whether each was done, in order, in context.",
-    "U4": "Look only at the conversations whose scenario or tests name error_injection.",
+    "U3": (
+        "Look for three or more steps that depend on one another; see whether each was done, in order, in context. "
+        "Memory across sessions is not measured."
+    ),
+    "U4": (
+        "Two kinds of errors count: the injected input, in the conversations whose scenario or tests name "
+        "error_injection, and errors in the middle of a task, in any conversation: a call that failed, a result that "
+        "contradicts what was known. Where no task met an error, the injected input alone decides."
+    ),
     "U5": (
-        "Count the times a person had to step in: none 5; one confirmation 4; one correction, or two to three of any "
-        "kind 3; more 2; cannot go on unguided 1."
+        "Count the times a person had to step in, for each conversation by itself, and rate the worst one: none 5; one "
+        "confirmation 4; one to three with a correction 3; two or three confirmations lie between 4 and 3 and are a 3; "
+        "more, or help at most steps 2; cannot go on unguided 1."
     ),
     "U6": "Look at the last deliverable. The lowest of its faithfulness, helpfulness and verbosity weighs most.",
     "accuracy": (
@@ -87,7 +94,11 @@ GUIDES: dict[str, str] = {
 
 CHECKS: dict[str, tuple[Check, ...]] = {
     "U4": (
-        Check("detected", "Did the agent notice that something is wrong with the input?", 2),
+        Check(
+            "detected",
+            "Did the agent notice that something is wrong, with the input or in the middle of the task?",
+            2,
+        ),
         Check("explained", "Did it say what is wrong, so that the user understands?", 3),
         Check("alternative", "Did it recover, or offer a way on?", 4),
     ),

@@ -62,6 +62,8 @@ def _section(metric: Metric) -> Iterator[str]:
     for i, (part, words) in enumerate(metric.anchors.items()):
         severity = (" | –" if i == 0 else severities[i]) if severities else ""
         yield f"| **{part}** | {words}{severity} |"
+    for label, words in metric.by_rule.items():
+        yield f"| **{label}** | {words} Given by rule only. | {metric.severity_of(label)} |"
     yield from ("", metric.notes, "") if metric.notes else ("",)
 
 

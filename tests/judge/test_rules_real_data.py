@@ -42,3 +42,22 @@ def test_the_findings_are_those_that_were_read(
     taken = read_sessions("a", tmp_path / "a")
     conversations = [c for _, c in conversations_from(taken.conversations, taken.turns)]
     assert Counter(label for c in conversations for label in found_in(c)) == expected
+
+
+@pytest.mark.parametrize(
+    ("format_name", "file", "n_turns", "n_ended"),
+    [
+        ("tau-bench", "tau1/airline__gpt-4o__4trials.json.gz", 1490, 190),
+        ("tau2", "tau2/airline__gpt-4o-2024-11-20.json.gz", 295, 50),
+        ("tau2", "tau2/airline__qwen2.5-7b.json.gz", 506, 50),  # nine broken off by an error of the agent
+        ("tau2", "tau2/airline__toolorchestra-nemotron.json.gz", 234, 50),
+        ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz", 20, 0),
+    ],
+)
+def test_how_a_benchmark_ends_its_conversations_is_not_silence(
+    shared_data: Path, tmp_path: Path, format_name: str, file: str, n_turns: int, n_ended: int
+) -> None:
+    import_file(format_name, shared_data / file, sessions_folder=tmp_path, agent_id="a")
+    taken = read_sessions("a", tmp_path / "a")
+    turns = [turn for _, c in conversations_from(taken.conversations, taken.turns) for turn in c.turns()]
+    assert Counter(turn.reply for turn in turns) == Counter(replied=n_turns - n_ended, ended=n_ended)

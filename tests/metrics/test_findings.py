@@ -116,6 +116,8 @@ def test_a_judgment_is_shown_what_informs_its_target_where_it_counts() -> None:
     ]
     assert bearing_on("U1", session) == [session[0]]
     assert bearing_on("U4", session) == [session[3]]
+    ignored = found(TOOLS, "ignored tool result", tests=TASK)  # an error in the middle of a task
+    assert bearing_on("U4", [*session, ignored]) == [session[3], ignored]
     assert bearing_on("U5", session) == []
     assert bearing_on("D1.usefulness", session) == [session[0], session[1], session[4]]
     assert bearing_on("D1.craft", session) == []
@@ -135,6 +137,8 @@ def test_rules_stand_in_words_for_rubric_metrics_only() -> None:
     )
     assert any("name both in the reason" in rule for rule in rules_of("D5.completeness"))
     assert rules_of("helpfulness") == []
+    assert any("Memory across sessions is not measured." in rule for rule in rules_of("U3"))
+    assert any("injected input" in rule and "in the middle of a task" in rule for rule in rules_of("U4"))
     assert [check.name for check in checks_of("U4")] == ["detected", "explained", "alternative"]
 
 

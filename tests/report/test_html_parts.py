@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agent_eval.report.charts import radar, span, stacked
 from agent_eval.report.html import ReportFolderError
+from agent_eval.report.html.conversation import Material, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
 from agent_eval.report.html.tables import merged_versions
 from agent_eval.report.html.texts import LONGEST, Piece, clean, is_in, shown
@@ -215,3 +216,10 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ReportFolderError, match="it is a file"):
         written(tmp_path / "out")
     assert (tmp_path / "out").read_text() == "keep me"
+
+
+def test_an_empty_message_of_the_agent_is_shown_as_one() -> None:
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": ""}]
+    turn = {"turn_index": 0, "messages": json.dumps(said)}
+    [view], _ = turn_views(Material({}, (), [turn], (), (), (), ()), [turn])
+    assert [part.title for part in view.spoken] == ["User", "Agent: an empty message"]

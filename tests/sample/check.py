@@ -89,11 +89,11 @@ def _session_ratings(session: AuthoredSession) -> Iterator[str]:
 
 def _scope(session: AuthoredSession) -> Iterator[str]:
     at, scope = session.session_id, session.session.u3_scope
-    longest = max((_n_users(c) for c in session.conversations if c.scenario == "D3"), default=0)
+    longest = max((_n_users(c) for c in session.conversations), default=0)
     if scope == "multi_turn" and longest < 2:
-        yield f"{at}: u3_scope multi_turn needs a D3 conversation with two user messages, found {longest}"
+        yield f"{at}: u3_scope multi_turn needs a conversation with two user messages, found {longest}"
     if scope == "single_message" and longest > 1:
-        yield f"{at}: u3_scope is single_message, but D3 has {longest} user messages"
+        yield f"{at}: u3_scope is single_message, but a conversation has {longest} user messages"
 
 
 def _n_users(conversation: AuthoredConversation) -> int:

@@ -110,11 +110,13 @@ def test_an_undisclosed_scope_is_missing_only_where_it_is_required() -> None:
     assert checked("1.0.0", declared=silent).warnings == ()
 
 
-def test_single_message_is_contradicted_by_a_longer_d3() -> None:
-    found = checked(declared=[session(u3_scope="single_message")])
+@pytest.mark.parametrize("slot", ["standardised_task", "D2", "D3", "error_injection"])
+def test_single_message_is_contradicted_by_any_longer_conversation_of_the_session(slot: str) -> None:
+    held = [r | {"n_user_messages": 2 if r["slot"] == slot else 1} for r in transcripts()]
+    found = checked(held=held, declared=[session(u3_scope="single_message")])
     assert found.u3_scope is None
     assert found.missing == (
-        "u3_scope: single_message is claimed, but a D3 conversation of session a has 2 user messages",
+        "u3_scope: single_message is claimed, but a conversation of session a has 2 user messages",
     )
 
 
@@ -123,17 +125,26 @@ def test_single_message_holds_with_one_user_message() -> None:
     assert checked(held=held, declared=[session(u3_scope="single_message")]).u3_scope == "single_message"
 
 
-def test_multi_turn_is_contradicted_without_a_second_user_message_in_d3() -> None:
-    found = checked(held=[r | {"n_user_messages": 1 if r["slot"] == "D3" else 5} for r in transcripts()])
+def test_multi_turn_is_contradicted_where_no_conversation_has_a_second_user_message() -> None:
+    found = checked(held=transcripts(n_user_messages=1))
     assert found.u3_scope is None
     assert found.missing == (
-        "u3_scope: multi_turn is claimed, but no D3 conversation of session a has two user messages",
+        "u3_scope: multi_turn is claimed, but no conversation of session a has two user messages",
     )
 
 
-def test_one_long_conversation_among_several_in_d3_upholds_multi_turn() -> None:
-    short = transcripts(["D3"], n_user_messages=1)[0] | {"conversation_id": "a-D3-short"}
-    assert checked(held=[*transcripts(), short]).u3_scope == "multi_turn"
+@pytest.mark.parametrize("slot", ["standardised_task", "D2", "D3"])
+def test_one_longer_conversation_anywhere_in_the_session_upholds_multi_turn(slot: str) -> None:
+    held = [r | {"n_user_messages": 2 if r["slot"] == slot else 1} for r in transcripts()]
+    assert checked(held=held).u3_scope == "multi_turn"
+
+
+def test_each_session_is_checked_for_itself() -> None:
+    made = runs(2)
+    made["held"] = [r | {"n_user_messages": 1 if r["session_id"] == "s2" else 2} for r in made["held"]]
+    assert checked(**made).missing == (
+        "u3_scope: multi_turn is claimed, but no conversation of session s2 has two user messages",
+    )
 
 
 def test_a_contradicted_scope_warns_where_none_is_required() -> None:

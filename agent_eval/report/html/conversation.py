@@ -116,6 +116,8 @@ def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
         if content:
             title = {"user": "User", "agent": "Agent"}.get(kind, role.capitalize())
             yield _Said(kind, title, clean(content), facts=facts)
+        elif role == "assistant" and not message.get("tool_calls"):
+            yield _Said(kind, "Agent: an empty message", "", bool(message.get("is_error")), facts)
         for call in message.get("tool_calls") or ():
             names[call.get("id") or ""] = call["name"]
             by = " by the user" if role == "user" else ""

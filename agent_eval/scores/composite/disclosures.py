@@ -25,7 +25,7 @@ class SessionFacts(NamedTuple):
     session_id: str
     u3_scope: str | None
     repeatability_tested: bool | None
-    longest_d3: int  # most user messages in one conversation of D3; 0 without one
+    longest: int  # most user messages in one of its conversations: U3 is judged on all of them
     gaps: tuple[str, ...]  # required tests and slots that no conversation of the session serves
 
 
@@ -83,18 +83,21 @@ def disclosed(
 
 
 def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
-    """The scope that all sessions declare, checked against the user messages of their D3, or why there is none."""
+    """Return the scope that all sessions declare, or why there is none.
+
+    It is checked against what U3 is judged on: every conversation of the session, the standardised task included.
+    """
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):
         return None, problem
     for name, scope, _, longest, _ in sessions:
         if scope == "single_message" and longest > 1:
             return None, (
-                f"single_message is claimed, but a D3 conversation of session {name} has {longest} user messages"
+                f"single_message is claimed, but a conversation of session {name} has {longest} user messages"
             )
         if scope == "multi_turn" and longest < 2:
             return None, (
-                f"multi_turn is claimed, but no D3 conversation of session {name} has two user messages"
+                f"multi_turn is claimed, but no conversation of session {name} has two user messages"
             )
     return sessions[0].u3_scope, None
 
@@ -180,11 +183,7 @@ def _session_facts(
             counting.filter(of_version)
             .group_by("agent_id", "session_id")
             .agg(
-                pl.col("n_user_messages")
-                .filter(pl.col("slot") == "D3")
-                .max()
-                .fill_null(0)
-                .alias("longest_d3"),
+                pl.col("n_user_messages").max().fill_null(0).alias("longest"),
                 *(_serves(part).any().alias(f"serves {part}") for part in needed),
             )
         )
