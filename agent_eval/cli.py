@@ -119,7 +119,8 @@ def import_(
         typer.Option("--methodology", help="Version the session was run for. Default: any, without slots."),
     ] = None,
     task_set: Annotated[
-        str | None, typer.Option(help="Name of the set of tasks. Default: the format's name.")
+        str | None,
+        typer.Option(help="Name of the set of tasks. Default: a tau2 file's domain, else the format's name."),
     ] = None,
 ) -> None:
     """Bring a transcript source into data/sessions. Importing twice changes nothing.

@@ -64,6 +64,8 @@ def import_transcripts(
         err.print(one_line(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False, soft_wrap=True)
     if (more := report.n_refused - SHOWN) > 0:
         err.print(f"… and {more} more.")
+    for note in report.notes:
+        err.print(one_line(note), markup=False, soft_wrap=True)
     if not report.n_imported:
         err.print("Nothing was imported.")
         return 2

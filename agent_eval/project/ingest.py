@@ -10,6 +10,7 @@ import polars as pl
 from agent_eval import __version__
 from agent_eval.formats.hashing import digest
 from agent_eval.project.project import Project
+from agent_eval.scores.tools.expected_calls import expected_calls
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
@@ -39,12 +40,18 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         for agent, one in ingested.items()
         if not one.sessions.is_empty() or not one.import_errors.is_empty()
     ]
-    return frames | {"agents": _agent_rows(project, {agent: fingerprints[agent] for agent in present})}
+    truth = expected_calls(frames["conversations"], frames["tool_calls"])
+    agents_rows = _agent_rows(project, {agent: fingerprints[agent] for agent in present})
+    return frames | {"expected_calls": truth, "agents": agents_rows}
 
 
 def ingest_fingerprint(sessions_hash: str) -> str:
-    """Return what column `taken_in` of table agents holds for session files with this hash, read by this release."""
-    return digest(__version__, sessions_hash)
+    """Return what column `taken_in` of table agents holds for session files with this hash, read by this release.
+
+    The columns of the tables count: a store that lacks one is filled again from the session files.
+    """
+    columns = [list(table(name).schema) for name in (*_BY_AGENT, "expected_calls")]
+    return digest(__version__, columns, sessions_hash)
 
 
 def agent_sessions_hash(project: Project, agent: str) -> str:

@@ -52,7 +52,7 @@ DECLARED = (
             CONVERSATION,
             SESSION,
             Column("task_id", S, "The task that was attempted; trials of one task share it"),
-            Column("task_set", S, "The set the task belongs to"),
+            Column("task_set", S, "The set the task belongs to; null without a task"),
             Column("trial", I, "Trial number as recorded"),
             Column("scenario", S, "D1..D5, standardised_task, hallucination, error_injection or null"),
             Column("n_turns", I, "Turns", nullable=False),
@@ -119,6 +119,38 @@ DECLARED = (
             Column("result", S, "The tool's answer as text; null when none came"),
             Column("is_error", B, "The result is an error; null when unknown"),
             Column("requestor", S, "assistant or user", nullable=False),
+            Column("note", S, "How the arguments were read where they were not JSON; null when they were"),
+        ),
+        ("agent_id",),
+    ),
+    Table(
+        "expected_calls",
+        "one row per tool call that the truth of a conversation expects",
+        ("agent_id", "conversation_id", "call_index"),
+        (
+            AGENT,
+            CONVERSATION,
+            Column(
+                "call_index", I, "0-based within the conversation, as `expected` lists them", nullable=False
+            ),
+            Column(
+                "turn_index", I, "The turn that the call belongs to, 0-based; null = the whole conversation"
+            ),
+            Column("name", S, "Tool name; null when the truth gives none"),
+            Column("arguments", S, "Expected arguments, JSON", nullable=False),
+            Column("compare_args", NAMES, "Arguments that are compared; null = all"),
+            Column("requestor", S, "Who should make the call: assistant or user", nullable=False),
+            Column("is_matched", B, "A call that was made answers it, each at most one; null when unknown"),
+            Column("matched_turn_index", I, "turn_index in tool_calls of the call that answers it"),
+            Column("matched_call_index", I, "call_index in tool_calls of the call that answers it"),
+            Column(
+                "recorded_match",
+                B,
+                "What the source's own check says, e.g. tau2's action_match; null without one",
+            ),
+            Column(
+                "note", S, "How the call was read or matched where that is not plain, or why it is unknown"
+            ),
         ),
         ("agent_id",),
     ),

@@ -66,7 +66,10 @@ class ConversationRows:
             for index, call in enumerate(turn.tool_calls):
                 row = call.model_dump(mode="json") | {"arguments": dumps(call.arguments)}
                 self.tool_calls.add(keys | {"turn_index": turn.turn_index, "call_index": index} | row)
-        row = _conversation_row(conversation, turns) | {"session_id": session_id, "task_set": task_set}
+        row = _conversation_row(conversation, turns) | {
+            "session_id": session_id,
+            "task_set": None if conversation.task_id is None else task_set,
+        }
         self.conversations.add(keys | row | {"content_hash": conversation_hash(conversation, hashes[-1])})
 
 

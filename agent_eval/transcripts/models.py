@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from agent_eval.formats.json_text import loads
+from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
@@ -57,6 +58,7 @@ class ToolCall(Frozen):
     result: str | None = None  # None when no answer was recorded
     is_error: bool | None = None  # None when unknown
     requestor: Literal["assistant", "user"] = "assistant"
+    note: str | None = None  # how the arguments were read where they were not JSON
 
 
 def _arguments(value: object) -> object:
@@ -72,24 +74,34 @@ def _arguments(value: object) -> object:
     return {} if value is None else value
 
 
+def _literal_read(value: Any) -> Any:
+    """A call whose arguments are the text of a Python dict, with that dict and a note; any other as it is."""
+    if not isinstance(value, dict) or not isinstance(value.get("arguments"), str):
+        return value
+    text = _arguments(value["arguments"])
+    read = read_dict(text) if isinstance(text, str) else None
+    return value if read is None else {**value, "arguments": read, "note": NOTE}
+
+
 class MessageToolCall(Frozen):
     """A tool call as it stands in a message: OpenAI's nested form and the flat form are both read."""
 
     id: str | None = None
     name: str
     arguments: Annotated[JsonValue, BeforeValidator(_arguments)] = Field(default_factory=dict)
+    note: str | None = None  # how the arguments were read where they were not JSON
 
     @model_validator(mode="before")
     @classmethod
     def _flatten(cls, value: Any) -> Any:
         if isinstance(value, dict) and isinstance(value.get("function"), dict):
             function = value["function"]
-            return {
+            value = {
                 "id": value.get("id"),
                 "name": function.get("name"),
                 "arguments": function.get("arguments"),
             }
-        return value
+        return _literal_read(value)
 
 
 def _text(value: object) -> object:
@@ -319,4 +331,5 @@ def _tool_calls(messages: tuple[Message, ...]) -> Iterator[ToolCall]:
             result=answer.content if answer else None,
             is_error=answer.is_error if answer else None,
             requestor="user" if role == "user" else "assistant",
+            note=call.note,
         )

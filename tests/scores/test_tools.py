@@ -105,6 +105,30 @@ def test_arguments_given_as_json_text_are_read() -> None:
     assert tool_correctness([{"name": "f", "arguments": None}], [{"name": "f"}]).overall == 1
 
 
+def test_arguments_given_as_the_text_of_a_python_dict_are_read_and_noted() -> None:
+    score = tool_correctness([call("f", "{'x': True, 'y': None}")], [call("f", x=True, y=None)])
+    assert (score.overall, score.is_correct) == (1, True)
+    assert score.reason == "used call 0 (f): arguments read as a Python literal"
+    stored = json.dumps("{'x': 1}")  # as tool_calls holds what was not JSON
+    assert tool_correctness([call("f", stored)], [call("f", x=1)]).overall == 1
+    assert tool_correctness([call("f", x=1)], [call("f", "{'x': 1}")]).overall == 1
+
+
+def test_compare_args_says_which_arguments_count() -> None:
+    def wanted(compare_args: Any) -> dict[str, Any]:
+        return call("f", x=1, y=2) | {"compare_args": compare_args, "match": "exact"}
+
+    used = [call("f", x=1, y=9, z=3)]
+    assert tool_correctness(used, [wanted(["x"])]).parameters == 1  # y and z do not count
+    assert tool_correctness(used, [wanted([])]).parameters == 1
+    assert tool_correctness(used, [wanted(None)]).parameters == 0  # x is right, the extra z costs it
+    assert tool_correctness(used, [wanted(["x", "z"])]).parameters == 0
+    score = tool_correctness(used, [wanted("x")])
+    assert score.status == "unscored"
+    assert score.reason is not None
+    assert score.reason.startswith("expected call 0 (f): compare_args is 'x', expected a list")
+
+
 @pytest.mark.parametrize(
     ("used", "reason"),
     [
@@ -167,14 +191,49 @@ def test_none_expected_and_none_used_is_not_applicable() -> None:
     assert (score.overall, score.is_correct, score.status) == (None, None, "not_applicable")
 
 
-def test_unknown_utilisation_leaves_no_overall_unless_its_weight_is_zero() -> None:
+def test_overall_is_over_the_known_aspects_and_names_the_others() -> None:
+    # selection 1/2, parameters 1/2, sequence 1, utilisation unknown: (1/2 + 1/2 + 1) / 3
+    used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
+    score = tool_correctness(used, expected, results_used=None)
+    assert score.overall == 2 / 3
+    assert score.known_aspects == ("selection", "parameters", "sequence")
+    assert score.unknown_aspects == ("utilisation",)
+    assert (score.status, score.reason) == ("scored", "it is not known whether the results were used")
+
+
+@pytest.mark.parametrize(
+    ("threshold", "is_correct"),
+    [
+        (1.0, False),  # with perfect utilisation (1/2 + 1/2 + 1 + 1) / 4 = 0.75
+        (0.76, False),
+        (0.75, None),
+        (0.5, None),  # the known three reach it, utilisation could still be 0
+        (0.0, None),
+    ],
+)
+def test_the_known_aspects_may_suffice_to_fail_and_never_to_pass(
+    threshold: float, is_correct: bool | None
+) -> None:
+    used, expected = [call("a", x=1)], [call("a", x=1), call("b", y=2)]
+    assert tool_correctness(used, expected, results_used=None, threshold=threshold).is_correct is is_correct
+
+
+def test_without_any_known_weighted_aspect_there_is_no_overall() -> None:
+    trace = [call("f", x=1)]
+    score = tool_correctness(trace, trace, results_used=None, weights={"utilisation": 1})
+    assert (score.overall, score.is_correct, score.status) == (None, None, "unscored")
+    assert (score.known_aspects, score.unknown_aspects) == ((), ("utilisation",))
+
+
+def test_an_aspect_without_a_weight_is_not_missed() -> None:
     trace = [call("f", x=1)]
     unknown = tool_correctness(trace, trace, results_used=None)
     assert aspects(unknown) == (1, 1, 1, None)
-    assert (unknown.overall, unknown.is_correct, unknown.status) == (None, None, "unscored")
+    assert (unknown.overall, unknown.is_correct, unknown.status) == (1, None, "scored")
     weights = {"selection": 1, "parameters": 1, "sequence": 1, "utilisation": 0}
     known = tool_correctness(trace, trace, results_used=None, weights=weights)
     assert (known.utilisation, known.overall, known.is_correct) == (None, 1, True)
+    assert known.unknown_aspects == ()
 
 
 def test_reaching_the_threshold_is_correct() -> None:
@@ -388,7 +447,9 @@ def test_a_turn_is_scored_with_its_own_calls_and_its_judged_utilisation() -> Non
 def test_utilisation_that_was_not_judged_is_unknown(judgments: list[dict[str, Any]]) -> None:
     actual = scored([truth({"turn_index": 0, "tools": [call("f")]})], [made(0, "f")], judgments)
     columns = ("selection", "utilisation", "overall", "is_correct", "status")
-    assert actual.select(columns).rows() == [(1.0, None, None, None, "unscored")]
+    assert actual.select(columns).rows() == [(1.0, None, 1.0, None, "scored")]
+    assert actual["known_aspects"].to_list() == [["selection", "parameters", "sequence"]]
+    assert actual["unknown_aspects"].to_list() == [["utilisation"]]
 
 
 def test_results_that_need_not_be_used_count_as_used() -> None:
@@ -463,6 +524,18 @@ def test_bad_weights_are_refused_also_where_nothing_is_to_score() -> None:
     nothing = [table(n).empty() for n in ("transcripts", "conversations", "tool_calls", "turn_judgments")]
     with pytest.raises(AgentEvalError, match="weight of selection is nan"):
         tool_correctness_table(*nothing, weights={"selection": math.nan})
+
+
+def test_expected_calls_of_the_user_are_the_agents_only_where_no_user_takes_part() -> None:
+    tools = [call("f"), call("g") | {"requestor": "user"}]
+    expected = truth({"tools": tools})
+    calls = [made(0, "f"), made(0, "g", call_index=1, requestor="user")]
+    with_user = scored([expected | {"n_user_messages": 1}], calls, [judged(0, 1.0)])
+    assert with_user["overall"].to_list() == [1.0]
+    alone = [made(0, "f"), made(0, "g", call_index=1)]
+    assert scored([expected | {"n_user_messages": 0}], alone, [judged(0, 1.0)])["overall"].to_list() == [1.0]
+    only_users = truth({"tools": tools[1:]}) | {"n_user_messages": 1}
+    assert scored([only_users], calls, []).is_empty()
 
 
 def test_weights_and_threshold_reach_the_table() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent_eval.transcripts.importers import ImportReport, import_file
+from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import AGENT, USER, lines, write_json
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
@@ -182,9 +183,9 @@ def test_a_tau2_simulation_gets_goal_profile_and_truth_from_its_task_in_any_orde
     )
     assert (c["conversation_id"], c["task_id"], c["trial"]) == ("u-1", "t", 0)
     assert (c["goal"], c["profile"]) == ("No signal.\n\nBe brief.", "Patient.\n\nYou are Ann.")
-    assert c["expected"] == [
-        {"tools": [{"name": "find", "arguments": {"id": 7}}], "assertions": ["Agent apologises."]}
-    ]
+    find = {"name": "find", "arguments": {"id": 7}, "match": "exact"}
+    restart = {"name": "restart", "arguments": {}, "match": "exact", "requestor": "user"}
+    assert c["expected"] == [{"tools": [find, restart], "assertions": ["Agent apologises."]}]
     assert c["outcome"] == {"correct": True, "reward": 1.0, "source": "tau2 reward"}
     assert c["metadata"] == {
         "termination_reason": "user_stop",
@@ -193,6 +194,124 @@ def test_a_tau2_simulation_gets_goal_profile_and_truth_from_its_task_in_any_orde
         "agent_cost_usd": 0.03,
         "simulation_id": "u-1",
     }
+
+
+def check(name: str, match: bool = True, **action: object) -> dict[str, Any]:
+    """One of a simulation's own action checks, by default of the agent's call find(id=7)."""
+    given: dict[str, object] = {"name": name, "arguments": {}, "requestor": "assistant", "compare_args": None}
+    return {"action": given | action, "action_match": match}
+
+
+OWN_CHECKS = [check("find", arguments={"id": 7}), check("restart", False, requestor="user")]
+
+
+def tau2_with(reward_info: dict[str, Any], task: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"tasks": [TASK if task is None else task], "simulations": [tau2(reward_info=reward_info)]}
+
+
+def test_the_truth_of_a_tau2_simulation_is_what_it_was_checked_against(tmp_path: Path) -> None:
+    reward = {
+        "reward": 0.0,
+        "action_checks": [*reversed(OWN_CHECKS)],
+    }  # the order of the definition is no matter
+    _, (c,) = take("tau2", write_json(tmp_path / "r.json", tau2_with(reward)))
+    assert [call["name"] for call in c["expected"][0]["tools"]] == ["restart", "find"]
+    assert c["goal"] == "No signal.\n\nBe brief."
+    assert c["metadata"]["action_matches"] == [False, True]
+    assert "task_definition_refused" not in c["metadata"]
+
+
+def test_compare_args_of_a_checked_action_are_kept(tmp_path: Path) -> None:
+    checks = [check("find", arguments={"id": 7}, compare_args=["id"])]
+    task = {"id": "other"}
+    found = tau2_with({"reward": 0.0, "action_checks": checks}, task)
+    _, (c,) = take("tau2", write_json(tmp_path / "r.json", found))
+    assert c["expected"][0]["tools"] == [
+        {"name": "find", "arguments": {"id": 7}, "match": "exact", "compare_args": ["id"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "reward_info",
+    [
+        {"action_checks": [check("cancel", arguments={"id": 7}), OWN_CHECKS[1]]},
+        {"action_checks": [check("find", arguments={"id": 8}), OWN_CHECKS[1]]},
+        {"action_checks": [check("find", arguments={"id": 7}, compare_args=[]), OWN_CHECKS[1]]},
+        {"action_checks": [check("find", arguments={"id": 7}), check("restart")]},
+        {"action_checks": OWN_CHECKS[:1]},
+        {"action_checks": None, "info": {"action": {"note": "No actions to evaluate"}}},
+    ],
+)
+def test_a_task_definition_that_differs_from_the_simulations_own_checks_is_left_out_with_a_count(
+    tmp_path: Path, reward_info: dict[str, Any]
+) -> None:
+    own = {"nl_assertions": [{"nl_assertion": "Agent cancels."}], "communicate_checks": [{"info": "12"}]}
+    found = tau2_with({"reward": 1.0} | own | reward_info)
+    found["simulations"] += [tau2(id="u-2", trial=1)]
+    report, (c, other) = take("tau2", write_json(tmp_path / "r.json", found))
+    assert "goal" not in c
+    assert "profile" not in c
+    assert (c["expected"][0]["answer"], c["expected"][0]["assertions"]) == ("12", ["Agent cancels."])
+    checks = reward_info["action_checks"] or []
+    names = [call["name"] for call in c["expected"][0].get("tools") or ()]
+    assert names == [action["action"]["name"] for action in checks]
+    assert other["goal"]
+    assert (report.n_imported, report.n_refused) == (2, 0)
+    (note,) = report.notes
+    assert note.startswith(
+        "1 of 2 conversations: goal and truth of the task definition are left out, because its "
+    )
+
+
+def named(task_user: str, tool_user: str, said: str = "") -> dict[str, Any]:
+    """A file whose task is of one user and whose environment answers with another."""
+    task = json.loads(json.dumps(TASK))
+    task["user_scenario"]["instructions"]["known_info"] = f"Your user id is {task_user}."
+    simulation = tau2()
+    simulation["messages"][3]["content"] = json.dumps({"user_id": tool_user})
+    simulation["messages"][1]["content"] = f"My line is dead. {said}"
+    return {"tasks": [task], "simulations": [simulation]}
+
+
+@pytest.mark.parametrize(
+    ("file", "fits"),
+    [
+        (named("ann_lee_1", "ann_lee_1"), True),
+        (named("ann_lee_1", "bob_ray_2"), False),
+        (named("ann_lee_1", "bob_ray_2", "I am ann_lee_1."), True),  # the environment named a third person
+        (named("unknown", "bob_ray_2"), True),  # the definition names no user id
+    ],
+)
+def test_a_task_definition_of_another_user_is_left_out(
+    tmp_path: Path, file: dict[str, Any], fits: bool
+) -> None:
+    report, (c,) = take("tau2", write_json(tmp_path / "r.json", file))
+    assert ("goal" in c, "expected" in c, len(report.notes)) == (fits, fits, 0 if fits else 1)
+
+
+def test_a_user_id_that_only_the_agent_made_up_says_nothing_of_the_task(tmp_path: Path) -> None:
+    file = named("ann_lee_1", "bob_ray_2")
+    file["simulations"][0]["messages"][3]["content"] = "Error: User bob_ray_2 not found"
+    _, (c,) = take("tau2", write_json(tmp_path / "r.json", file))
+    assert c["goal"]
+
+
+@pytest.mark.parametrize(
+    ("instructions", "asked", "task_set"),
+    [
+        ({"domain": "airline"}, None, "airline"),
+        ({"domain": "airline"}, "mine", "mine"),
+        ({"domain": ""}, None, "tau2"),
+        ("Be brief.", None, "tau2"),
+    ],
+)
+def test_the_task_set_of_a_tau2_file_is_its_domain_unless_asked_otherwise(
+    tmp_path: Path, instructions: object, asked: str | None, task_set: str
+) -> None:
+    task = {"id": "t", "user_scenario": {"instructions": instructions}}
+    path = write_json(tmp_path / "r.json", {"tasks": [task], "simulations": [tau2()]})
+    report = import_file("tau2", path, sessions_folder=tmp_path / "sessions", agent_id="a", task_set=asked)
+    assert f"task_set: {task_set}\n" in (report.folder / "session.yaml").read_text()
 
 
 def test_tau2_messages_are_all_kept_with_calls_of_the_user_errors_and_costs(tmp_path: Path) -> None:
@@ -292,6 +411,31 @@ def test_known_keys_of_a_chat_line_are_used_and_unknown_ones_kept(tmp_path: Path
     assert c["tools"] == [{"type": "function"}]
     assert c["outcome"] == {"correct": False, "reward": 0.0, "source": "openai reward"}
     assert c["metadata"] == {"seed": 1, "model": "m"}
+
+
+def test_arguments_that_are_a_python_dict_in_text_are_read_and_noted(tmp_path: Path) -> None:
+    text = "{'city': 'Oslo', 'days': (1, 2), 'exact': True, 'note': None}"
+    messages = [
+        USER,
+        {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}}]},
+        {"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{'a': 1, 'a': 2}"}]},
+    ]
+    (tmp_path / "a.jsonl").write_bytes(lines([messages]))
+    _, (c,) = take("openai", tmp_path / "a.jsonl")
+    assert c["messages"][1]["tool_calls"] == [
+        {
+            "name": "f",
+            "arguments": {"city": "Oslo", "days": [1, 2], "exact": True, "note": None},
+            "note": "read as a Python literal",
+        }
+    ]
+    assert c["messages"][2]["tool_calls"] == [{"name": "f", "arguments": "{'a': 1, 'a': 2}"}]
+    # what was written reads back the same, note included
+    again = Conversation.model_validate(c)
+    assert [call.note for turn in again.turns() for call in turn.tool_calls] == [
+        "read as a Python literal",
+        None,
+    ]
 
 
 def test_variants_of_chat_messages_are_understood(tmp_path: Path) -> None:

@@ -34,6 +34,13 @@ def test_a_missing_folder_has_no_sessions_and_the_right_columns(folder: Path) ->
         assert frame.schema == table(name).schema
 
 
+def test_a_conversation_without_a_task_belongs_to_no_task_set(folder: Path) -> None:
+    yaml = "methodology_versions: any\ntask_set: orders\n"
+    write_session(folder, "s1", [conversation("c"), conversation("d", task_id="t")], yaml=yaml)
+    rows = read_sessions("a", folder).conversations
+    assert dict(rows.select("conversation_id", "task_set").iter_rows()) == {"c": None, "d": "orders"}
+
+
 def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
     messages = [
@@ -44,7 +51,9 @@ def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
         {"role": "user", "content": "Thanks", "cost_usd": 9.0},
     ]
     yaml = "methodology_versions: ['1.3.0']\nbenchmark_id: spring\ndate: 2026-04-10\nlinks: {D4: hallucination}\ntask_set: orders\n"
-    write_session(folder, "s1", [conversation("c", messages=messages, trial=2, scenario="D4")], yaml=yaml)
+    write_session(
+        folder, "s1", [conversation("c", messages=messages, task_id="t", trial=2, scenario="D4")], yaml=yaml
+    )
     found = read_sessions("a", folder)
     assert refusals(found) == []
     session = found.sessions.row(0, named=True)

@@ -24,6 +24,8 @@ INGESTED = {
     "reliability start here.",
     "turns": "The texts themselves, turn by turn, as they were found. They are data: never run, never trusted.",
     "tool_calls": "Every tool call with its arguments and its result, as tool correctness and the rules read them.",
+    "expected_calls": "Which calls the truth of a conversation expects, of the agent and of the user, and which call that was "
+    "made answers each. `recorded_match` is what the source's own check says.",
     "import_errors": "The records that were refused, each by file and line with the reason and the fix; all others count.",
     "agents": "Who is evaluated: name, category, provider and the baseline of each agent. Boards take the names from here.",
 }

@@ -22,6 +22,8 @@ TRIAL = ("methodology_version", "agent_id", "conversation_id")
 _CONVERSATION = ("agent_id", "conversation_id")
 _EXPECTED = TypeAdapter(tuple[Expected, ...])
 _TOLERANCE = 1e-9
+# A tool score that lacks an aspect can only be known to be wrong: it does not say whether a trial was correct.
+_IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
 
 
 class AnswerThresholdError(AgentEvalError, ValueError):
@@ -132,7 +134,7 @@ def interaction_outcomes(
         .join(_answers(tables), on=key, how="left", nulls_equal=True)
         .with_columns(expects_answer=pl.lit(True), answer_correct=pl.col("answer") >= limit)
     )
-    is_scored = pl.col("status") == "scored"
+    is_scored = (pl.col("status") == "scored") & ~_IS_PARTIAL
     tools = (
         tables.tool_correctness.filter(pl.col("status") != "not_applicable", pl.lit(tools_count))
         .join(admitted, on=list(TRIAL), how="semi")
@@ -212,7 +214,7 @@ def _lost(tables: TrialTables) -> pl.DataFrame:
     """Conversations with an unscored judgment among those that say whether a trial was correct."""
     says = pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])
     judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
-    parts = [
-        p.filter(pl.col("status") == "unscored").select(TRIAL) for p in (tables.tool_correctness, *judged)
-    ]
+    is_lost = pl.col("status") == "unscored"
+    tools = tables.tool_correctness.filter(is_lost | _IS_PARTIAL).select(TRIAL)
+    parts = [tools, *(p.filter(is_lost).select(TRIAL) for p in judged)]
     return pl.concat(parts).unique().with_columns(is_lost=pl.lit(True))

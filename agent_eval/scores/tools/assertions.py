@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 from pydantic import TypeAdapter
 
+from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Expected
@@ -40,11 +41,14 @@ def assertion_results(
         calls.setdefault((row["agent_id"], row["conversation_id"]), []).append((row["turn_index"], call))
     rows = [
         {"agent_id": agent, "conversation_id": conversation} | row
-        for agent, conversation, text, n_turns in asserting.select(
-            *_CONVERSATION, "expected", "n_turns"
+        for agent, conversation, text, n_turns, n_users in asserting.select(
+            *_CONVERSATION, "expected", "n_turns", "n_user_messages"
         ).iter_rows()
         for row in _of_conversation(
-            _EXPECTED.validate_json(text), calls.get((agent, conversation), []), n_turns
+            _EXPECTED.validate_json(text),
+            calls.get((agent, conversation), []),
+            n_turns,
+            has_user=n_users != 0,
         )
     ]
     found = target.frame(rows).drop("methodology_version", "slot")
@@ -52,12 +56,15 @@ def assertion_results(
     return target.conform(joined.select(list(target.schema))).sort(target.key)
 
 
-def _of_conversation(expected: Sequence[Expected], calls: Calls, n_turns: int) -> Iterator[Row]:
+def _of_conversation(
+    expected: Sequence[Expected], calls: Calls, n_turns: int, *, has_user: bool
+) -> Iterator[Row]:
     numbered = 0
     for entry in expected:
         turn = entry.turn_index
         made = [call for at, call in calls if turn is None or at == turn]
-        demands: list[object] = [*([entry] if entry.tools is not None else []), *entry.assertions]
+        own = of_agent(entry, has_user=has_user)
+        demands: list[object] = [*([own] if own is not None else []), *entry.assertions]
         for demand in demands:
             row = _unknown("text", f"turn {turn} is not there: the conversation has {n_turns}")
             if turn is None or turn < n_turns:
@@ -79,10 +86,7 @@ def _held(demand: object, made: Sequence[Mapping[str, object]]) -> Row:
 
 def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
     """As `tool_correctness` compares: further arguments are right unless an expected call says exact."""
-    wanted = [
-        call if "match" in call or not call.get("arguments") else {**call, "match": "partial"}
-        for call in expected.tools or ()
-    ]
+    wanted = [as_demanded(call) for call in expected.tools or ()]
     names = ", ".join(str(call.get("name")) for call in wanted)
     said = (
         f"calls {names}{' in this order' if expected.tool_sequence_matters else ''}"

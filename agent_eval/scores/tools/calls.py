@@ -2,7 +2,8 @@
 
 An expected call may say how it is to be compared: `"match": "exact" | "partial" | "ignore"` for the call, and
 `"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` for single arguments; every other
-argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not.
+argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not. `"compare_args": [names]` says which
+arguments count at all (null or left out: every one), and `"requestor": "user"` that the call is the user's to make.
 """
 
 import json
@@ -14,8 +15,10 @@ from typing import Literal, get_args
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.hashing import canonical
+from agent_eval.formats.python_literal import NOTE, read_dict
 
 Match = Literal["exact", "partial", "ignore"]
+Requestor = Literal["assistant", "user"]
 LONGEST_TEXT = 10_000  # characters that a regex is tried on; a longer text does not match
 _ROUNDING = 1e-12
 
@@ -31,6 +34,9 @@ class Call:
     name: str
     arguments: Mapping[str, object]  # plain JSON, whole floats as integers
     texts: Mapping[str, bytes]  # the same as canonical JSON
+    note: str | None = field(
+        default=None, kw_only=True
+    )  # how the arguments were read where they were not JSON
 
 
 @dataclass(frozen=True)
@@ -39,21 +45,28 @@ class ExpectedCall(Call):
 
     match: Match | None = None  # None: not said
     compare: Mapping[str, object] = field(default_factory=dict[str, object])
+    compare_args: tuple[str, ...] | None = None  # None: every argument counts
+    requestor: Requestor = "assistant"
 
     @property
     def asked(self) -> tuple[str, ...]:
         """The arguments that count."""
         if self.match == "ignore":
             return ()
-        return tuple(name for name in self.arguments if self.compare.get(name) != "ignore")
+        return tuple(
+            name for name in self.arguments if self._counts(name) and self.compare.get(name) != "ignore"
+        )
 
     def is_right(self, name: str, call: Call) -> bool:
         """Whether the call has this argument as expected."""
         return name in call.texts and _agree(call, self, name)
 
     def extra(self, call: Call) -> tuple[str, ...]:
-        """Arguments of the call that were not expected."""
-        return tuple(name for name in call.arguments if name not in self.arguments)
+        """Arguments of the call that count and were not expected."""
+        return tuple(name for name in call.arguments if self._counts(name) and name not in self.arguments)
+
+    def _counts(self, name: str) -> bool:
+        return self.compare_args is None or name in self.compare_args
 
     def n_right(self, call: Call) -> int:
         """How many asked arguments are right; where exact is asked, each extra one costs a right one."""
@@ -74,6 +87,8 @@ class ExpectedCall(Call):
 
 def read_calls(calls: object, side: str = "used") -> list[Call]:
     """The calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text, null or left out.
+
+    The text of a Python dict is read as well, with a note on the call.
 
     Raises:
         MalformedCallError: With the number of the call and what is wrong with it.
@@ -103,20 +118,35 @@ def _call(call: object, where: str) -> Call:
     if not isinstance(name, str) or not name:
         raise MalformedCallError(f"{where} has no name")
     where = f"{where} ({name})"
-    arguments = call.get("arguments")
+    arguments, note = call.get("arguments"), None
     try:
         if isinstance(arguments, str):
-            arguments = json.loads(arguments) if arguments.strip() else {}
+            arguments, note = _read(arguments)
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, Mapping):
             raise MalformedCallError(f"{where}: arguments are no JSON object")
         plain = {str(key): _plain(value) for key, value in arguments.items()}
-        return Call(name, plain, {key: canonical(value) for key, value in plain.items()})
+        texts = {key: canonical(value) for key, value in plain.items()}
+        return Call(name, plain, texts, note=note and f"{where}: arguments {note}")
     except (json.JSONDecodeError, TypeError) as error:
         raise MalformedCallError(f"{where}: arguments are not JSON: {error}") from error
     except RecursionError as error:
         raise MalformedCallError(f"{where}: arguments are nested too deeply") from error
+
+
+def _read(text: str) -> tuple[object, str | None]:
+    """Arguments given as text, and a note where they are not JSON; a text within the text is read once more."""
+    if not text.strip():
+        return {}, None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        if (read := read_dict(text)) is None:
+            raise
+        return read, NOTE
+    read = read_dict(value) if isinstance(value, str) else None
+    return (value, None) if read is None else (read, NOTE)
 
 
 def _expected(call: object, where: str) -> ExpectedCall:
@@ -130,7 +160,33 @@ def _expected(call: object, where: str) -> ExpectedCall:
         raise MalformedCallError(f"{where}: compare is a {type(compare).__name__}, expected an object")
     for name, how in (compare or {}).items():
         _check_comparison(f"{where}: compare.{name}", how)
-    return ExpectedCall(read.name, read.arguments, read.texts, match, dict(compare or {}))
+    return ExpectedCall(
+        read.name,
+        read.arguments,
+        read.texts,
+        match,
+        dict(compare or {}),
+        _compare_args(given, where),
+        _requestor(given, where),
+        note=read.note,
+    )
+
+
+def _compare_args(call: Mapping[str, object], where: str) -> tuple[str, ...] | None:
+    """The names of the arguments that count; None: all of them."""
+    names = call.get("compare_args")
+    if names is None:
+        return None
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise MalformedCallError(f"{where}: compare_args is {names!r}, expected a list of argument names")
+    return tuple(names)
+
+
+def _requestor(call: Mapping[str, object], where: str) -> Requestor:
+    requestor = call.get("requestor") or "assistant"
+    if requestor not in ("assistant", "user"):
+        raise MalformedCallError(f"{where}: requestor is {requestor!r}. Allowed: assistant, user")
+    return requestor
 
 
 def _check_comparison(where: str, how: object) -> None:

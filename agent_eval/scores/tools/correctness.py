@@ -16,12 +16,14 @@ from pydantic import TypeAdapter
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
+from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.matching import Worth, best_total, in_order
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Expected
 
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
 UTILISATION_METRIC = "tool_result_utilisation"
+UNKNOWN_USE = "it is not known whether the results were used"
 _TOLERANCE = Fraction(1, 10**9)
 _CONVERSATION = ("agent_id", "conversation_id")
 _ROW = ("methodology_version", *_CONVERSATION)
@@ -48,10 +50,12 @@ class ToolCorrectness:
     parameters: float | None = None
     sequence: float | None = None
     utilisation: float | None = None
-    overall: float | None = None
+    overall: float | None = None  # over the known aspects
     is_correct: bool | None = None
     status: Literal["scored", "not_applicable", "unscored"] = "scored"
-    reason: str | None = None  # why there is no score, or what was wrong
+    reason: str | None = None  # why there is no score, what is not known, or what was wrong
+    known_aspects: tuple[str, ...] = ()  # weighted aspects that `overall` is the mean of
+    unknown_aspects: tuple[str, ...] = ()  # weighted aspects that are not known
 
     @property
     def band(self) -> Band | None:
@@ -78,7 +82,9 @@ def tool_correctness(
     arguments cost nothing, but where the expected call says `"match": "exact"` each costs a right one. sequence:
     share of the matched expected calls that stand in their relative order, in the best matching that keeps
     most of it; 1 when order is free. utilisation: 1 or 0 as `results_used` says.
-    overall: the weighted mean, exact, so that a perfect trace is 1 under every weighting.
+    overall: the weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
+    is_correct: false when the known aspects suffice to miss the threshold, whatever the others are; else null while
+    a weighted aspect is unknown.
 
     Expected tools but none used, or none expected but some used: every aspect is 0. None expected and
     none used: not applicable.
@@ -88,7 +94,7 @@ def tool_correctness(
         expected: Likewise, with `"match"` and `"compare"` as in `scores.calls` (ignore, regex, tolerance, subset).
         sequence_matters: Whether the order of the expected calls counts.
         results_used: Whether the results reached the answer; None when unknown: utilisation is null, and
-            so are overall and is_correct unless its weight is 0 (or the score is 0 by the rule above).
+            overall is over the other aspects (null when only utilisation has a weight).
         weights: By aspect, normalised; left out = 0. Default: equal.
         threshold: Correct when overall reaches it, within 1e-9.
 
@@ -107,7 +113,8 @@ def tool_correctness(
         return ToolCorrectness(status="not_applicable", reason="no tools expected and none used")
     if not calls or not wanted:
         reason = "expected tools, none used" if wanted else "no tools expected, some used"
-        return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason)
+        weighted = tuple(aspect for aspect in ASPECTS if shares[aspect] > 0)
+        return ToolCorrectness(0.0, 0.0, 0.0, 0.0, 0.0, limit <= 0, "scored", reason, weighted)
     groups = _by_tool(calls, wanted)
     right = sum(best_total(worth) for _, _, worth in groups)
     aspects = {
@@ -116,7 +123,8 @@ def tool_correctness(
         "sequence": _sequence(groups) if sequence_matters else Fraction(1),
         "utilisation": None if results_used is None else Fraction(int(results_used)),
     }
-    return _result(aspects, shares, limit)
+    notes = [call.note for call in (*calls, *wanted) if call.note]
+    return _result(aspects, shares, limit, notes)
 
 
 def tool_correctness_table(
@@ -130,7 +138,8 @@ def tool_correctness_table(
 ) -> pl.DataFrame:
     """Tool scores of the admitted conversations that have expected tools.
 
-    Only calls by the agent count. A truth without a turn is held against all calls of its conversation,
+    Only calls by the agent count, and expected calls that are the agent's to make (see `expected_calls`). A truth
+    without a turn is held against all calls of its conversation,
     and several for one turn against that turn together. Where results need not be used, utilisation is 1
     by declaration; else it is the effective judgment, for a whole conversation that of all turns with
     calls; null when not judged.
@@ -181,7 +190,7 @@ def tool_correctness_table(
 
 
 def _score_columns() -> tuple[str, ...]:
-    return (*ASPECTS, "overall", "is_correct", "status", "reason")
+    return (*ASPECTS, "overall", "is_correct", "known_aspects", "unknown_aspects", "status", "reason")
 
 
 def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
@@ -241,35 +250,46 @@ def _sequence(groups: _Groups) -> Fraction:
 
 
 def _result(
-    aspects: Mapping[str, Fraction | None], shares: Mapping[str, Fraction], limit: Fraction
+    aspects: Mapping[str, Fraction | None],
+    shares: Mapping[str, Fraction],
+    limit: Fraction,
+    notes: Sequence[str],
 ) -> ToolCorrectness:
     floats = {aspect: None if value is None else float(value) for aspect, value in aspects.items()}
+    weighted = [(aspect, shares[aspect], aspects[aspect]) for aspect in ASPECTS if shares[aspect] > 0]
+    known = [(aspect, share, value) for aspect, share, value in weighted if value is not None]
+    unknown = tuple(aspect for aspect, _, value in weighted if value is None)
     shown = ToolCorrectness(
         selection=floats["selection"],
         parameters=floats["parameters"],
         sequence=floats["sequence"],
         utilisation=floats["utilisation"],
+        known_aspects=tuple(aspect for aspect, _, _ in known),
+        unknown_aspects=unknown,
+        reason="; ".join([*([UNKNOWN_USE] if unknown else []), *notes]) or None,
     )
-    counted = [(shares[a], aspects[a]) for a in ASPECTS if shares[a] > 0]
-    known = [share * value for share, value in counted if value is not None]
-    if len(known) < len(counted):
-        return replace(shown, status="unscored", reason="it is not known whether the results were used")
-    overall = sum(known, Fraction(0))
-    return replace(shown, overall=float(overall), is_correct=overall >= limit)
+    if not known:
+        return replace(shown, status="unscored")
+    total = sum((share * value for _, share, value in known), Fraction(0))
+    weight = sum((share for _, share, _ in known), Fraction(0))
+    at_best = total + 1 - weight  # every unknown aspect is perfect
+    is_correct = None if unknown and at_best >= limit else at_best >= limit
+    return replace(shown, overall=float(total / weight), is_correct=is_correct)
 
 
 _Key = tuple[str, str, int | None]
 
 
 def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
-    """Expected tools by agent, conversation and turn."""
+    """Tools that are expected of the agent, by agent, conversation and turn."""
     texts = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
     truths: dict[_Key, Expected] = {}
-    for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows():
+    columns = (*_CONVERSATION, "n_user_messages", "expected")
+    for agent_id, conversation_id, n_users, text in texts.select(columns).iter_rows():
         for entry in _EXPECTED.validate_json(text):
-            if entry.tools is not None:
-                key = (agent_id, conversation_id, entry.turn_index)
-                truths[key] = _together(truths[key], entry) if key in truths else entry
+            if (own := of_agent(entry, has_user=n_users != 0)) is not None:
+                key = (agent_id, conversation_id, own.turn_index)
+                truths[key] = _together(truths[key], own) if key in truths else own
     return truths
 
 

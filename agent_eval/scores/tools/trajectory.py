@@ -69,7 +69,7 @@ def match(
     made, wanted = read_calls(calls), read_expected(expected)
     barred = read_expected([{"name": f} if isinstance(f, str) else f for f in forbidden], "forbidden")
     fits = [[int(want.fits(call)) for call in made] for want in wanted]
-    partner, chain = _partners(fits)
+    partner, chain = partners(fits)
     if mode == "within":
         is_inside = [any(row[j] for row in fits) for j in range(len(made))]
         found = [any(row) for row in fits]
@@ -95,7 +95,7 @@ def match(
     )
 
 
-def _partners(fits: list[list[int]]) -> tuple[dict[int, int], set[int]]:
+def partners(fits: Sequence[Sequence[int]]) -> tuple[dict[int, int], set[int]]:
     """Expected call → its call, as many as possible; and the expected calls whose order is kept."""
     n_calls = len(fits[0]) if fits else 0
     chain = in_order([(range(len(fits)), range(n_calls), fits)], least=1)
@@ -164,4 +164,4 @@ def _text(value: object) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-__all__ = ["MalformedCallError", "Mode", "TrajectoryMatch", "UnknownModeError", "match"]
+__all__ = ["MalformedCallError", "Mode", "TrajectoryMatch", "UnknownModeError", "match", "partners"]

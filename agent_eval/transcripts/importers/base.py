@@ -17,6 +17,8 @@ from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
 
 LONGEST_ID = 512
+DEFINITION_REFUSED = "task_definition_refused"
+"""Key of `metadata`: why the definition of a conversation's task was left out."""
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
 

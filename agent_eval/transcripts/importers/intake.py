@@ -4,7 +4,8 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
-from agent_eval.transcripts.importers.base import Importer, Source
+from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, Importer, Source
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionError,
@@ -38,6 +39,8 @@ FORMATS: Mapping[str, Importer] = {
     tau2.NAME: tau2.read,
     tau_bench.NAME: tau_bench.read,
 }
+TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain}
+"""What a file itself says of its set of tasks, for formats that say so."""
 _ENDINGS = (".gz", ".jsonl", ".json")
 _ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
 _HEAD = 64 * 1024
@@ -54,6 +57,7 @@ class ImportReport:
     refusals: tuple[Refusal, ...]
     is_changed: bool
     folder: Path
+    notes: tuple[str, ...] = ()  # what was left out of conversations that were imported, a sentence each
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def import_file(
         agent_id: The agent that the transcripts are of.
         session_id: Default: the file's name without its endings, as a slug.
         methodology_versions: The versions that the session was run for; None: any.
-        task_set: Default: the format's name.
+        task_set: Default: the domain that a tau2 file names, else the format's name.
 
     Raises:
         AgentEvalError: If the format, an id or the file is wrong, or the session is not this file's.
@@ -113,9 +117,14 @@ def import_file(
         agent_id=agent_id,
         folder=sessions_folder / agent_id / session,
         settings={key: value for key, value in asked.items() if value is not None},
-        task_set=format_name,
+        task_set=clean(_own_task_set(format_name, source) or format_name),
     )
     return _take_in(wanted, FORMATS[format_name], sessions_folder)
+
+
+def _own_task_set(format_name: str, source: Source) -> str | None:
+    named_by = TASK_SETS.get(format_name)
+    return named_by(source) if named_by else None
 
 
 def default_session_id(path: Path) -> str:
@@ -145,7 +154,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
     with locked(agent_folder), _temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
-        n_imported, n_refused, refusals = _write_records(new, found)
+        left_out = Counter[str]()
+        n_imported, n_refused, refusals = _write_records(new, _counting_left_out(found, left_out))
         _write(new / SESSION, session_text)
         is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
         if is_changed:
@@ -160,7 +170,22 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
+        notes=tuple(
+            f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
+            for why, n in sorted(left_out.items())
+        ),
     )
+
+
+def _counting_left_out(
+    found: Iterator[Conversation | Refusal], left_out: Counter[str]
+) -> Iterator[Conversation | Refusal]:
+    """What is found, counting why definitions of tasks were left out."""
+    for item in found:
+        reason = item.metadata.get(DEFINITION_REFUSED) if isinstance(item, Conversation) else None
+        if reason is not None:
+            left_out[str(reason)] += 1
+        yield item
 
 
 @contextmanager

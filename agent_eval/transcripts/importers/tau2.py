@@ -1,11 +1,22 @@
-"""tau2-bench result files: one JSON object with `tasks` and `simulations`."""
+"""tau2-bench result files: one JSON object with `tasks` and `simulations`.
 
-from collections.abc import Iterator, Mapping
+The truth of a simulation is what it was checked against: `reward_info.action_checks[].action`. The task definition of
+its id adds goal, profile and what the checks leave out, but only where it fits: files exist whose simulations were run
+on another numbering of the tasks.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 
 from pydantic import JsonValue
 
+from agent_eval.formats.hashing import canonical
+from agent_eval.formats.json_text import loads
 from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers.base import (
+    DEFINITION_REFUSED,
     Fields,
     Ids,
     NotThisFormatError,
@@ -19,7 +30,6 @@ from agent_eval.transcripts.importers.base import (
     paid,
     reward_outcome,
     text_of,
-    tools_called,
     unrepeated,
     whole_truth,
     without_nulls,
@@ -29,21 +39,39 @@ from agent_eval.transcripts.models import Conversation
 
 NAME = "tau2"
 EXPECTED = "a JSON object with the arrays tasks and simulations"
+ACTION_MATCHES = "action_matches"
+"""Key of `metadata`: what the file's own check said of each expected call, in their order."""
 _KEPT = ("termination_reason", "duration", "seed")
+_NOTHING_TO_CHECK = "No actions to evaluate"
+_USER_ID = re.compile(r"\buser[ _]?id\b(?:\s+is|\s*:)?\s+[\"'`]?(\w*\d\w*)", re.IGNORECASE)
+
+Call = dict[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """What the file's task of one id says."""
+
+    fields: Fields  # goal and profile
+    calls: list[Call]
+    answer: str | None
+    assertions: list[JsonValue]
+    user_ids: frozenset[str]
+
+
+_NO_DEFINITION = _Definition({}, [], None, [], frozenset())
 
 
 def read(source: Source) -> Iterator[Conversation | Refusal]:
     """The conversations of a tau2 result file.
 
     The file is gone through twice, for tasks and for simulations, so that their order does not matter and
-    no more than the tasks' ground truth and one simulation is in memory.
+    no more than the tasks' definitions and one simulation is in memory.
     """
-    truths = {
-        task_id: truth for record in array_records(source, "tasks.item") for task_id, truth in _truth(record)
-    }
+    definitions = dict(_definitions(source))
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
-        return _conversation(record, ids, truths)
+        return _conversation(record, ids, definitions)
 
     simulations = or_nothing_found(
         source, unrepeated(source, array_records(source, "simulations.item")), EXPECTED
@@ -51,7 +79,18 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
     return conversations(source, NAME, simulations, convert)
 
 
-def _conversation(record: Mapping[str, JsonValue], ids: Ids, truths: Mapping[str, Fields]) -> Fields:
+def domain(source: Source) -> str | None:
+    """The domain of the file's tasks, e.g. airline; None where its first task does not name one."""
+    for record in islice(array_records(source, "tasks.item"), 1):
+        scenario = mapping(mapping(getattr(record, "value", None)).get("user_scenario"))
+        named = mapping(scenario.get("instructions")).get("domain")
+        return named if isinstance(named, str) and named.strip() else None
+    return None
+
+
+def _conversation(
+    record: Mapping[str, JsonValue], ids: Ids, definitions: Mapping[str, _Definition]
+) -> Fields:
     if "messages" not in record or "task_id" not in record:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
     messages = _with_crash(chat_messages(_flat(record["messages"])), record.get("termination_reason"))
@@ -62,13 +101,18 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, truths: Mapping[str
         names["conversation_id"] = own_id
     reward = mapping(record.get("reward_info"))
     base_success = record.get("base_success", reward.get("base_success"))
+    definition = definitions.get(task_id, _NO_DEFINITION)
+    refused = _why_refused(definition, reward, messages) if task_id in definitions else None
+    known = definition if refused is None else _NO_DEFINITION
     return (
         names
-        | truths.get(task_id, {})
+        | known.fields
         | {
             "messages": messages,
+            "expected": _truth(reward, known),
             "outcome": reward_outcome(NAME, reward.get("reward"), base_success),
-            "metadata": _metadata(record, names["trial"]),
+            "metadata": _metadata(record, names["trial"])
+            | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )
 
@@ -78,6 +122,69 @@ def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[F
     if termination_reason == "agent_error" and messages and messages[-1].get("role") == "assistant":
         messages[-1]["is_error"] = True
     return messages
+
+
+def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fields]:
+    """What the simulation was checked against; where it was not checked, what the definition says."""
+    calls = _checked_calls(reward)
+    said = [mapping(check).get("info") for check in listed(reward.get("communicate_checks"))]
+    wanted = [mapping(check).get("nl_assertion") for check in listed(reward.get("nl_assertions"))]
+    answer = joined([text for text in said if text is not None])
+    assertions: list[JsonValue] = [text for text in wanted if text is not None]
+    return whole_truth(
+        (definition.calls if calls is None else calls) or None,
+        definition.answer if answer is None else answer,
+        assertions or definition.assertions,
+    )
+
+
+def _checked_calls(reward: Mapping[str, JsonValue]) -> list[Call] | None:
+    """The calls that the simulation was checked against; None where it was not checked."""
+    if isinstance(checks := reward.get("action_checks"), list):
+        return _calls(mapping(check).get("action") for check in checks)
+    note = mapping(mapping(reward.get("info")).get("action")).get("note")
+    return [] if note == _NOTHING_TO_CHECK else None
+
+
+def _action_matches(reward: Mapping[str, JsonValue]) -> list[JsonValue] | None:
+    flags = [mapping(check).get("action_match") for check in listed(reward.get("action_checks"))]
+    return [flag if isinstance(flag, bool) else None for flag in flags] or None
+
+
+def _calls(actions: Iterable[JsonValue]) -> list[Call]:
+    """Expected calls of both sides. All arguments are compared, or those that `compare_args` names."""
+    return [
+        {"name": action.get("name"), "arguments": action.get("arguments") or {}, "match": "exact"}
+        | without_nulls({"compare_args": action.get("compare_args")})
+        | ({"requestor": "user"} if action.get("requestor") == "user" else {})
+        for action in map(mapping, actions)
+    ]
+
+
+def _why_refused(
+    definition: _Definition, reward: Mapping[str, JsonValue], messages: Iterable[Fields]
+) -> str | None:
+    """Why the definition is not of the task that was run; None where nothing speaks against it."""
+    calls = _checked_calls(reward)
+    if calls is not None and sorted(calls, key=canonical) != sorted(definition.calls, key=canonical):
+        return "its expected actions are not those that the simulation was checked against"
+    texts = [text for message in messages if isinstance(text := message.get("content"), str)]
+    is_named = any(user_id in text for user_id in definition.user_ids for text in texts)
+    if definition.user_ids and not is_named and any(_named_by_tools(texts)):
+        return "its user id does not occur in the conversation, whose tools name another"
+    return None
+
+
+def _named_by_tools(texts: Iterable[str]) -> Iterator[str]:
+    """User ids that the environment itself gave; an agent may also ask for one that it made up."""
+    for text in texts:
+        if '"user_id"' in text:
+            try:
+                user_id = mapping(loads(text)).get("user_id")
+            except ValueError:
+                continue
+            if isinstance(user_id, str) and user_id:
+                yield user_id
 
 
 def _flat(messages: JsonValue) -> JsonValue:
@@ -104,23 +211,30 @@ def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonV
     )
 
 
-def _truth(record: object) -> Iterator[tuple[str, Fields]]:
-    """What a task says of goal, profile and ground truth, by its id. A file that breaks here breaks below too."""
-    task = mapping(getattr(record, "value", None))
-    task_id = text_of(task.get("id"))
-    if task_id is None:
-        return
+def _definitions(source: Source) -> Iterator[tuple[str, _Definition]]:
+    """The file's tasks by id. A file that breaks here breaks at its simulations too."""
+    for record in array_records(source, "tasks.item"):
+        task = mapping(getattr(record, "value", None))
+        if (task_id := text_of(task.get("id"))) is not None:
+            yield task_id, _definition(task)
+
+
+def _definition(task: Mapping[str, JsonValue]) -> _Definition:
     scenario = mapping(task.get("user_scenario"))
     criteria = mapping(task.get("evaluation_criteria"))
-    actions: list[JsonValue] = [
-        a for a in listed(criteria.get("actions")) if mapping(a).get("requestor", "assistant") == "assistant"
-    ]
-    truth = whole_truth(
-        tools_called(actions, "arguments"),
-        joined(criteria.get("communicate_info")),
-        listed(criteria.get("nl_assertions")),
+    calls = _calls(listed(criteria.get("actions")))
+    goal, profile = _goal(scenario), _profile(scenario)
+    named = [mapping(call["arguments"]).get("user_id") for call in calls]
+    return _Definition(
+        fields={"goal": goal, "profile": profile},
+        calls=calls,
+        answer=joined(criteria.get("communicate_info")),
+        assertions=listed(criteria.get("nl_assertions")),
+        user_ids=frozenset(
+            [user_id for user_id in named if isinstance(user_id, str) and user_id]
+            + _USER_ID.findall(f"{goal}\n{profile}")
+        ),
     )
-    yield task_id, {"goal": _goal(scenario), "profile": _profile(scenario), "expected": truth}
 
 
 def _goal(scenario: Mapping[str, JsonValue]) -> str | None:

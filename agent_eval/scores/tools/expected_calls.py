@@ -1,0 +1,160 @@
+"""Expected calls: which calls the truth of a conversation names, and which call that was made answers each.
+
+A call is expected of the agent or, with `"requestor": "user"`, of the user, and is matched against the calls of that
+side; in a conversation without any message of a user the agent acts for both. The best one-to-one matching counts:
+a call that was made answers one expected call.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+from pydantic import JsonValue, TypeAdapter
+
+from agent_eval.formats.json_text import dumps
+from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
+from agent_eval.scores.tools.trajectory import partners
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Expected
+
+RECORDED = "action_matches"
+"""Key of a conversation's metadata: what its source says of each expected call, in their order."""
+NO_USER = "no user takes part: matched against the calls of the agent"
+_EXPECTED = TypeAdapter(tuple[Expected, ...])
+_CONVERSATION = ("agent_id", "conversation_id")
+Row = dict[str, object]
+Side = str  # assistant or user
+ExpectedTool = Mapping[str, JsonValue]
+
+
+def side_of(call: ExpectedTool, *, has_user: bool) -> Side:
+    """Return whose call it is to make: the user's only where a user takes part."""
+    return "user" if has_user and call.get("requestor") == "user" else "assistant"
+
+
+def of_agent(entry: Expected, *, has_user: bool) -> Expected | None:
+    """Return the truth with the agent's expected calls only; None where it says nothing of the agent's calls."""
+    if entry.tools is None:
+        return None
+    own = tuple(call for call in entry.tools if side_of(call, has_user=has_user) == "assistant")
+    return entry.model_copy(update={"tools": own}) if own or not entry.tools else None
+
+
+def as_demanded(call: ExpectedTool) -> ExpectedTool:
+    """Return the call as `tool_correctness` compares it: further arguments are right unless it says exact."""
+    return call if "match" in call or not call.get("arguments") else {**call, "match": "partial"}
+
+
+def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
+    """Table expected_calls: one row per expected call, sorted; empty where no truth names calls."""
+    target = table("expected_calls")
+    naming = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
+    made: dict[tuple[str, str], list[_Made]] = {}
+    relevant = tool_calls.join(naming, on=list(_CONVERSATION), how="semi")
+    for row in relevant.sort(*_CONVERSATION, "turn_index", "call_index").iter_rows(named=True):
+        found = made.setdefault((row["agent_id"], row["conversation_id"]), [])
+        found.append(
+            _Made(row["turn_index"], row["call_index"], row["requestor"], _read_made(row), row["name"])
+        )
+    columns = (*_CONVERSATION, "expected", "n_turns", "n_user_messages", "metadata")
+    rows = [
+        {"agent_id": agent, "conversation_id": conversation} | row
+        for agent, conversation, text, n_turns, n_users, metadata in naming.select(columns).iter_rows()
+        for row in _with_recorded(
+            _of_conversation(
+                _EXPECTED.validate_json(text), made.get((agent, conversation), []), n_turns, n_users != 0
+            ),
+            metadata,
+        )
+    ]
+    return target.conform(target.frame(rows)).sort(target.key)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A call that was made, and where."""
+
+    turn_index: int
+    call_index: int
+    side: Side
+    call: Call | None  # None: its arguments cannot be read
+    name: str
+
+
+@dataclass
+class _Wanted:
+    """An expected call with what became of it."""
+
+    call: ExpectedCall | None
+    row: Row
+    notes: list[str] = field(default_factory=list[str])
+
+
+def _read_made(row: Mapping[str, object]) -> Call | None:
+    try:
+        return read_calls([{"name": row["name"], "arguments": row["arguments"]}])[0]
+    except MalformedCallError:
+        return None
+
+
+def _of_conversation(
+    expected: Sequence[Expected], made: Sequence[_Made], n_turns: int, has_user: bool
+) -> list[Row]:
+    every: list[_Wanted] = []
+    groups: dict[tuple[int | None, Side], list[_Wanted]] = {}
+    for entry in expected:
+        for call in entry.tools or ():
+            wanted = _wanted(call, entry.turn_index, len(every))
+            side = side_of(call, has_user=has_user)
+            if call.get("requestor") == "user" and side != "user":
+                wanted.notes.append(NO_USER)
+            every.append(wanted)
+            groups.setdefault((entry.turn_index, side), []).append(wanted)
+    for (turn, side), of_group in groups.items():
+        if turn is not None and n_turns is not None and turn >= n_turns:
+            for wanted in of_group:
+                wanted.notes.append(f"turn {turn} is not there: the conversation has {n_turns}")
+        else:
+            _match(of_group, [m for m in made if m.side == side and turn in (None, m.turn_index)])
+    return [wanted.row | {"note": "; ".join(wanted.notes) or None} for wanted in every]
+
+
+def _wanted(call: ExpectedTool, turn_index: int | None, call_index: int) -> _Wanted:
+    name, requestor = call.get("name"), call.get("requestor")
+    row: Row = {
+        "turn_index": turn_index,
+        "call_index": call_index,
+        "name": name if isinstance(name, str) else None,
+        "requestor": "user" if requestor == "user" else "assistant",
+    }
+    try:
+        read = read_expected([as_demanded(call)])[0]
+    except MalformedCallError as error:
+        return _Wanted(None, row | {"arguments": dumps(call.get("arguments"))}, [str(error)])
+    row |= {"arguments": dumps(read.arguments), "compare_args": read.compare_args}
+    return _Wanted(read, row, [read.note] if read.note else [])
+
+
+def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
+    """Write into the rows which call answers each expected one; unknown where an unreadable call might."""
+    readable = [(m, m.call) for m in made if m.call is not None]
+    asked = [(w, w.call) for w in wanted if w.call is not None]
+    partner, _ = partners([[int(want.fits(call)) for _, call in readable] for _, want in asked])
+    for i, (row, want) in enumerate(asked):
+        found = readable[partner[i]][0] if i in partner else None
+        unread = next((m for m in made if m.call is None and m.name == want.name), None)
+        if found is not None:
+            row.row |= {"matched_turn_index": found.turn_index, "matched_call_index": found.call_index}
+        elif unread is not None:
+            where = f"call {unread.call_index} of turn {unread.turn_index}"
+            row.notes.append(f"the arguments of {where} cannot be read")
+        row.row["is_matched"] = None if found is None and unread is not None else found is not None
+
+
+def _with_recorded(rows: Sequence[Row], metadata: str | None) -> Iterator[Row]:
+    """The rows with what the source itself says of each, where it says so of all."""
+    said = json.loads(metadata).get(RECORDED) if metadata else None
+    flags = said if isinstance(said, list) and len(said) == len(rows) else [None] * len(rows)
+    for row, flag in zip(rows, flags, strict=True):
+        yield row | {"recorded_match": flag if isinstance(flag, bool) else None}
