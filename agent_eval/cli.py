@@ -230,7 +230,10 @@ def reliability(
     ] = None,
     estimator: Annotated[
         list[str] | None,
-        typer.Option("--estimator", help="unbiased (default), plug_in or bayesian; may be repeated."),
+        typer.Option(
+            "--estimator",
+            help="unbiased (default), plug_in (default of --interactions) or bayesian; may be repeated.",
+        ),
     ] = None,
     interactions: Annotated[
         bool,
@@ -248,10 +251,12 @@ def reliability(
 
     project = _project()
     out, version = consoles()[0], _version(project, methodology)
-    if interactions:
-        show_interactions(project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json)
-        return
     estimators = checked_estimators(estimator or ())
+    if interactions:
+        show_interactions(
+            project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json, estimators=estimators
+        )  # fmt: skip
+        return
     show(
         project, out, version=version, agents=agent or (), ks=k or (), as_json=as_json, estimators=estimators
     )

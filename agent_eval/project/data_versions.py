@@ -109,9 +109,11 @@ def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
 
 
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its weights, slots, tests and penalties, and of the threshold that answers are held against."""
-    threshold = str(project.settings.answer_threshold)
-    return {v: digest(m.scoring_hash, threshold) for v, m in project.methodologies(versions).items()}
+    """Version → hash of its weights, slots, tests and penalties, and of the settings that scores are made with."""
+    s = project.settings
+    tools = (s.tool_threshold, sorted(s.tool_weights.items()))
+    chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level)
+    return {v: digest(m.scoring_hash, chosen) for v, m in project.methodologies(versions).items()}
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -14,6 +14,9 @@ from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer
 from agent_eval.settings.home import Home, find_root
 
 FILE = "agent_eval.toml"
+TOOL_ASPECTS = ("selection", "parameters", "sequence", "utilisation")
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 LARGEST = 100_000  # bytes
 _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
@@ -70,6 +73,24 @@ class Settings(BaseSettings):
         description="Which rating counts where people differ and no adjudicator has decided: none (`adjudicator`), "
         "the median, of two the lower, or the latest.",
     )
+    tool_threshold: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Minimum `overall` of `tool_correctness` that counts as correct tool use.",
+    )
+    tool_weights: dict[str, Weight] = Field(
+        default=dict.fromkeys(TOOL_ASPECTS, 0.25),
+        description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised; an aspect "
+        "that is left out has none.",
+    )
+    beta_prior: tuple[Positive, Positive] = Field(
+        default=(1.0, 1.0),
+        description="The two parameters of the Beta prior on each success rate, for the `bayesian` estimates.",
+    )
+    credible_level: float = Field(
+        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` interval holds."
+    )
     metric_modules: tuple[str, ...] = Field(
         default=(), description="Python modules whose `METRICS` are asked too."
     )
@@ -112,6 +133,15 @@ class Settings(BaseSettings):
     def _is_a_path(cls, value: object) -> object:
         if isinstance(value, str) and (not value or not value.isprintable()):
             raise ValueError("expected a path, without control characters")
+        return value
+
+    @field_validator("tool_weights")
+    @classmethod
+    def _has_a_weight(cls, value: dict[str, float]) -> dict[str, float]:
+        if unknown := sorted(set(value) - set(TOOL_ASPECTS)):
+            raise ValueError(f"{unknown[0][:80]!r} is unknown; allowed are {', '.join(TOOL_ASPECTS)}")
+        if not any(value.values()):
+            raise ValueError("all weights are 0; give at least one aspect a weight")
         return value
 
     @property

@@ -95,7 +95,17 @@ DECLARED = (
             VERSION,
             AGENT,
             Column("task_set", S, "The set of tasks: agents are ranked within it", nullable=False),
-            Column("rank", I, "By pass_hat_k, ties shared; null without an estimate"),
+            Column(
+                "rank",
+                I,
+                "By pass_hat_k within task_group, ties shared; null without an estimate or without a common task",
+            ),
+            Column(
+                "task_group",
+                I,
+                "Agents of one number have tasks in common and are ranked together; null without a common task",
+            ),
+            Column("n_common_tasks", I, "Tasks that all agents of the task_group were estimated on"),
             *PASS_K,
         ),
         ("methodology_version",),

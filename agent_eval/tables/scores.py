@@ -163,7 +163,13 @@ DECLARED = (
         "reliability",
         "one row per agent, version, task set, k and estimator",
         ("methodology_version", "agent_id", "task_set", "k", "estimator"),
-        (VERSION, AGENT, Column("task_set", S, "The set of tasks", nullable=False), *PASS_K),
+        (
+            VERSION,
+            AGENT,
+            Column("task_set", S, "The set of tasks", nullable=False),
+            *PASS_K,
+            Column("tasks", NAMES, "The tasks that count, by name"),
+        ),
         BY_PAIR,
     ),
 )

@@ -151,17 +151,111 @@ def test_the_answer_threshold_of_the_settings_decides(
     assert json.loads(printed.stdout)[0]["n_interactions_correct"] == n_correct
 
 
+def materialise(asset: str, project: Project) -> None:
+    with dg.DagsterInstance.ephemeral() as instance, in_hand(project):
+        instance.add_dynamic_partitions("agent", ["many"])
+        defs.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey(asset)],
+            partition_key=dg.MultiPartitionKey({"agent": "many", "version": VERSION}),
+        )
+
+
 def test_a_new_answer_threshold_makes_the_asset_stale_and_is_what_it_uses(answered: Project) -> None:
     strict = answered.with_settings(answer_threshold=0.8)
     before, after = (read_sources(p, [], [VERSION]).scoring_spec for p in (answered, strict))
     assert before != after
     keys = pl.DataFrame({"agent_id": ["many"], "methodology_version": [VERSION]})
     for project, n_correct in ((answered, 1), (strict, 0)):
-        with dg.DagsterInstance.ephemeral() as instance, in_hand(project):
-            instance.add_dynamic_partitions("agent", ["many"])
-            defs.resolve_implicit_global_asset_job_def().execute_in_process(
-                instance=instance,
-                asset_selection=[dg.AssetKey("reliability")],
-                partition_key=dg.MultiPartitionKey({"agent": "many", "version": VERSION}),
-            )
+        materialise("reliability", project)
         assert correct_trials_of_q(project.store.read(table("reliability"), keys)) == n_correct
+
+
+def test_the_prior_and_the_credible_level_of_the_settings_decide_the_bayesian_rows(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bayesian() -> dict[str, Any]:
+        return rows_of("--agent", "many", "-k", "1", "--estimator", "bayesian").row(0, named=True)
+
+    usual = bayesian()
+    assert usual["pass_hat_k"] == pytest.approx(13 / 18)  # Beta(1 + 12, 1 + 4)
+    assert usual["interval"].startswith("prior Beta(1, 1) on each task")
+    monkeypatch.setenv("AGENT_EVAL_BETA_PRIOR", "[0.5, 3]")
+    monkeypatch.setenv("AGENT_EVAL_CREDIBLE_LEVEL", "0.8")
+    chosen = bayesian()
+    assert chosen["pass_hat_k"] == pytest.approx(12.5 / 19.5)  # Beta(0.5 + 12, 3 + 4)
+    assert chosen["interval"].startswith("80 % interval, prior Beta(0.5, 3) on each task")
+    width, usual_width = (row["pass_hat_k_high"] - row["pass_hat_k_low"] for row in (chosen, usual))
+    assert 0 < width < usual_width
+
+
+@pytest.mark.usefixtures("answered")
+def test_the_bayesian_mode_works_within_one_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def printed() -> dict[str, Any]:
+        arguments = ["--agent", "many", "--interactions", "-k", "2", "--estimator", "bayesian"]
+        (row,) = json.loads(CliRunner().invoke(app, [*COMMAND, *arguments], catch_exceptions=False).stdout)
+        found: dict[str, Any] = row
+        return found
+
+    row = printed()
+    # one interaction, correct: p ~ Beta(2, 1), E[p²] = 2/3 × 3/4
+    assert row["interaction_pass_hat_k"] == pytest.approx(1 / 2)
+    assert row["interaction_pass_hat_k_low"] < 1 / 2 < row["interaction_pass_hat_k_high"]
+    monkeypatch.setenv("AGENT_EVAL_BETA_PRIOR", "[1, 3]")
+    assert printed()["interaction_pass_hat_k"] == pytest.approx(2 / 5 * 3 / 6)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tool_threshold": 0.9},
+        {"tool_weights": {"selection": 1.0}},
+        {"beta_prior": (2.0, 1.0)},
+        {"credible_level": 0.9},
+    ],
+)
+def test_a_changed_setting_of_the_scores_makes_them_stale_and_leaves_the_judgments_alone(
+    root: Path, changed: dict[str, Any]
+) -> None:
+    project = Project.open(root)
+    before, after = (read_sources(p, [], [VERSION]) for p in (project, project.with_settings(**changed)))
+    assert before.scoring_spec != after.scoring_spec
+    assert before.judge_spec == after.judge_spec
+
+
+def test_tool_weights_and_threshold_of_the_settings_reach_the_table(answered: Project) -> None:
+    expected = json.dumps([{"turn_index": 0, "tools": [{"name": "f"}, {"name": "g"}]}])
+    key = {"agent_id": "many", "conversation_id": "asked"}
+    counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages", "n_tool_calls"), 1)
+    conversation = key | counts | {"session_id": "s", "content_hash": "h", "expected": expected}
+    made = key | {"turn_index": 0, "call_index": 0, "name": "f", "arguments": "{}", "requestor": "assistant"}
+    for name, row in {"conversations": conversation, "tool_calls": made}.items():
+        answered.store.upsert(table(name), table(name).frame([row]), run_id="r")
+    lenient = answered.with_settings(tool_threshold=0.5, tool_weights={"selection": 1.0})
+    found = []
+    for project in (answered, lenient):
+        materialise("tool_correctness", project)
+        (row,) = project.store.read(table("tool_correctness")).iter_rows(named=True)
+        found.append((row["overall"], row["is_correct"]))
+    # selection 1/2; with equal weights parameters and sequence are 1
+    assert found == [(pytest.approx(5 / 6), False), (0.5, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("TOOL_WEIGHTS", '{"selecton": 1}', "'selecton' is unknown"),
+        ("TOOL_WEIGHTS", '{"selection": 0}', "all weights are 0"),
+        ("TOOL_WEIGHTS", '{"selection": -1}', "greater than or equal to 0"),
+        ("TOOL_THRESHOLD", "1.5", "less than or equal to 1"),
+        ("BETA_PRIOR", "[0, 1]", "greater than 0"),
+        ("BETA_PRIOR", "[1]", "Field required"),
+        ("CREDIBLE_LEVEL", "1", "less than 1"),
+    ],
+)
+def test_an_impossible_setting_of_the_scores_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"AGENT_EVAL_{name}", value)
+    with pytest.raises(AgentEvalError, match=said):
+        Project.open(root)

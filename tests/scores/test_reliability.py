@@ -221,13 +221,14 @@ def test_nothing_admitted_gives_no_rows() -> None:
     assert_frame_equal(of([trial("c1", "t", is_admitted=False)]), table("reliability").empty())
 
 
-def test_conversations_without_a_task_are_each_their_own_even_beside_a_task_of_that_name() -> None:
+def test_conversations_without_a_task_id_belong_to_no_task_set() -> None:
     rows = [
         trial("c1", None, correct=True),
         trial("c2", None, correct=False),
         trial("c3", "c1", correct=True),
     ]
-    assert of(rows).select("k", "n_tasks").rows() == [(1, 3)]
+    assert of(rows).select("k", "n_tasks", "tasks", "pass_hat_k").rows() == [(1, 1, ["c1"], 1.0)]
+    assert of(rows[:2]).is_empty()
 
 
 def test_a_missing_task_set_is_the_default_and_sets_are_kept_apart() -> None:
@@ -438,6 +439,40 @@ def test_the_board_ranks_within_version_task_set_k_and_estimator() -> None:
         board("b", 0.1, estimator="plug_in"),
     ]
     assert reliability_leaderboard(table("reliability").frame(rows))["rank"].to_list() == [1] * 5
+
+
+def test_only_agents_that_have_tasks_in_common_are_ranked_together() -> None:
+    rows = [
+        board("a", 0.9, tasks=["1", "2"]),
+        board("b", 0.8, tasks=["2", "3"]),
+        board("c", 0.95, tasks=["3", "2"]),
+        board("d", 1.0, tasks=["7"]),  # shares nothing: perfect on a task of its own
+        board("e", 0.5, tasks=["8"]),
+        board("f", 0.6, tasks=["8"]),
+        board("g", None, tasks=[]),
+    ]
+    found = reliability_leaderboard(table("reliability").frame(rows))
+    columns = ("agent_id", "rank", "task_group", "n_common_tasks")
+    assert found.select(columns).rows() == [
+        ("c", 1, 1, 1),
+        ("f", 1, 2, 1),
+        ("a", 2, 1, 1),
+        ("e", 2, 2, 1),
+        ("b", 3, 1, 1),
+        ("d", None, None, None),
+        ("g", None, None, None),
+    ]
+
+
+def test_the_only_agent_with_an_estimate_is_first() -> None:
+    rows = [board("a", 0.9, tasks=["1"]), board("g", None, tasks=[])]
+    assert reliability_leaderboard(table("reliability").frame(rows))["rank"].to_list() == [1, None]
+
+
+def test_the_tasks_of_an_estimate_are_named() -> None:
+    rows = [trial("c1", "x", correct=True), trial("c2", "x", correct=True), trial("c3", "y", correct=None)]
+    found = of(rows, ks=[1, 2])
+    assert found.select("k", "tasks", "excluded_tasks").rows() == [(1, ["x"], ["y"]), (2, ["x"], ["y"])]
 
 
 def test_an_empty_board_has_the_tables_columns() -> None:

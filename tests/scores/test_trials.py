@@ -4,10 +4,12 @@ import json
 import math
 from typing import Any
 
+import polars as pl
 import pytest
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.reliability.pass_rates import interaction_reliability, reliability
+from agent_eval.scores.reliability import posterior
+from agent_eval.scores.reliability.pass_rates import ESTIMATORS, interaction_reliability, reliability
 from agent_eval.scores.reliability.trials import TrialTables, interaction_outcomes, trial_outcomes
 from agent_eval.tables import table
 
@@ -119,6 +121,37 @@ def test_pass_at_k_over_interactions_stands_under_its_own_name() -> None:
     assert found.select("n_interactions", "n_interactions_correct", "k").row(0) == (2, 1, 2)
     assert found.select("interaction_pass_at_k", "interaction_pass_hat_k").row(0) == (0.75, 0.25)
     assert "pass_at_k" not in found.columns
+
+
+def test_interactions_have_every_estimator_and_only_the_bayesian_one_has_bounds() -> None:
+    expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
+    outcomes = trial_outcomes(inputs(expected, answers=[(0, 1.0), (1, 0.0)]))
+    found = interaction_reliability(outcomes, [2, 3], estimators=ESTIMATORS)
+    assert found.select("k", "estimator").rows() == [
+        (2, "bayesian"),
+        (2, "plug_in"),
+        (2, "unbiased"),
+        (3, "bayesian"),
+        (3, "plug_in"),  # three of two interactions cannot be drawn without putting back
+    ]
+    by_estimator = dict(found.filter(k=2).select("estimator", "interaction_pass_hat_k").iter_rows())
+    # p ~ Beta(2, 2): E[p²] = 2/4 × 3/5; (1/2)²; C(1, 2) = 0
+    assert by_estimator == pytest.approx({"bayesian": 0.3, "plug_in": 0.25, "unbiased": 0})
+    bounded = found.filter(pl.col("interaction_pass_at_k_low").is_not_null())
+    assert set(bounded["estimator"]) == {"bayesian"}
+    own = posterior(2, 1, 2).pass_at_k
+    row = bounded.filter(k=2).row(0, named=True)
+    assert (row["interaction_pass_at_k_low"], row["interaction_pass_at_k_high"]) == (own.low, own.high)
+
+
+def test_a_partial_tool_score_does_not_decide_a_trial() -> None:
+    # without the judgment of utilisation a tool score can only be known to be wrong
+    expected = [{"turn_index": 0, "tools": [{"name": "f"}]}]
+    partial = {"turn_index": 0, "is_correct": False, "unknown_aspects": ["utilisation"]}
+    found = trial_outcomes(inputs(expected, tools=[partial]))
+    assert found.select("is_correct", "judge_failed").rows() == [(None, True)]
+    whole = {"turn_index": 0, "is_correct": False, "unknown_aspects": []}
+    assert trial_outcomes(inputs(expected, tools=[whole]))["is_correct"].to_list() == [False]
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, math.nan, True, "0.7", None])

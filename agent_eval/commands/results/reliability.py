@@ -75,14 +75,23 @@ def reliability(
         "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
     )
     out.print(_table(shown, version))
-    for note in _notes(shown):
+    for note in (*_notes(shown), *_without_task(project, pairs)):
         out.print(note, markup=False)
 
 
 def show_interactions(
-    project: Project, out: Console, *, version: str, agents: Sequence[str], ks: Sequence[int], as_json: bool
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agents: Sequence[str],
+    ks: Sequence[int],
+    as_json: bool,
+    estimators: Sequence[trials.StoredEstimator] = (),
 ) -> None:
     """Print `interaction_pass_at_k`: attempts read as the interactions of one conversation, not as trials.
+
+    Default estimator: plug_in. `bayesian` gives the posterior of each conversation, with its interval.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -93,7 +102,10 @@ def show_interactions(
         trial_tables(project, pairs_of(project, version, agents)),
         answer_threshold=project.settings.answer_threshold,
     )
-    rows = trials.interaction_reliability(outcomes, ks or (1, 3))
+    s = project.settings
+    rows = trials.interaction_reliability(
+        outcomes, ks or (1, 3), estimators=estimators or ("plug_in",), prior=s.beta_prior, level=s.credible_level
+    )  # fmt: skip
     if as_json:
         print_json(rows)
         return
@@ -103,14 +115,19 @@ def show_interactions(
         "k",
         "interactions",
         "correct",
+        "estimator",
         "interaction pass@k",
+        "interval",
         "interaction pass^k",
+        "interval",
     )
     grid = _grid(f"Interactions · methodology {version}", heads)
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
-            str(row["n_interactions_correct"]), _probability(row["interaction_pass_at_k"]), _probability(row["interaction_pass_hat_k"]),
+            str(row["n_interactions_correct"]), row["estimator"],
+            _probability(row["interaction_pass_at_k"]), _bounds(row, "interaction_pass_at_k"),
+            _probability(row["interaction_pass_hat_k"]), _bounds(row, "interaction_pass_hat_k"),
         )  # fmt: skip
     out.print(
         grid if rows.height else "No conversation has interactions with ground truth that are all scored."
@@ -132,8 +149,11 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
     """Table `reliability` for these k: what is stored ends at a default."""
-    tables, threshold = trial_tables(project, pairs), project.settings.answer_threshold
-    rows = trials.reliability(tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    s = project.settings
+    tables, threshold = trial_tables(project, pairs), s.answer_threshold
+    rows = trials.reliability(
+        tables, ks=ks, estimators=trials.ESTIMATORS, answer_threshold=threshold, prior=s.beta_prior, level=s.credible_level
+    )  # fmt: skip
     largest = trials.largest_n(trials.trial_outcomes(tables, answer_threshold=threshold))
     if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
         raise TooFewTrialsError(max(ks), largest)
@@ -173,6 +193,17 @@ def _notes(rows: pl.DataFrame) -> list[str]:
         more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
         notes.append(plain(f"{agent}, k = {k}: too few trials of {', '.join(names[:10])}{more}."))
     return notes
+
+
+def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
+    """Conversations that belong to no task set, by agent."""
+    columns = ["methodology_version", "agent_id", "task_id", "is_admitted"]
+    rows = project.store.read(table("transcripts"), pairs, columns=columns)
+    lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()
+    return [
+        plain(f"{agent}: {n} conversations have no task id and belong to no task set.")
+        for agent, n in lacking.sort("agent_id").iter_rows()
+    ]
 
 
 def _grid(title: str, heads: Sequence[str]) -> Table:

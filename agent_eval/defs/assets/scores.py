@@ -24,6 +24,7 @@ SCORED_BY = [dep("scoring_spec", TO_VERSION)]
     group_name="scores",
     partitions_def=PAIRS,
     ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT),
+    deps=SCORED_BY,
 )
 def tool_correctness(
     context: dg.AssetExecutionContext,
@@ -31,9 +32,12 @@ def tool_correctness(
     conversations: pl.DataFrame,
     tool_calls: pl.DataFrame,
     turn_judgments: pl.DataFrame,
+    project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Were the right tools called: selection, parameters, sequence and utilisation, where tools were expected."""
-    scored = tools.tool_correctness_table(transcripts, conversations, tool_calls, turn_judgments)
+    s = project.settings
+    known = (transcripts, conversations, tool_calls, turn_judgments)
+    scored = tools.tool_correctness_table(*known, weights=s.tool_weights, threshold=s.tool_threshold)
     yield from check_and_store(context, {"tool_correctness": scored}, transcripts=transcripts)
 
 
@@ -126,8 +130,10 @@ def reliability(
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )
-    threshold = project.settings.answer_threshold
-    estimated = trials.reliability(known, estimators=trials.ESTIMATORS, answer_threshold=threshold)
+    s = project.settings
+    estimated = trials.reliability(
+        known, estimators=trials.ESTIMATORS, answer_threshold=s.answer_threshold, prior=s.beta_prior, level=s.credible_level
+    )  # fmt: skip
     yield from check_and_store(context, {"reliability": estimated})
 
 

@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias, get_args
 from agent_eval.errors import AgentEvalError
 
 Estimator = Literal["unbiased", "plug_in"]
+InteractionEstimator = Literal["unbiased", "plug_in", "bayesian"]
 UNIFORM = (1.0, 1.0)
+LEVEL = 0.95
 MOST_CONVOLVED = 32  # tasks; beyond, the mean's distribution is close enough to normal for four cumulants
 _CELLS = 1024  # of 0–1, per task
 
@@ -71,7 +73,11 @@ class InteractionPass:
     n_interactions: int
     n_correct: int
     k: int
-    estimator: Estimator
+    estimator: InteractionEstimator
+    interaction_pass_at_k_low: float | None = None  # bounds of the credible interval; only of 'bayesian'
+    interaction_pass_at_k_high: float | None = None
+    interaction_pass_hat_k_low: float | None = None
+    interaction_pass_hat_k_high: float | None = None
 
 
 def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
@@ -99,22 +105,35 @@ def pass_hat_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> 
     return _ways(c, k, estimator) / _ways(n, k, estimator)
 
 
-def interaction_pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "plug_in") -> InteractionPass:
+def interaction_pass_at_k(
+    n: int,
+    c: int,
+    k: int,
+    *,
+    estimator: InteractionEstimator = "plug_in",
+    prior: tuple[float, float] = UNIFORM,
+    level: float = LEVEL,
+) -> InteractionPass:
     """The reading that counts interactions of one conversation as attempts: c of its n interactions were correct.
 
     Turns of a conversation are no independent trials, so this says nothing of running the task again; it stands
-    under its own name. Default: the plug-in, as the reference tool reads it.
+    under its own name. Default: the plug-in, as the reference tool reads it. `bayesian` is its other mode: the
+    posterior of the conversation's success rate, p ~ Beta(a + c, b + n − c), exact where the tool draws samples.
 
     Raises:
-        TrialCountError: As for `pass_at_k`.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is no integer, or k > n when unbiased.
+        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
-    return InteractionPass(
-        pass_at_k(n, c, k, estimator=estimator), pass_hat_k(n, c, k, estimator=estimator), n, c, k, estimator
-    )
+    if estimator != "bayesian":
+        at, hat = (f(n, c, k, estimator=estimator) for f in (pass_at_k, pass_hat_k))
+        return InteractionPass(at, hat, n, c, k, estimator)
+    found = posterior(n, c, k, prior=prior, level=level)
+    one, every = found.pass_at_k, found.pass_hat_k
+    return InteractionPass(one.mean, every.mean, n, c, k, estimator, one.low, one.high, every.low, every.high)
 
 
 def posterior(
-    n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM, level: float = 0.95
+    n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM, level: float = LEVEL
 ) -> Posterior:
     """Posterior of pass@k and pass^k of one task: p ~ Beta(a + c, b + n − c), any k. Exact, nothing is sampled.
 
@@ -134,7 +153,7 @@ def posterior_over_tasks(
     k: int,
     *,
     prior: tuple[float, float] = UNIFORM,
-    level: float = 0.95,
+    level: float = LEVEL,
 ) -> Posterior:
     """Posterior of the mean over these tasks, each with the prior and its own trials, independent of each other.
 
@@ -152,7 +171,7 @@ def posterior_over_tasks(
         TrialCountError: If there is no task, or as for `posterior`.
         PriorError: As for `posterior`.
     """
-    _check_prior(prior, level)
+    check_prior(prior, level)
     for (n, c), times in tasks.items():
         check_counts(n, c, k, "plug_in")
         if check_integer(f"the number of tasks with n = {n} and c = {c}", times) < 0:
@@ -198,7 +217,8 @@ def check_integer(name: str, value: object) -> int:
     return value
 
 
-def _check_prior(prior: object, level: object) -> None:
+def check_prior(prior: object, level: object) -> None:
+    """Refuse a prior or a level that gives no posterior; see `PriorError`."""
     if not isinstance(prior, tuple | list) or len(prior) != 2:
         raise PriorError(f"The prior is {prior!r}")
     for value in prior:

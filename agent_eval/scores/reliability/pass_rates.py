@@ -4,13 +4,16 @@ A trial is one admitted conversation; its session, task and number say which run
 Whether a trial was correct is told in `scores.trials`, the arithmetic of one task stands in `scores.attempts`.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import polars as pl
 
 from agent_eval.scores.reliability.attempts import (
+    LEVEL,
+    UNIFORM,
     Estimate,
     Estimator,
     InteractionPass,
@@ -19,6 +22,7 @@ from agent_eval.scores.reliability.attempts import (
     TrialCountError,
     UnknownEstimatorError,
     check_attempts,
+    check_prior,
     interaction_pass_at_k,
     pass_at_k,
     pass_hat_k,
@@ -68,13 +72,15 @@ def reliability(
     estimators: Sequence[StoredEstimator] = ("unbiased",),
     answer_threshold: float = ANSWER_THRESHOLD,
     tools_count: bool = True,
+    prior: tuple[float, float] = UNIFORM,
+    level: float = LEVEL,
 ) -> pl.DataFrame:
-    """pass@k and pass^k, the mean over tasks, with 95 % intervals.
+    """pass@k and pass^k, the mean over tasks, with 95 % intervals. Conversations without a task id do not count.
 
     unbiased: over the tasks with at least k trials of known outcome; the others are excluded, counted and named.
     plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
     The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
-    again, with a Beta(1, 1) prior on each. An agent without any known outcome keeps its row for k = 1, with null
+    again, with a Beta prior on each, at `level`. An agent without any known outcome keeps its row for k = 1, with null
     estimates.
 
     Args:
@@ -84,6 +90,8 @@ def reliability(
         estimators: Which rows to give.
         answer_threshold: When an answer is correct.
         tools_count: Whether tools decide, too.
+        prior: Beta(a, b) of each task's success rate, for `bayesian`.
+        level: What the interval of `bayesian` holds.
 
     Returns:
         Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
@@ -92,13 +100,15 @@ def reliability(
         TrialCountError: If a k is no integer ≥ 1.
         UnknownEstimatorError: If an estimator is not known.
         AnswerThresholdError: If the threshold is no number from 0 to 1.
+        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
+    check_prior(prior, level)
     for k in ks or ():
         check_attempts(k)
-    for estimator in estimators:
-        if estimator not in ESTIMATORS:
-            raise UnknownEstimatorError(estimator, ESTIMATORS)
-    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
+    _check_estimators(estimators)
+    outcomes = trial_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count).drop_nulls(
+        "task"
+    )
     if outcomes.is_empty():
         return table("reliability").empty()
     tasks = outcomes.group_by(*GROUP, "task").agg(
@@ -109,54 +119,140 @@ def reliability(
         **{source: (pl.col("source") == source).any() for source in SOURCES},
     )
     asked = _asked(tasks, ks).join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
-    rows = _with_estimates(asked, tasks).with_columns(
+    rows = _with_estimates(asked, tasks, prior, level).with_columns(
         n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), assessment=assessment()
     )
     return _as_table("reliability", rows).sort(*GROUP, "k", "estimator")
 
 
-def interaction_reliability(outcomes: pl.DataFrame, ks: Sequence[int] = (1, 3)) -> pl.DataFrame:
-    """`interaction_pass_at_k` of each conversation whose interactions are all scored, the plug-in.
+def interaction_reliability(
+    outcomes: pl.DataFrame,
+    ks: Sequence[int] = (1, 3),
+    *,
+    estimators: Sequence[StoredEstimator] = ("plug_in",),
+    prior: tuple[float, float] = UNIFORM,
+    level: float = LEVEL,
+) -> pl.DataFrame:
+    """`interaction_pass_at_k` of each conversation whose interactions are all scored.
 
     Args:
         outcomes: From `trial_outcomes`.
         ks: Attempts.
+        estimators: plug_in and bayesian for every k; unbiased where k is at most the number of interactions.
+        prior: Beta(a, b) of each conversation's success rate, for `bayesian`.
+        level: What the interval of `bayesian` holds.
 
     Returns:
-        One row per version, agent, conversation and k, sorted: `n_interactions`, `n_interactions_correct`,
-        `interaction_pass_at_k`, `interaction_pass_hat_k`.
+        One row per version, agent, conversation, k and estimator, sorted: `n_interactions`,
+        `n_interactions_correct`, `interaction_pass_at_k`, `interaction_pass_hat_k`, and for `bayesian` their
+        bounds (`…_low`, `…_high`).
 
     Raises:
         TrialCountError: If a k is no integer ≥ 1.
+        UnknownEstimatorError: If an estimator is not known.
+        PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
+    check_prior(prior, level)
+    _check_estimators(estimators)
     wanted = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
-    share = pl.col("n_interactions_correct") / pl.col("n_interactions")
-    return (
+    asked = (
         outcomes.filter(pl.col("n_interactions").is_not_null())
         .select(*TRIAL, "task_set", "n_interactions", "n_interactions_correct")
         .join(wanted, how="cross")
-        .with_columns(
-            interaction_pass_at_k=1 - (1 - share) ** pl.col("k"), interaction_pass_hat_k=share ** pl.col("k")
-        )
-        .sort(*TRIAL, "k")
+        .join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
+        .filter((pl.col("estimator") != "unbiased") | (pl.col("k") <= pl.col("n_interactions")))
     )
+    counts = ["n_interactions", "n_interactions_correct", "k", "estimator"]
+    found = [
+        {
+            "n_interactions_correct": c,
+            **vars(interaction_pass_at_k(n, c, k, estimator=estimator, prior=prior, level=level)),
+        }
+        for n, c, k, estimator in asked.select(counts).unique().iter_rows()
+    ]
+    schema = {name: asked.schema[name] for name in counts} | dict.fromkeys(_OF_INTERACTIONS, pl.Float64())
+    estimates = pl.DataFrame([{c: row[c] for c in schema} for row in found], schema=schema)
+    return asked.join(estimates, on=counts).sort(*TRIAL, "k", "estimator")
+
+
+_OF_INTERACTIONS = tuple(
+    f"interaction_pass_{kind}_k{end}" for kind in ("at", "hat") for end in ("", "_low", "_high")
+)
+
+
+def _check_estimators(named: Sequence[str]) -> None:
+    for estimator in named:
+        if estimator not in ESTIMATORS:
+            raise UnknownEstimatorError(estimator, ESTIMATORS)
 
 
 def largest_n(outcomes: pl.DataFrame) -> int:
     """The most trials of known outcome that any task has, from `trial_outcomes`; 0 when none is known."""
-    known = outcomes.filter(pl.col("is_correct").is_not_null())
+    known = outcomes.drop_nulls(["is_correct", "task"])
     return max(known.group_by(*GROUP, "task").len()["len"], default=0)
 
 
 def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     """Agents ranked by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
 
-    Equal to twelve decimals is a tie; without an estimate there is no rank, and the row comes last.
+    Only agents that have tasks in common are ranked together: those whose estimates cover the task that most agents
+    cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with another one has no
+    group and no rank, unless it is the only one with an estimate. Where the tasks of a row are not known (null: a
+    store of an earlier release) all agents of its board form one group. Equal to twelve decimals is a tie; without an estimate there is
+    no rank, and the row comes last.
     """
     board = ["methodology_version", "task_set", "k", "estimator"]
-    rank = pl.col("pass_hat_k").round(12).rank(method="min", descending=True).over(board)
-    ranked = _as_table("reliability_leaderboard", reliability.with_columns(rank=rank))
-    return ranked.sort(*board, "rank", "agent_id", nulls_last=True)
+    grouped = _with_task_groups(reliability, board)
+    is_alone = pl.col("pass_hat_k").count().over(board) == 1
+    rank = pl.col("pass_hat_k").round(12).rank(method="min", descending=True).over(*board, "task_group")
+    ranked = grouped.with_columns(rank=pl.when(pl.col("task_group").is_not_null() | is_alone).then(rank))
+    return _as_table("reliability_leaderboard", ranked).sort(
+        *board, "rank", "task_group", "agent_id", nulls_last=True
+    )
+
+
+def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
+    """The rows with `task_group` and `n_common_tasks`, the tasks that all agents of the group cover."""
+    memory: dict[tuple[tuple[str, tuple[str, ...] | None], ...], _TaskGroups] = {}
+    found = []
+    for key, rows in reliability.group_by(board, maintain_order=True):
+        lists = rows.select("agent_id", "tasks").iter_rows()
+        covered = {agent: None if tasks is None else tuple(tasks) for agent, tasks in lists}
+        memo = tuple(sorted(covered.items()))  # several k and estimators cover the same tasks
+        if memo not in memory:
+            memory[memo] = task_groups(covered)
+        found += [(*key, agent, *memory[memo].get(agent, (None, None))) for agent in covered]
+    schema = {name: reliability.schema[name] for name in [*board, "agent_id"]}
+    groups = pl.DataFrame(
+        found, schema=schema | {"task_group": pl.Int64(), "n_common_tasks": pl.Int64()}, orient="row"
+    )
+    return reliability.join(groups, on=[*board, "agent_id"], how="left", maintain_order="left")
+
+
+_TaskGroups = dict[str, tuple[int, int | None]]
+
+
+def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
+    """Agent → the group it is ranked in, counted from 1, and the number of tasks that all of the group cover.
+
+    Agents of a group all cover the task that most of the remaining agents cover (ties: the group of the first agent
+    by name). Agents that share no task with a remaining one are left out. Tasks that are not known: one group.
+    """
+    if None in covered.values():
+        return dict.fromkeys(covered, (1, None))
+    left = {agent: set(covered[agent] or ()) for agent in sorted(covered)}
+    found: _TaskGroups = {}
+    for number in itertools.count(1):
+        counts = Counter(task for tasks in left.values() for task in tasks)
+        most = max(counts.values(), default=0)
+        if most < 2:
+            return found
+        candidates = {task for task, n in counts.items() if n == most}
+        first = next(tasks & candidates for tasks in left.values() if tasks & candidates)
+        members = [agent for agent, tasks in left.items() if min(first) in tasks]
+        common = set.intersection(*(left.pop(agent) for agent in members))
+        found |= dict.fromkeys(members, (number, len(common)))
+    raise AssertionError("unreachable")
 
 
 def assessment() -> pl.Expr:
@@ -205,7 +301,9 @@ class _Alike(NamedTuple):
 _Group = tuple[str, str, str]
 
 
-def _with_estimates(asked: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
+def _with_estimates(
+    asked: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
+) -> pl.DataFrame:
     """The rows asked for, each with counts, estimates and what the interval is."""
     alike, names = _alike(tasks), _names(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
@@ -215,10 +313,11 @@ def _with_estimates(asked: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
         least = k if estimator == "unbiased" else 1
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
+        counted = [name for name, n in names[group] if n >= least]
         memo = (estimator, k, *counting)  # versions share their trials
         if memo not in memory:
-            memory[memo] = _estimated(counting, k, estimator)
-        found.append({**memory[memo], "excluded_tasks": excluded})
+            memory[memo] = _estimated(counting, k, estimator, prior, level)
+        found.append({**memory[memo], "tasks": counted, "excluded_tasks": excluded})
     schema = {c: d for c, d in table("reliability").schema.items() if c in found[0]} if found else None
     return pl.concat([asked, pl.DataFrame(found, schema=schema)], how="horizontal")
 
@@ -247,7 +346,9 @@ def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
     return found
 
 
-def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, object]:
+def _estimated(
+    tasks: Sequence[_Alike], k: int, estimator: str, prior: tuple[float, float], level: float
+) -> dict[str, object]:
     """One row's counts and estimates, over these tasks."""
     n_tasks = sum(t.times for t in tasks)
     n_trials = sum(t.n * t.times for t in tasks)
@@ -262,10 +363,10 @@ def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, obj
         return row
     if estimator == "bayesian":
         counts = {(t.n, t.c): t.times for t in tasks}
-        made = posterior_over_tasks(counts, k)
+        made = posterior_over_tasks(counts, k, prior=prior, level=level)
         at, hat = made.pass_at_k, made.pass_hat_k
         few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
-        says = f"prior Beta(1, 1) on each task; covers these tasks run again{few}"
+        says = f"{said_of(prior, level)} on each task; covers these tasks run again{few}"
         return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
     step = sum(t.times / t.n for t in tasks) / n_tasks
@@ -273,6 +374,12 @@ def _estimated(tasks: Sequence[_Alike], k: int, estimator: str) -> dict[str, obj
     every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
     says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
     return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
+
+
+def said_of(prior: tuple[float, float], level: float) -> str:
+    """The prior in words, and the level where it is not the usual one."""
+    usual = "" if level == LEVEL else f"{100 * level:g} % interval, "
+    return f"{usual}prior Beta({prior[0]:g}, {prior[1]:g})"
 
 
 _ESTIMATES = (

@@ -39,7 +39,7 @@ class AnswerThresholdError(AgentEvalError, ValueError):
 class TrialTables(NamedTuple):
     """What says whether trials were correct: rows of the tables of these names."""
 
-    transcripts: pl.DataFrame  # only admitted ones count; without `task_set` they form the set 'default'
+    transcripts: pl.DataFrame  # only admitted ones count; tasks without `task_set` form the set 'default'
     conversations: pl.DataFrame  # declared outcomes and expected answers
     tool_correctness: pl.DataFrame  # rows 'not_applicable' say nothing of an interaction
     conversation_judgments: pl.DataFrame  # goal completion, answers of whole conversations
@@ -61,8 +61,8 @@ def trial_outcomes(
         tools_count: See `interaction_outcomes`.
 
     Returns:
-        One row per version and admitted conversation: `task_set`, `task` (a conversation without a task is its
-        own), `session_id`, `is_correct` and `source` (both null when unknown), `judge_failed` (unknown, and a
+        One row per version and admitted conversation: `task_set`, `task` (both null for a conversation without a
+        task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown), `judge_failed` (unknown, and a
         judgment that could have told was lost), `n_interactions` and `n_interactions_correct` (null when one is
         not scored, or there is none).
 
@@ -73,8 +73,8 @@ def trial_outcomes(
     admitted = tables.transcripts.filter("is_admitted").select(
         *TRIAL,
         "session_id",
-        pl.col("task_set").fill_null("default"),
-        pl.coalesce("task:" + pl.col("task_id"), "conversation:" + pl.col("conversation_id")).alias("task"),
+        task_set=pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default")),
+        task="task:" + pl.col("task_id"),
     )
     known = (
         admitted.join(
