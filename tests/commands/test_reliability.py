@@ -227,10 +227,18 @@ def test_tool_weights_and_threshold_of_the_settings_reach_the_table(answered: Pr
     expected = json.dumps([{"turn_index": 0, "tools": [{"name": "f"}, {"name": "g"}]}])
     key = {"agent_id": "many", "conversation_id": "asked"}
     counts = dict.fromkeys(("n_turns", "n_user_messages", "n_agent_messages", "n_tool_calls"), 1)
-    conversation = key | counts | {"session_id": "s", "content_hash": "h", "expected": expected}
-    made = key | {"turn_index": 0, "call_index": 0, "name": "f", "arguments": "{}", "requestor": "assistant"}
-    for name, row in {"conversations": conversation, "tool_calls": made}.items():
-        answered.store.upsert(table(name), table(name).frame([row]), run_id="r")
+    conversation: dict[str, Any] = (
+        key | counts | {"session_id": "s", "content_hash": "h", "expected": expected}
+    )
+    made: dict[str, Any] = key | {
+        "turn_index": 0,
+        "call_index": 0,
+        "name": "f",
+        "arguments": "{}",
+        "requestor": "assistant",
+    }
+    for name, stored in {"conversations": conversation, "tool_calls": made}.items():
+        answered.store.upsert(table(name), table(name).frame([stored]), run_id="r")
     lenient = answered.with_settings(tool_threshold=0.5, tool_weights={"selection": 1.0})
     found = []
     for project in (answered, lenient):

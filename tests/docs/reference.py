@@ -3,10 +3,11 @@
 After a change to one of them: `python -m tests.docs.reference` writes the pages anew.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -113,6 +114,12 @@ def _kind(annotation: Any) -> str:
         return ", ".join(f"`{part}`" for part in parts)
     if origin in (Union, UnionType):
         return " or ".join(_kind(part) for part in parts if part is not NoneType)
+    if origin is Annotated:
+        return _kind(parts[0])
+    if origin is dict:
+        return f"table of {_kind(parts[1])}s"
+    if origin is tuple and Ellipsis not in parts:
+        return f"{len(parts)} {_kind(parts[0])}s"
     if origin is tuple:
         return f"list of {_kind(parts[0])}s"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -125,7 +132,9 @@ def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == () or isinstance(value, BaseModel):
         return "none"
-    return f"`{value}`"
+    if isinstance(value, dict):
+        return f"`{json.dumps(value)}`"
+    return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 
 def _table(table: Table) -> Iterator[str]:
