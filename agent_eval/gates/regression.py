@@ -5,8 +5,15 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from agent_eval.gates.finding import Finding, listed
-from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, TrialTables, trial_outcomes
-from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, compare, session_values, task_values
+from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
+from agent_eval.scores.statistics.compare import (
+    LOWER_IS_BETTER,
+    PASS_AT_1,
+    compare,
+    says_goal,
+    session_values,
+    task_values,
+)
 
 INPUTS = (
     "composite_scores",
@@ -55,7 +62,11 @@ def regression_finding(
     known = TrialTables(*(frames[key] for key in TrialTables._fields))
     outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
     tasks = task_values(
-        outcomes, frames["conversations"], frames["turn_judgments"], frames["conversation_judgments"]
+        outcomes,
+        frames["conversations"],
+        frames["turn_judgments"],
+        frames["conversation_judgments"],
+        repeats_outcome=bool(quantities) and PASS_AT_1 not in quantities,
     )
     rows = compare(
         "agent",
@@ -70,7 +81,10 @@ def regression_finding(
         ]
         return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
-    if worse.is_empty() and (lacking := [q for q in quantities if q not in set(told["quantity"])]):
+    tested = set(told["quantity"])
+    if PASS_AT_1 in tested and says_goal(frames["conversation_judgments"]):
+        tested.add(GOAL_METRIC)  # as pass@1, where it is the same outcome
+    if worse.is_empty() and (lacking := [q for q in quantities if q not in tested]):
         causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return Finding("regression", "unknown", said, name)

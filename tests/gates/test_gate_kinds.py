@@ -177,6 +177,39 @@ def test_only_the_named_quantities_are_compared() -> None:
     )
 
 
+def with_declared_goals(frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The same with goal completion as the rules judge it: the declared outcome."""
+    agent = frames["transcripts"]["agent_id"][0]
+    goals = [
+        {"methodology_version": "1.3.0", "agent_id": agent, "conversation_id": name, "judge": "rule"}
+        | {"metric": "goal_completion", "value": float(right), "status": "scored", "is_effective": True}
+        for name, right in frames["conversations"].select("conversation_id", "outcome_correct").iter_rows()
+    ]
+    return frames | {"conversation_judgments": table("conversation_judgments").frame(goals)}
+
+
+@pytest.mark.parametrize(
+    ("quantities", "tested"),
+    [
+        ([], "pass@1"),
+        (["pass@1", "goal_completion"], "pass@1"),
+        (["goal_completion"], "goal_completion"),
+    ],
+)
+def test_one_outcome_is_tested_once(quantities: list[str], tested: str) -> None:
+    worse, better = measured("new", [False] * 12), measured("old", [True] * 12)
+    sides = with_declared_goals(worse), with_declared_goals(better)
+    found = regression_finding("before", *sides, quantities=quantities)
+    assert found.result == "failed"
+    assert found.evidence.startswith(f"worse than before: {tested} 0 against 1")
+    assert found.evidence.count(" against ") == 1
+    equal = regression_finding("before", sides[1], sides[1], quantities=quantities)
+    assert (equal.result, equal.evidence) == (
+        "passed",
+        "nowhere significantly worse than before in 1 comparisons",
+    )
+
+
 def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None:
     same = measured("new", [True] * 12), measured("old", [True] * 12)
     found = regression_finding("before", *same, quantities=["pass@1", "composite"])

@@ -189,6 +189,36 @@ def test_values_of_a_task_are_means_over_its_trials() -> None:
     ]  # fmt: skip
 
 
+def test_goal_completion_is_a_quantity_of_its_own_only_where_it_is_not_the_outcome_again() -> None:
+    pair = {"methodology_version": "1.3.0", "agent_id": "a"}
+    sources = {
+        "declared": "outcome",
+        "reached": "goal_completion",
+        "tools": "interactions",
+        "unruled": "outcome",
+    }
+    outcomes = pl.DataFrame(
+        [
+            pair | {"conversation_id": name, "task_set": "set", "task": f"task:{name}", "is_correct": True, "source": source}
+            for name, source in sources.items()
+        ]
+    )  # fmt: skip
+    conversations = table("conversations").frame(
+        {"agent_id": "a", "conversation_id": name} for name in sources
+    )
+    judges = {"declared": "rule", "reached": "m", "tools": "m", "unruled": "m"}
+    goals = table("conversation_judgments").frame(
+        pair
+        | {"conversation_id": name, "metric": "goal_completion", "judge": judge, "value": 1.0}
+        | {"status": "scored", "is_effective": True}
+        for name, judge in judges.items()
+    )
+    known = (outcomes, conversations, table("turn_judgments").empty(), goals)
+    of_goals = task_values(*known).filter(quantity="goal_completion")
+    assert of_goals["task"].to_list() == ["task:tools", "task:unruled"]
+    assert task_values(*known, repeats_outcome=True).filter(quantity="goal_completion").height == 4
+
+
 def test_values_of_sessions_are_the_composites_of_each_session() -> None:
     # session a: U 24/30 = 80, D 60/75 = 80, composite 80; session b: U 100, D 100, composite 100; both − 10
     rated = ratings() + ratings((5,) * 6, ((5, 5, 5),) * 5, session_id="b")

@@ -9,7 +9,7 @@ from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
-from agent_eval.scores.reliability.trials import trial_outcomes
+from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
 from agent_eval.tables import table
 
@@ -52,6 +52,8 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         "Verdicts are on the corrected p, at 5 %.",
         markup=False,
     )
+    if GOAL_METRIC not in set(rows["quantity"]) and comparing.says_goal(known.conversation_judgments):
+        out.print(f"{GOAL_METRIC} repeats the outcome that pass@1 compares: it is tested once.", markup=False)
 
 
 def _table(rows: pl.DataFrame, version: str) -> Table:

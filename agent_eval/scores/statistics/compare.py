@@ -11,10 +11,12 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
-from agent_eval.scores.reliability.trials import TRIAL
+from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
+PASS_AT_1 = "pass@1"
+RULE = "rule"  # judge of what is decided without a model: of goal completion, the declared outcome
 SCHEMA = {
     "quantity": pl.String,
     "task_set": pl.String,
@@ -107,18 +109,22 @@ def task_values(
     conversations: pl.DataFrame,
     turn_judgments: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
+    *,
+    repeats_outcome: bool = False,
 ) -> pl.DataFrame:
     """What was measured per task: the mean over its trials of one version.
 
     pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
     over the conversation first) and conversations. A trial in which a quantity is not known does not count for it;
-    conversations without a task belong to none.
+    conversations without a task belong to none. One outcome is one quantity: goal completion that is the declared
+    outcome, or that decided the trial, is left out, because pass@1 is the same numbers.
 
     Args:
         outcomes: From `trial_outcomes`.
         conversations: Costs.
         turn_judgments: Ratings and values of turns.
         conversation_judgments: Values of conversations.
+        repeats_outcome: Keep goal completion that repeats the outcome; for comparisons without pass@1.
 
     Returns:
         One row per agent, task set, task and quantity: `value`, sorted.
@@ -128,10 +134,13 @@ def task_values(
         conversations.select("agent_id", "conversation_id", value="cost_usd"),
         on=["agent_id", "conversation_id"],
     ).with_columns(quantity=pl.lit("cost_usd"))
-    correct = trials.with_columns(quantity=pl.lit("pass@1"), value=pl.col("is_correct").cast(pl.Float64))
+    correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
     columns = [*key, "value"]
-    measured = trials.join(_metrics(turn_judgments, conversation_judgments), on=list(TRIAL))
+    judged = conversation_judgments
+    if not repeats_outcome:
+        judged = judged.join(_repeated(trials, judged), on=[*TRIAL, "metric"], how="anti")
+    measured = trials.join(_metrics(turn_judgments, judged), on=list(TRIAL))
     return (
         pl.concat([correct.select(columns), costs.select(columns), measured.select(columns)])
         .drop_nulls("value")
@@ -139,6 +148,23 @@ def task_values(
         .group_by(key, maintain_order=True)
         .agg(pl.col("value").mean())
         .sort(key)
+    )
+
+
+def says_goal(conversation_judgments: pl.DataFrame) -> bool:
+    """Return whether goal completion is known of any conversation."""
+    counts = (pl.col("metric") == GOAL_METRIC) & pl.col("is_effective") & (pl.col("status") == "scored")
+    return not conversation_judgments.filter(counts).is_empty()
+
+
+def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Conversations whose goal completion says again what the trial's outcome says, with the metric's name."""
+    goals = conversation_judgments.filter(pl.col("metric") == GOAL_METRIC, pl.col("is_effective"))
+    is_same = (pl.col("source") == GOAL_METRIC) | (
+        (pl.col("source") == "outcome") & (pl.col("judge") == RULE)
+    )
+    return (
+        goals.join(trials.select(*TRIAL, "source"), on=list(TRIAL)).filter(is_same).select(*TRIAL, "metric")
     )
 
 
