@@ -82,8 +82,9 @@ def regression_finding(
         return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
     tested = set(told["quantity"])
-    if PASS_AT_1 in tested and says_goal(frames["conversation_judgments"]):
-        tested.add(GOAL_METRIC)  # as pass@1, where it is the same outcome
+    is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
+    if PASS_AT_1 in tested and is_repeated:
+        tested.add(GOAL_METRIC)  # as pass@1: it is the same outcome
     if worse.is_empty() and (lacking := [q for q in quantities if q not in tested]):
         causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"

@@ -47,6 +47,13 @@ def misfit(arguments: JsonValue, schema: Schema = BOOK, result: str = "ok", name
     return reason(conversation(user("Book it"), call(name, arguments, result), agent("Booked."), tools=tools))
 
 
+def test_arguments_that_are_the_text_of_a_python_dict_are_held_against_the_schema() -> None:
+    assert misfit("{'room': 3, 'day': '2026-04-01'}") is None
+    found = misfit("{'room': 0, 'day': '2026-04-01'}")
+    assert found is not None
+    assert "room: 0 is less than the minimum" in found
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

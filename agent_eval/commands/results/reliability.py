@@ -201,7 +201,7 @@ def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
     rows = project.store.read(table("transcripts"), pairs, columns=columns)
     lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()
     return [
-        plain(f"{agent}: {n} conversations have no task id and belong to no task set.")
+        plain(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
         for agent, n in lacking.sort("agent_id").iter_rows()
     ]
 
