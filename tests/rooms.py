@@ -47,7 +47,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "project": _room(
         "one project opened: its folders, settings and store; its clusters, gates, audits, report, data versions",
-        "clusters errors formats gates judge methodology metrics report settings storage tables transcripts",
+        "clusters errors formats gates judge methodology metrics report scores settings storage tables transcripts",
     ),
     "report": _room(
         "how results look: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
