@@ -49,6 +49,11 @@ def _share(value: object) -> Fraction:
 _TEXT = PlainSerializer(lambda value: None if value is None else str(value), return_type=str | None)
 Limit = Annotated[Fraction | None, PlainValidator(_limit), _TEXT]
 Share = Annotated[Fraction, PlainValidator(_share), _TEXT]
+ShareOrOff = Annotated[
+    Fraction | Literal[False],
+    PlainValidator(lambda value: False if value is False else _share(value)),
+    PlainSerializer(lambda value: False if value is False else str(value), return_type=str | bool),
+]
 Number = Annotated[Fraction, PlainValidator(exact), _TEXT]
 
 
@@ -90,7 +95,7 @@ class Layer(_Closed):
     thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of every scenario
     overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of the agent as a whole
     fail_on_error_severity: Level | None = None
-    silent_turns: Share | Literal[False] | None = None
+    silent_turns: ShareOrOff | None = None
     assertions: Asserted | None = None
     max_unscored_share: Share | None = None
     judge_drift: DriftLimits | Literal[False] | None = None
