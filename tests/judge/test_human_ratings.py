@@ -67,6 +67,12 @@ def test_each_kind_of_target_is_read_with_its_file_and_line(tmp_path: Path, enco
     ]
 
 
+def test_people_may_give_the_labels_that_otherwise_only_a_rule_gives(tmp_path: Path) -> None:
+    frame, refusals = read_ratings(written(tmp_path, LABEL | {"label": "unsafe action; no reply"}))
+    assert refusals == []
+    assert frame.select("label", "further_labels").rows() == [("unsafe action", ["no reply"])]
+
+
 def test_values_labels_and_roles_are_read_from_their_columns(tmp_path: Path) -> None:
     passed = GOAL | {"target": "hallucination_passed", "value": "0", "role": "adjudicator"}
     used = GOAL | {"turn_index": "2", "target": "tool_result_utilisation", "role": "rater"}

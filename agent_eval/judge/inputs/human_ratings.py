@@ -88,7 +88,9 @@ _PLACES = {
 
 def _target(metric: Metric) -> Target:
     scale = metric.scale or (0.0, 0.0)
-    return Target(metric.name, *_PLACES[metric.grain], metric.answer, scale, metric.is_binary, metric.labels)
+    return Target(
+        metric.name, *_PLACES[metric.grain], metric.answer, scale, metric.is_binary, metric.all_labels
+    )
 
 
 def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFrame, list[Refusal]]:
