@@ -11,6 +11,7 @@ from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.outcomes import unreadable_rewards
 
 SHOWN = 20
 
@@ -47,7 +48,7 @@ def import_transcripts(
     versions: tuple[str, ...],
     task_set: str | None,
 ) -> int:
-    """Import one file; returns 0, 1 when some records were refused, 2 when none was imported."""
+    """Import one file; returns 0, 1 when records were refused or no success can be recognised, 2 when none was imported."""
     for version in versions:
         project.registry.get(version)
     _check_category(project, agent_id, category)
@@ -75,7 +76,10 @@ def import_transcripts(
         markup=False,
     )
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
-    return 1 if report.refusals else 0
+    is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
+    if is_unread:
+        err.print(one_line(unreadable_rewards(report.n_rewards_between)), markup=False, soft_wrap=True)
+    return 1 if report.refusals or is_unread else 0
 
 
 def _check_category(project: Project, agent_id: str, category: str | None) -> None:

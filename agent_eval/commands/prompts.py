@@ -74,9 +74,19 @@ class Subject:
         return criterion_metrics(self.template) if self.template else {}
 
     def question(self, metrics: Iterable[Metric]) -> Question:
-        """A question about the whole conversation, or about the session where a metric's grain is one."""
+        """A question about the whole conversation, or about the session where a metric's grain is one.
+
+        Raises:
+            NotAskedError: If there are no turns to be asked about.
+        """
         asked = tuple(metrics)
         held = self.session if asked[0].grain == "session" else (self.conversation,)
+        held = tuple(c for c in held if c.messages)
+        if not held:
+            raise NotAskedError(
+                f"Conversation {self.conversation.conversation_id!r} has no turns: nothing is asked about it. "
+                "Name another one with --conversation, or none for the example."
+            )
         return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
 
     def turn_question(self, metrics: Sequence[Metric]) -> Question:
@@ -307,7 +317,8 @@ def _findings(
 def _checked_turn(conversation: Conversation, turn_index: int | None) -> int | None:
     n_turns = len(conversation.turns())
     if turn_index is not None and not 0 <= turn_index < n_turns:
+        there = f"its turns are 0 to {n_turns - 1}" if n_turns else "it has no turns"
         raise NoSuchConversationError(
-            f"Conversation {conversation.conversation_id!r} has no turn {turn_index}; its turns are 0 to {n_turns - 1}."
+            f"Conversation {conversation.conversation_id!r} has no turn {turn_index}; {there}."
         )
     return turn_index

@@ -34,7 +34,7 @@ from agent_eval.judge.people import DISPUTED, with_people
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, Metric
+from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
 from agent_eval.metrics.metric_set import (
     DEFAULT,
@@ -130,7 +130,10 @@ def open_questions(
 
 @dataclass
 class _Item:
-    """One conversation with its questions: one per turn that has a reply, then one for the whole."""
+    """One conversation with its questions: one per turn that has a reply, then one for the whole.
+
+    Without turns there is nothing to be read: only rules are asked, which know the declared outcome.
+    """
 
     conversation: Conversation
     turns: tuple[Turn, ...]
@@ -168,7 +171,7 @@ def _items(
     for agent_id, conversation in conversations_from(wanted, held):
         key = (agent_id, conversation.conversation_id)
         item = _Item(conversation, conversation.turns(), metrics, AskedQuestions(agent_id))
-        item.asked.questions.extend(_turn_questions(item, hashes[key]))
+        item.asked.questions.extend(_turn_questions(item, hashes.get(key, ())))
         if metrics.conversation:
             item.asked.questions.append(_question(item, None, whole[key], metrics.conversation))
         yield item
@@ -229,7 +232,8 @@ def _rows(
     given = list(given_answers(answers))
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
-        yield _not_applicable(metric.name, ENDED if is_ended else NEEDS_MODEL) | asked
+        open_because = NEEDS_MODEL if item.turns else NO_TURNS
+        yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
@@ -335,7 +339,7 @@ def hallucination_verdict(
         return NotApplicable("people differ on the failures of a turn")
     n_open = sum(is_put_to_a_model(question.turn) for question, _ in judged)
     if not n_open or n_judged < n_open:
-        return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY)
+        return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY if conversation.messages else NO_TURNS)
     return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
 
 

@@ -78,6 +78,8 @@ def judge_questions(
     for one in asked:
         for question, answers in one.with_answers():
             of_others = next(recorded)
+            if not any(question.turns):  # nothing to be read: only rules answer, which know the declared outcome
+                continue
             for name, key in question.keys.items():
                 answers[name] += [
                     (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
@@ -102,7 +104,7 @@ def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
 def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
     return [
         QuestionSequence(
-            [part for pair in one.with_answers() if (part := unanswered_part(*pair))],
+            [p for pair in one.with_answers() if any(pair[0].turns) and (p := unanswered_part(*pair))],
             names.get(one.agent_id, NO_BLINDED_TERMS),
             one.findings,
         )

@@ -31,7 +31,7 @@ from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import AUTONOMY
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import NO_TURNS, Metric
 from agent_eval.metrics.findings import Finding, facts_of, findings_of
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
@@ -263,12 +263,15 @@ def _parts(
 def _universal_parts(
     pair: tuple[str, str], session_id: str, held: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
+    held = [h for h in held if h.turns]  # of a run without a message there is nothing to rate
     content_hash = session_hash(h.content_hash for h in held)
     metrics = universal_metrics(methodology)
     tests = frozenset[str]().union(*(h.tests for h in held))
     for dimension in methodology.dimensions:
         part = _Part(*pair, session_id, None, dimension.id, None)
-        if dimension.needs_test is not None and dimension.needs_test not in tests:
+        if not held:
+            part.reason = NO_TURNS
+        elif dimension.needs_test is not None and dimension.needs_test not in tests:
             part.reason = _lacks_test(dimension)
         else:
             _ask(part, metrics[dimension.id], held, content_hash)
@@ -296,7 +299,10 @@ def _domain_parts(
         for one in in_slot:
             for criterion in template.criteria:
                 part = _Part(*pair, session_id, one.conversation.conversation_id, slot, criterion.id)
-                _ask(part, metrics[f"{slot}.{criterion.id}"], [one], one.content_hash)
+                if one.turns:
+                    _ask(part, metrics[f"{slot}.{criterion.id}"], [one], one.content_hash)
+                else:
+                    part.reason = NO_TURNS
                 yield part
 
 

@@ -30,7 +30,7 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
     fingerprints = {  # taken before anything is read
         agent: ingest_fingerprint(agent_sessions_hash(project, agent)) for agent in agents
     }
-    ingested = {agent: read_sessions(agent, folders / agent) for agent in agents}
+    ingested = {agent: read_sessions(agent, folders / agent, project.settings.success_reward) for agent in agents}
     frames = {
         name: pl.concat([table(name).empty(), *(_part(one, name) for one in ingested.values())])
         for name in _BY_AGENT
@@ -56,7 +56,9 @@ def ingest_fingerprint(sessions_hash: str) -> str:
 
 def agent_sessions_hash(project: Project, agent: str) -> str:
     """Return the hash of an agent's entry in agents.yaml and of its session files; no folder has a hash too."""
-    return sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
+    files = sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
+    least = project.settings.success_reward
+    return files if least is None else digest(files, str(least))
 
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:

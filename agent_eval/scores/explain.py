@@ -293,9 +293,10 @@ class _Page:
         turns = self.turns.filter(same).sort("turn_index").to_dicts()
         words = self.turn_judgments.filter(same, "is_effective").sort("turn_index", "metric").to_dicts()
         slot = f", {row['slot']}" if row["slot"] else ""
+        none = () if turns else ("no turns: the run produced no message",)
         return Node(
             f"conversation {row['conversation_id']}{slot}",
-            _judgments(judged),
+            (*none, *_judgments(judged)),
             tuple(_turn(t, [w for w in words if w["turn_index"] == t["turn_index"]]) for t in turns),
         )
 

@@ -91,6 +91,13 @@ class Settings(BaseSettings):
     credible_level: float = Field(
         default=0.95, gt=0, lt=1, description="Probability that a `bayesian` interval holds."
     )
+    success_reward: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Minimum reward of a success, where a record has no success component of its own and its reward lies "
+        "between 0 and 1. Without it the outcome of such a record is unknown.",
+    )
     metric_modules: tuple[str, ...] = Field(
         default=(), description="Python modules whose `METRICS` are asked too."
     )

@@ -55,7 +55,7 @@ DECLARED = (
             Column("task_set", S, "The set the task belongs to; null without a task"),
             Column("trial", I, "Trial number as recorded"),
             Column("scenario", S, "D1..D5, standardised_task, hallucination, error_injection or null"),
-            Column("n_turns", I, "Turns", nullable=False),
+            Column("n_turns", I, "Turns; 0 when the run produced no message", nullable=False),
             Column("n_user_messages", I, "Messages of role user", nullable=False),
             Column("n_agent_messages", I, "Messages of role assistant", nullable=False),
             Column("n_tool_calls", I, "Tool calls, by agent or user", nullable=False),
@@ -69,6 +69,12 @@ DECLARED = (
             Column("outcome_correct", B, "Declared outcome; null when unknown"),
             Column("outcome_reward", F, "Declared reward; null when unknown"),
             Column("outcome_source", S, "Where the outcome comes from"),
+            Column(
+                "outcome_class",
+                S,
+                "passed, failed, agent_error (counts as failed), harness_error (says nothing of the agent) or unknown; docs/formats.md",
+            ),
+            Column("outcome_error", S, "The error that ended the run, as recorded; null without one"),
             Column("cost_usd", F, "What the agent cost, US dollars; null when unknown"),
             Column("content_hash", S, "Hash of all that a judge may see", nullable=False),
             Column(

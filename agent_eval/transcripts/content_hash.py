@@ -21,9 +21,10 @@ def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[s
         yield state.copy().hexdigest()
 
 
-def conversation_hash(conversation: Conversation, last_turn_hash: str) -> str:
-    """Hash of the whole conversation as a judge of conversations sees it."""
-    return digest("conversation", last_turn_hash, conversation.injected_error)
+def conversation_hash(conversation: Conversation, last_turn_hash: str | None) -> str:
+    """Hash of the whole conversation as a judge of conversations sees it; without turns, of what frames them."""
+    last = digest("no turns", _frame(conversation)) if last_turn_hash is None else last_turn_hash
+    return digest("conversation", last, conversation.injected_error)
 
 
 def session_hash(conversation_hashes: Iterable[str]) -> str:

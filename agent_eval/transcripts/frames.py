@@ -70,7 +70,9 @@ class ConversationRows:
             "session_id": session_id,
             "task_set": None if conversation.task_id is None else task_set,
         }
-        self.conversations.add(keys | row | {"content_hash": conversation_hash(conversation, hashes[-1])})
+        self.conversations.add(
+            keys | row | {"content_hash": conversation_hash(conversation, hashes[-1] if hashes else None)}
+        )
 
 
 def conversations_from(
@@ -78,7 +80,7 @@ def conversations_from(
 ) -> Iterator[tuple[str, Conversation]]:
     """Rebuild (agent_id, conversation) from tables conversations and turns, sorted by agent and conversation.
 
-    Content hashes come out as they went in. A conversation without turns in `turns` is an error.
+    Content hashes come out as they went in. A conversation without turns in `turns` has no messages.
     """
     keys = list(_KEYS)
     spoken = turns.sort([*keys, "turn_index"]).group_by(keys, maintain_order=True).agg("messages")
@@ -91,7 +93,8 @@ def _conversation(row: dict[str, Any]) -> Conversation:
     read = {name: _loads(row[name]) for name in ("tools", "interventions", "injected_error")}
     filled = {name: _loads(row[name]) for name in ("knowledge", "expected", "metadata") if row[name]}
     plain = ("conversation_id", "task_id", "trial", "scenario", "goal", "profile", "source")
-    outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source")}
+    outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source", "error")}
+    outcome["outcome_class"] = row["outcome_class"]
     messages: list[JsonValue] = [message for text in row["messages"] or () for message in json.loads(text)]
     return Conversation.model_validate(
         {name: row[name] for name in plain} | read | filled | {"outcome": outcome, "messages": messages}
@@ -132,6 +135,8 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
         "outcome_correct": c.outcome.correct,
         "outcome_reward": c.outcome.reward,
         "outcome_source": c.outcome.source,
+        "outcome_class": c.outcome.classified,
+        "outcome_error": c.outcome.error,
         "cost_usd": _cost(c),
         "metadata": dumps(c.metadata),
         "messages_hash": messages_hash(c) if c.scenario or c.injected_error else None,

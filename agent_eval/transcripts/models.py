@@ -19,6 +19,7 @@ from pydantic import (
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
+from agent_eval.transcripts.outcomes import CLASSES, OutcomeClass, completed, contradiction
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
 SLOTS = ("D1", "D2", "D3", "D4", "D5")
@@ -163,11 +164,40 @@ class Expected(Frozen):
 
 
 class Outcome(Frozen):
-    """What is known of the result. Unknown is None, never 0."""
+    """What is known of the result. Unknown is None, never 0.
+
+    A text that is one of the classes stands for an outcome of that class.
+    """
 
     correct: bool | None = None
     reward: Annotated[float, Field(allow_inf_nan=False, strict=True)] | None = None
     source: str | None = None
+    error: str | None = None  # what ended the run, where an error did
+    outcome_class: OutcomeClass | None = None  # None: follows from `correct`
+
+    @model_validator(mode="before")
+    @classmethod
+    def _completed(cls, value: Any) -> Any:
+        fields = {"outcome_class": value} if isinstance(value, str) and value in CLASSES else value
+        return completed(fields) if isinstance(fields, dict) else fields
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if problem := contradiction(self.outcome_class, self.correct):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def classified(self) -> OutcomeClass:
+        """The class; where none is named, the one that `correct` gives."""
+        if self.outcome_class is not None:
+            return self.outcome_class
+        return "unknown" if self.correct is None else "passed" if self.correct else "failed"
+
+    @property
+    def is_said(self) -> bool:
+        """Whether anything is known of the result: a class, a reward or an error."""
+        return self.classified != "unknown" or self.reward is not None or bool(self.error)
 
 
 class Intervention(Frozen):
@@ -202,7 +232,7 @@ class Conversation(Frozen):
     profile: str | None = None
     knowledge: tuple[str, ...] = ()
     tools: tuple[dict[str, JsonValue], ...] | None = None  # None: unknown; (): there were none
-    messages: tuple[Message, ...] = Field(min_length=1)
+    messages: tuple[Message, ...]  # empty only where an outcome, a reward or an error is known
     expected: tuple[Expected, ...] = ()
     outcome: Outcome = Outcome()
     interventions: tuple[Intervention, ...] | None = None  # None: not recorded; (): none
@@ -210,9 +240,20 @@ class Conversation(Frozen):
     source: str | None = None  # format, file, record and hash, written by importers
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _is_a_trial(self) -> Self:
+        if not self.messages and not self.outcome.is_said:
+            raise ValueError(
+                "messages is empty, and there is no outcome, reward or error that says how it ended"
+            )
+        return self
+
     def turns(self) -> tuple[Turn, ...]:
-        """The turns. What comes before the first user message belongs to turn 0; no user message: one turn."""
-        parts = list(_split(self.messages))
+        """The turns. What comes before the first user message belongs to turn 0; no user message: one turn.
+
+        Without messages there is none.
+        """
+        parts = [part for part in _split(self.messages) if part]
         return tuple(_turn(i, part, is_last=i + 1 == len(parts)) for i, part in enumerate(parts))
 
 

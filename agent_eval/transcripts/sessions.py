@@ -15,9 +15,11 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import MEGABYTE, Record, json_lines
 from agent_eval.formats.validation_messages import LONGEST, explain, shorten
 from agent_eval.formats.yaml import YamlError, compose, construct, read_text
+from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
 from agent_eval.transcripts.models import Agent, Conversation, Session
+from agent_eval.transcripts.outcomes import with_rewards_read
 
 __all__ = [
     "AgentsFileError",
@@ -60,12 +62,17 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     return found, refusals
 
 
-def read_sessions(agent_id: str, folder: Path) -> IngestedSession:
+def read_sessions(agent_id: str, folder: Path, success_reward: float | None = None) -> IngestedSession:
     """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
     A missing folder has no sessions. What cannot be used becomes a row of `import_errors`, and the rest
     goes on: a session whose session.yaml is bad is left out as a whole, a bad line alone. Of two
     conversations with one id the first counts, in the order of session ids and lines.
+
+    Args:
+        agent_id: The agent.
+        folder: Its sessions.
+        success_reward: The least reward that counts as a success where nothing else says; null: 1.
     """
     reader = _SessionReader(agent_id, Bounds.of(folder.parent))
     if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
@@ -76,7 +83,7 @@ def read_sessions(agent_id: str, folder: Path) -> IngestedSession:
             reader.refuse(None, Refusal(clean(entry.name), 0, reason))
         else:
             reader.take(entry)
-    return reader.ingested()
+    return reader.ingested(success_reward)
 
 
 def sessions_hash(agent: Agent | None, folder: Path) -> str:
@@ -150,10 +157,13 @@ class _SessionReader:
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
-    def ingested(self) -> IngestedSession:
-        """The frames."""
+    def ingested(self, success_reward: float | None = None) -> IngestedSession:
+        """The frames; a session whose rewards tell no success is an error of reading."""
+        conversations, unreadable = with_rewards_read(self.rows.conversations.frame(), success_reward)
+        for session_id, refusal in unreadable:
+            self.refuse(session_id, refusal)
         return IngestedSession(
-            conversations=self.rows.conversations.frame(),
+            conversations=table("conversations").conform(conversations),
             turns=self.rows.turns.frame(),
             tool_calls=self.rows.tool_calls.frame(),
             sessions=self.sessions.frame(),

@@ -90,7 +90,8 @@ def test_a_record_that_repeats_another_word_for_word_is_a_duplicate(tmp_path: Pa
 
 def test_bad_tau_bench_records_are_refused_by_number(tmp_path: Path) -> None:
     robot = tau1(trial=1, traj=[{"role": "robot"}])
-    records = [tau1(), "text", {"task_id": 1}, robot, tau1(trial=2, traj=[]), tau1(trial=3, traj=[7])]
+    nothing = tau1(trial=2, traj=[], reward=None)
+    records = [tau1(), "text", {"task_id": 1}, robot, nothing, tau1(trial=3, traj=[7])]
     report, found = take("tau-bench", write_json(tmp_path / "r.json", records))
     assert len(found) == 1
     assert [r.line for r in report.refusals] == [2, 3, 4, 5, 6]

@@ -1,7 +1,7 @@
 """What every importer shares: records in, native conversations out, a refusal for each record that is none."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,6 +15,7 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.outcomes import ROUNDING, class_of_error
 
 LONGEST_ID = 512
 DEFINITION_REFUSED = "task_definition_refused"
@@ -214,17 +215,61 @@ def without_nulls(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def reward_outcome(format_name: str, reward: JsonValue, base_success: JsonValue) -> Fields:
-    """`correct` from base_success, else from a reward within 1e-6 of 0 or 1, else unknown."""
+def yes_or_no(value: JsonValue) -> bool | None:
+    """True and false, also written as 1 and 0 (within 1e-6); None for anything else."""
+    if isinstance(value, bool):
+        return value
+    number = number_of(value)
+    if number is None or min(abs(number), abs(number - 1)) > ROUNDING:
+        return None
+    return number > 0.5
+
+
+def base_success(record: Mapping[str, JsonValue], transcript: str) -> bool | None:
+    """The success component of a composite reward, wherever in the record it stands: the outermost counts.
+
+    Args:
+        record: The record.
+        transcript: The key of its messages, which are not searched: nobody's words decide an outcome.
+    """
+    level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
+    while level:
+        for place in level:
+            if (found := yes_or_no(mapping(place).get("base_success"))) is not None:
+                return found
+        level = [inner for place in level for inner in _inside(place)]
+    return None
+
+
+def _inside(value: JsonValue) -> Iterable[JsonValue]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [part for part in inner if isinstance(part, dict | list)]
+
+
+def reward_outcome(
+    format_name: str, reward: JsonValue, success: bool | None, error: tuple[str, JsonValue] | None = None
+) -> Fields:
+    """`correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
+
+    Args:
+        format_name: The format.
+        reward: As recorded.
+        success: From `base_success`.
+        error: Where the record keeps an error, and what stands there; it decides where no reward above 0 does.
+    """
     number = number_of(reward)
-    if isinstance(base_success, bool):
-        return {"correct": base_success, "reward": number, "source": f"{format_name} base_success"}
-    correct = None
-    if number is not None and min(abs(number), abs(number - 1)) <= 1e-6:
-        correct = number > 0.5
-    return {
-        "correct": correct,
-        "reward": number,
+    place, text = error or ("", None)
+    said = shorten(text_of(text) or "") or None if text not in (None, False) else None
+    fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
+    if success is not None:
+        return fields | {"correct": success, "source": f"{format_name} base_success"}
+    if said is not None and (number is None or number <= ROUNDING):
+        return fields | {
+            "outcome_class": class_of_error(text_of(text) or ""),
+            "source": f"{format_name} {place}",
+        }
+    return fields | {
+        "correct": None if number is None else yes_or_no(number),
         "source": None if number is None else f"{format_name} reward",
     }
 

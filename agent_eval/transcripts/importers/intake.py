@@ -32,6 +32,7 @@ from agent_eval.transcripts.importers.import_errors import (
     UnknownFormatError,
 )
 from agent_eval.transcripts.models import Conversation, Session
+from agent_eval.transcripts.outcomes import is_between, is_failure_by_reading
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
 FORMATS: Mapping[str, Importer] = {
@@ -57,6 +58,7 @@ class ImportReport:
     refusals: tuple[Refusal, ...]
     is_changed: bool
     folder: Path
+    n_rewards_between: int = 0  # rewards between 0 and 1 that tell no outcome, where no success is known
     notes: tuple[str, ...] = ()  # what was left out of conversations that were imported, a sentence each
 
 
@@ -155,7 +157,9 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
         left_out = Counter[str]()
-        n_imported, n_refused, refusals = _write_records(new, _counting_left_out(found, left_out))
+        seen = _Seen()
+        counted = seen.watching(_counting_left_out(found, left_out))
+        n_imported, n_refused, refusals = _write_records(new, counted)
         _write(new / SESSION, session_text)
         is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
         if is_changed:
@@ -170,11 +174,30 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
+        n_rewards_between=0 if seen.n_declared else seen.n_between,
         notes=tuple(
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
         ),
     )
+
+
+@dataclass
+class _Seen:
+    """What the outcomes of an import are, counted as they pass."""
+
+    n_declared: int = 0
+    n_between: int = 0
+
+    def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
+        """The same items, counted."""
+        for item in found:
+            if isinstance(item, Conversation):
+                correct, reward = item.outcome.correct, item.outcome.reward
+                is_read = correct is not None and is_failure_by_reading(correct, item.outcome.source)
+                self.n_declared += correct is not None and not is_read
+                self.n_between += correct is None and is_between(reward)
+            yield item
 
 
 def _counting_left_out(

@@ -20,9 +20,13 @@ _PLAIN = ("content", "name", "tool_call_id")
 def chat_messages(values: JsonValue) -> list[Fields]:
     """Native messages from a list of chat messages; keys that a judge has no use for are dropped.
 
+    None without a list: a run that crashed may have no messages.
+
     Raises:
-        NotThisFormatError: If it is no list of objects.
+        NotThisFormatError: If it is neither null nor a list of objects.
     """
+    if values is None:
+        return []
     if not isinstance(values, list):
         raise NotThisFormatError("messages is missing or no list")
     return [_message(value, i) for i, value in enumerate(values)]

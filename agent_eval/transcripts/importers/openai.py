@@ -9,17 +9,21 @@ from pydantic import JsonValue
 
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, json_lines, opened, record_of
+from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     Fields,
     Ids,
     NotThisFormatError,
     Source,
     array_records,
+    base_success,
     conversations,
     mapping,
+    number_of,
     or_nothing_found,
     reward_outcome,
     text_of,
+    yes_or_no,
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
@@ -32,7 +36,7 @@ _HEAD = 64 * 1024
 _IDS = ("conversation_id", "id")
 _TEXTS = ("goal", "profile")
 _NATIVE = ("scenario", "tools", "expected", "interventions", "injected_error")
-_RESULTS = ("outcome", "reward", "correct")
+_RESULTS = ("outcome", "reward", "correct", "error")
 _KNOWN = {*_IDS, *_TEXTS, *_NATIVE, *_RESULTS, "messages", "task_id", "trial", "knowledge", "metadata"}
 
 
@@ -99,13 +103,13 @@ def _wrapped(records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    if "messages" not in record:
+    if "messages" not in record and all(record.get(name) is None for name in _RESULTS):
         raise NotThisFormatError(f"messages is missing; expected {EXPECTED}")
     return {
         **{name: text_of(record.get(name)) for name in _TEXTS},
         **{name: record[name] for name in _NATIVE if record.get(name) is not None},
         **_names(record, ids, number),
-        "messages": chat_messages(record["messages"]),
+        "messages": chat_messages(record.get("messages")),
         "knowledge": _knowledge(record.get("knowledge")),
         "outcome": _outcome(record),
         "metadata": _metadata(record),
@@ -127,13 +131,15 @@ def _knowledge(value: JsonValue) -> list[str]:
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> object:
+    """The declared outcome as it is, else from `correct`, base_success, `error` and `reward`."""
     if record.get("outcome") is not None:
         return record["outcome"]
-    outcome = reward_outcome(NAME, record.get("reward"), None)
-    correct = record.get("correct")
-    return (
-        outcome | {"correct": correct, "source": f"{NAME} correct"} if isinstance(correct, bool) else outcome
-    )
+    error = record.get("error")
+    correct = yes_or_no(record.get("correct"))
+    if correct is None:
+        return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
+    outcome = {"correct": correct, "reward": number_of(record.get("reward")), "source": f"{NAME} correct"}
+    return outcome if error in (None, False, "") else outcome | {"error": shorten(text_of(error) or "")}
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

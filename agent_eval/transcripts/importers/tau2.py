@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     Fields,
@@ -22,6 +23,7 @@ from agent_eval.transcripts.importers.base import (
     NotThisFormatError,
     Source,
     array_records,
+    base_success,
     conversations,
     joined,
     listed,
@@ -36,12 +38,23 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 
 NAME = "tau2"
 EXPECTED = "a JSON object with the arrays tasks and simulations"
 ACTION_MATCHES = "action_matches"
 """Key of `metadata`: what the file's own check said of each expected call, in their order."""
 _KEPT = ("termination_reason", "duration", "seed")
+_BY_REASON: Mapping[str, OutcomeClass] = {
+    "agent_error": "agent_error",
+    "too_many_errors": "agent_error",
+    "context_window_exceeded": "agent_error",
+    "max_steps": "failed",
+    "timeout": "failed",
+    "user_error": "harness_error",
+    "infrastructure_error": "harness_error",
+}
+"""What ended a simulation without a success → its class; other reasons leave it to the reward."""
 _NOTHING_TO_CHECK = "No actions to evaluate"
 _USER_ID = re.compile(r"\buser[ _]?id\b(?:\s+is|\s*:)?\s+[\"'`]?(\w*\d\w*)", re.IGNORECASE)
 
@@ -91,16 +104,17 @@ def domain(source: Source) -> str | None:
 def _conversation(
     record: Mapping[str, JsonValue], ids: Ids, definitions: Mapping[str, _Definition]
 ) -> Fields:
-    if "messages" not in record or "task_id" not in record:
+    reward = mapping(record.get("reward_info"))
+    reason = record.get("termination_reason")
+    is_told = "messages" in record or reward.get("reward") is not None or reason is not None
+    if "task_id" not in record or not is_told:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
-    messages = _with_crash(chat_messages(_flat(record["messages"])), record.get("termination_reason"))
+    messages = _with_crash(chat_messages(_flat(record.get("messages"))), reason)
     task_id = text_of(record["task_id"]) or "null"
     names = ids.numbered(task_id, record.get("trial"))
     own_id = text_of(record.get("id"))
     if own_id and len(own_id) <= 512 and not ids.is_claimed(own_id):
         names["conversation_id"] = own_id
-    reward = mapping(record.get("reward_info"))
-    base_success = record.get("base_success", reward.get("base_success"))
     definition = definitions.get(task_id, _NO_DEFINITION)
     refused = _why_refused(definition, reward, messages) if task_id in definitions else None
     known = definition if refused is None else _NO_DEFINITION
@@ -110,11 +124,35 @@ def _conversation(
         | {
             "messages": messages,
             "expected": _truth(reward, known),
-            "outcome": reward_outcome(NAME, reward.get("reward"), base_success),
+            "outcome": _outcome(record, reward.get("reward")),
             "metadata": _metadata(record, names["trial"])
             | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )
+
+
+def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
+    """A success by the reward, else what the termination reason means, else the reward."""
+    success = base_success(record, "messages")
+    said = reward_outcome(NAME, reward, success)
+    reason = text_of(record.get("termination_reason")) or ""
+    info = mapping(record.get("info"))
+    error = ": ".join(text for key in ("error_type", "error") if (text := text_of(info.get(key))))
+    outcome_class = _BY_REASON.get(reason)
+    if reason == "unexpected_error":
+        outcome_class = class_of_error(error)
+    is_open = said["correct"] is None and reward is None
+    if outcome_class is None or not (said["correct"] is False or is_open) or success is not None:
+        return said
+    source = f"{NAME} termination_reason"
+    if outcome_class == "failed":
+        return {"correct": False, "reward": said["reward"], "source": said["source"] or source}
+    return {
+        "reward": said["reward"],
+        "source": source,
+        "outcome_class": outcome_class,
+        "error": shorten(f"{reason}: {error}" if error else reason),
+    }
 
 
 def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[Fields]:

@@ -11,6 +11,7 @@ from agent_eval.transcripts.importers.base import (
     NotThisFormatError,
     Source,
     array_records,
+    base_success,
     conversations,
     joined,
     mapping,
@@ -36,26 +37,22 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
-    if "traj" not in record or "task_id" not in record:
-        raise NotThisFormatError(f"task_id or traj is missing; expected {EXPECTED}")
-    messages = chat_messages(record["traj"])
     info = mapping(record.get("info"))
+    is_told = "traj" in record or record.get("reward") is not None or info.get("error") is not None
+    if "task_id" not in record or not is_told:
+        raise NotThisFormatError(f"task_id or traj is missing; expected {EXPECTED}")
+    messages = chat_messages(record.get("traj"))
     task = mapping(info.get("task"))
     names = ids.numbered(text_of(record["task_id"]) or "null", record.get("trial"))
     return names | {
         "goal": text_of(task.get("instruction")),
         "messages": messages,
         "expected": whole_truth(tools_called(task.get("actions"), "kwargs"), joined(task.get("outputs")), []),
-        "outcome": reward_outcome(NAME, record.get("reward"), _base_success(record, info)),
+        "outcome": reward_outcome(
+            NAME, record.get("reward"), base_success(record, "traj"), ("info.error", info.get("error"))
+        ),
         "metadata": _metadata(record, info, names["trial"]),
     }
-
-
-def _base_success(record: Mapping[str, JsonValue], info: Mapping[str, JsonValue]) -> JsonValue:
-    places = (record, info, mapping(info.get("reward_info")))
-    return next(
-        (place["base_success"] for place in places if isinstance(place.get("base_success"), bool)), None
-    )
 
 
 def _metadata(

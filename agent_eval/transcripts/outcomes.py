@@ -1,0 +1,155 @@
+"""Outcome classes: how a trial ended, from what a file says of correctness, reward and errors.
+
+Every trial has one. An agent's own error counts as failed; an error of the harness (provider, environment, simulator,
+infrastructure) says nothing of the agent, so that its outcome is unknown. docs/formats.md has the mapping per format.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+import polars as pl
+
+from agent_eval.formats.refusals import Refusal
+
+OutcomeClass = Literal["passed", "failed", "agent_error", "harness_error", "unknown"]
+CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
+ROUNDING = 1e-6  # a reward this close to 0 or 1 is 0 or 1
+
+_PROVIDER = r"(api|request|read|connect(ion)?|gateway|http|https|server|provider|upstream|litellm|openai|anthropic|azure|bedrock|model)"
+HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "rate limit": r"rate[ _-]?limit|too many requests|insufficient_quota|exceeded your current quota"
+        r"|overloaded_?error|(status|error|http)( code)?\W{0,3}(429|529)\b",
+        "connection": r"connection[ _-]?error|connection (was )?(refused|reset|aborted|closed|lost|broken)"
+        r"|server disconnected|remote end closed|remoteprotocolerror|ECONN(REFUSED|RESET|ABORTED)"
+        r"|name or service not known|temporary failure in name resolution|network is unreachable"
+        r"|service ?unavailable|bad gateway|internal ?server ?error|(status|error|http)( code)?\W{0,3}50[0-4]\b",
+        "authentication": r"authentication ?error|permissiondenied ?error|invalid (api|x-api)[ _-]?key"
+        r"|incorrect api key|api[ _-]?key (is )?(missing|not set|not found|required)"
+        r"|(status|error|http)( code)?\W{0,3}(401|403)\b",
+        "time-out of the provider": rf"\b{_PROVIDER}[ ._-]?time[ -]?d?[ -]?out|\brequest timed out"
+        rf"|litellm\.Timeout|\b{_PROVIDER}\b[^.\n]{{0,40}}\btimed out|gateway time-?out",
+        "environment reset": r"(environment|env|sandbox|container|docker|simulator)\b[^.\n]{0,40}"
+        r"\b(reset|restart|start ?up|crash|died|unavailable|not available)|\breset of the (environment|env|sandbox)"
+        r"|fail(ed|ure)? (to|while|during) (reset|start)\w* (the )?(environment|env|sandbox|container)",
+    }.items()
+}
+"""Errors that are the harness's, by their documented names."""
+
+_BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
+"""Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
+
+
+def harness_cause(error: str) -> str | None:
+    """The documented kind of harness error that the text names; None when it is the agent's own."""
+    return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(error[:20_000])), None)
+
+
+def class_of_error(error: str) -> OutcomeClass:
+    """The class of a trial that ended in this error without a success."""
+    return "agent_error" if harness_cause(error) is None else "harness_error"
+
+
+def completed(fields: Mapping[str, object]) -> dict[str, object]:
+    """The fields of an outcome with its class where an error decides it, and with `correct` where the class does.
+
+    An error decides nothing where the trial was correct or has a reward above 0. A class that says no more than
+    `correct` does is left out, so that one outcome has one form.
+    """
+    implied = _by_error(fields)
+    named = fields.get("outcome_class") or implied
+    correct = fields.get("correct")
+    if correct is None and named in ("passed", "failed", "agent_error"):
+        correct = named == "passed"
+    elif correct is False and named == "harness_error":  # what broke is no failure of the agent
+        correct = None
+    plain = {True: "passed", False: "failed", None: "unknown"}
+    if isinstance(correct, bool | None) and implied is None and named == plain[correct]:
+        named = None
+    return {**fields, "outcome_class": named, "correct": correct}
+
+
+def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
+    """What the error of an outcome says where no success does; None without one."""
+    reward, error = fields.get("reward"), fields.get("error")
+    is_rewarded = isinstance(reward, int | float) and not isinstance(reward, bool) and reward > ROUNDING
+    if not isinstance(error, str) or not error.strip() or fields.get("correct") is True or is_rewarded:
+        return None
+    return class_of_error(error)
+
+
+def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> str | None:
+    """What is wrong with an outcome whose class and `correct` differ; None when they agree."""
+    wanted = {"passed": True, "failed": False, "agent_error": False}
+    if outcome_class is None or wanted.get(outcome_class) == correct:
+        return None
+    return f"outcome_class is {outcome_class!r}, but correct is {str(correct).lower()}; leave one of them out"
+
+
+def is_between(reward: float | None) -> bool:
+    """Whether a reward lies strictly between 0 and 1."""
+    return reward is not None and ROUNDING < reward < 1 - ROUNDING
+
+
+def is_failure_by_reading(correct: bool, source: str | None) -> bool:
+    """Whether an importer read a failure from a reward of 0 or an error; a declared failure stands for itself."""
+    return not correct and re.search(_BY_READING, source or "") is not None
+
+
+def with_rewards_read(
+    conversations: pl.DataFrame, success_reward: float | None
+) -> tuple[pl.DataFrame, list[tuple[str, Refusal]]]:
+    """Decide what only rewards can: with `success_reward` all of them, without it what no reward can tell.
+
+    Where a session has rewards between 0 and 1, none of its trials is known as passed, and its failures are known
+    only because a 0 could be recognised, those failures are unknown too: 0 of them passed would be an error of
+    reading, not a result.
+
+    Args:
+        conversations: Table conversations of one agent.
+        success_reward: The setting; null: not set.
+
+    Returns:
+        The table, and a refusal for each session of which nothing can be told, with the session's id.
+    """
+    correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
+    if success_reward is not None:
+        is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null()
+        is_success = reward >= success_reward - ROUNDING
+        word = pl.when(is_success).then(pl.lit("passed")).otherwise(pl.lit("failed"))
+        said = pl.concat_str(
+            pl.coalesce("outcome_source", pl.lit("reward")), pl.lit(f", success_reward {success_reward:g}")
+        )
+        return conversations.with_columns(
+            outcome_correct=pl.when(is_open).then(is_success).otherwise(correct),
+            outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
+            outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
+        ), []
+    is_between = correct.is_null() & reward.is_between(ROUNDING, 1 - ROUNDING, closed="none").fill_null(False)
+    is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
+        _BY_READING
+    ).fill_null(False)
+    is_declared = correct.is_not_null() & ~is_read
+    counts = conversations.group_by("session_id").agg(
+        n_between=is_between.sum(), n_declared=is_declared.sum()
+    )
+    unreadable = counts.filter(pl.col("n_between") > 0, pl.col("n_declared") == 0).sort("session_id")
+    doubted = is_read & pl.col("session_id").is_in(unreadable["session_id"].to_list())
+    told = [
+        (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, unreadable_rewards(between)))
+        for session_id, between in unreadable.select("session_id", "n_between").iter_rows()
+    ]
+    return conversations.with_columns(
+        outcome_correct=pl.when(doubted).then(None).otherwise(correct),
+        outcome_class=pl.when(doubted).then(pl.lit("unknown")).otherwise("outcome_class"),
+    ), told
+
+
+def unreadable_rewards(n_between: int) -> str:
+    """The sentence about a source whose successes cannot be recognised."""
+    return (
+        f"error of reading: {n_between} rewards lie between 0 and 1 and no success can be recognised; rewards of 0 and "
+        "errors count as unknown too. Give base_success in the records, or set success_reward in agent_eval.toml"
+    )

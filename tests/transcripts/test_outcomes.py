@@ -1,0 +1,248 @@
+"""How a trial ended: the class of each record, by format, and rewards that tell no success."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from agent_eval.transcripts.frames import ConversationRows, conversations_from
+from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.models import Conversation, Outcome
+from agent_eval.transcripts.outcomes import harness_cause
+from agent_eval.transcripts.sessions import TakenIn, read_sessions
+from tests.transcripts.making import AGENT, USER, conversation, lines, write_json, write_session
+
+
+def taken(format_name: str, path: Path, success_reward: float | None = None) -> TakenIn:
+    import_file(format_name, path, sessions_folder=path.parent / "s", agent_id="a", session_id="x")
+    return read_sessions("a", path.parent / "s" / "a", success_reward)
+
+
+def classes(found: TakenIn) -> list[str]:
+    return found.conversations["outcome_class"].to_list()
+
+
+def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: object) -> dict[str, Any]:
+    return {"task_id": 0, "reward": reward, "info": info or {}, "traj": [USER, AGENT]} | fields
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted"),
+    [
+        (tau1(1.0), "passed"),
+        (tau1(0.0), "failed"),
+        (tau1(0.0, traj=[]), "failed"),
+        (tau1(1.0, traj=[]), "passed"),
+        (tau1(0.0, {"error": "KeyError: 'name'"}, traj=[]), "agent_error"),
+        (tau1(None, {"error": "KeyError: 'name'"}, traj=None), "agent_error"),
+        (tau1(0.0, {"error": "no connection from HAT039 to JFK"}), "agent_error"),
+        (tau1(0.0, {"error": "reservation 429401 not found"}), "agent_error"),
+        (tau1(0.0, {"error": "litellm.RateLimitError: OpenAIException"}, traj=[]), "harness_error"),
+        (tau1(0.0, {"error": "Error code: 401 - invalid_api_key"}, traj=[]), "harness_error"),
+        (tau1(1.0, {"error": "Connection error."}), "passed"),
+        (tau1(0.4, {"error": "boom"}), "unknown"),
+        (tau1(0.4), "unknown"),
+        (tau1(None), "unknown"),
+        (tau1(0.83, {"reward_info": {"base_success": 1.0}}), "passed"),
+        (tau1(0.83, {"reward_info": {"info": {"parts": [{"base_success": 0.0}]}}}), "failed"),
+        (tau1(0.83, {"base_success": 0.5}), "unknown"),
+        (tau1(0.0, traj=[USER, {**AGENT, "base_success": True}]), "failed"),
+    ],
+)
+def test_a_tau_bench_record_has_the_class_of_its_success_error_and_reward(
+    tmp_path: Path, record: dict[str, Any], wanted: str
+) -> None:
+    known = tau1(1.0, task_id=1)  # without it a file of unreadable rewards would make its zeros unknown
+    found = taken("tau-bench", write_json(tmp_path / "f.json", [record, known]))
+    assert found.import_errors.is_empty()
+    assert classes(found) == [wanted, "passed"]
+    correct = {"passed": True, "failed": False, "agent_error": False}.get(wanted)
+    assert found.conversations["outcome_correct"][0] is correct
+
+
+def tau2(reason: str, reward: float | None = 0.0, **fields: object) -> dict[str, Any]:
+    said = {} if reward is None else {"reward_info": {"reward": reward}}
+    return (
+        {"id": "i", "task_id": "t", "messages": [USER, AGENT], "termination_reason": reason} | said | fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted"),
+    [
+        (tau2("user_stop", 1.0), "passed"),
+        (tau2("user_stop"), "failed"),
+        (tau2("user_stop", None), "unknown"),
+        (tau2("agent_error"), "agent_error"),
+        (tau2("too_many_errors"), "agent_error"),
+        (tau2("context_window_exceeded", None, messages=[]), "agent_error"),
+        (tau2("max_steps"), "failed"),
+        (tau2("max_steps", None), "failed"),
+        (tau2("user_error"), "harness_error"),
+        (tau2("infrastructure_error", None, messages=[], info={"error": "x"}), "harness_error"),
+        (tau2("infrastructure_error", 0.0, messages=None), "harness_error"),
+        (tau2("infrastructure_error", 1.0), "passed"),
+        (tau2("unexpected_error", None, info={"error_type": "APIConnectionError"}), "harness_error"),
+        (tau2("unexpected_error", 0.0, info={"error": "list index out of range"}), "agent_error"),
+        (tau2("user_stop", 0.7), "unknown"),
+        (tau2("user_stop", 0.7, base_success=True), "passed"),
+    ],
+)
+def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
+    tmp_path: Path, record: dict[str, Any], wanted: str
+) -> None:
+    runs = [record, tau2("user_stop", 1.0, id="known")]
+    found = taken("tau2", write_json(tmp_path / "f.json", {"tasks": [], "simulations": runs}))
+    assert found.import_errors.is_empty()
+    of = dict(found.conversations.select("conversation_id", "outcome_class").iter_rows())
+    assert of == {"i": wanted, "known": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({"correct": False}, "failed"),
+        ({"correct": True}, "passed"),
+        ({"correct": 1}, "passed"),
+        ({"correct": False, "error": "boom"}, "agent_error"),
+        ({"correct": False, "error": {"type": "rate_limit_error"}}, "harness_error"),
+        ({"error": "boom"}, "agent_error"),
+        ({"error": False, "reward": 0}, "failed"),
+        ({"reward": 1.0, "error": "boom"}, "passed"),
+        ({"outcome": "harness_error"}, "harness_error"),
+        ({"outcome": {"correct": True}}, "passed"),
+    ],
+)
+@pytest.mark.parametrize("messages", [{"messages": []}, {"messages": [USER]}, {}])
+def test_a_chat_line_without_turns_is_a_trial_when_it_says_how_it_ended(
+    tmp_path: Path, fields: dict[str, Any], messages: dict[str, Any], wanted: str
+) -> None:
+    (tmp_path / "f.jsonl").write_bytes(lines([messages | fields]))
+    found = taken("openai", tmp_path / "f.jsonl")
+    assert (classes(found), found.conversations["n_turns"].to_list()) == (
+        [wanted],
+        [len(messages.get("messages", []))],
+    )
+    assert found.turns.height == len(messages.get("messages", []))
+
+
+def test_a_record_that_says_nothing_at_all_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.jsonl").write_bytes(lines([{"messages": []}, {"messages": [], "correct": None}, [USER]]))
+    report = import_file("openai", tmp_path / "f.jsonl", sessions_folder=tmp_path / "s", agent_id="a")
+    assert (report.n_imported, [r.line for r in report.refusals]) == (1, [1, 2])
+    assert all("no outcome, reward or error" in r.reason for r in report.refusals)
+
+
+def test_conversations_without_turns_come_back_from_the_tables_as_they_went_in(tmp_path: Path) -> None:
+    outcomes: list[object] = [{"correct": False, "error": "boom"}, "harness_error", {"reward": 0.3}]
+    native = [conversation(str(i), messages=[], outcome=o) for i, o in enumerate(outcomes)]
+    write_session(tmp_path / "a", "s", native)
+    found = read_sessions("a", tmp_path / "a")
+    back = [c for _, c in conversations_from(found.conversations, found.turns)]
+    assert back == [Conversation.model_validate(fields) for fields in native]
+    assert [c.turns() for c in back] == [(), (), ()]
+    assert classes(found) == ["agent_error", "harness_error", "unknown"]
+    assert found.conversations["content_hash"].null_count() == 0
+
+
+def test_a_session_of_an_earlier_release_has_the_classes_of_its_outcomes(tmp_path: Path) -> None:
+    old = [{"correct": True, "reward": 1.0, "source": "tau-bench reward"}, {"correct": False}, {}]
+    write_session(tmp_path / "a", "s", [conversation(str(i), outcome=o) for i, o in enumerate(old)])
+    assert classes(read_sessions("a", tmp_path / "a")) == ["passed", "failed", "unknown"]
+
+
+def test_rows_of_an_earlier_store_without_the_column_can_be_rebuilt() -> None:
+    rows = ConversationRows()
+    rows.add("a", "s", None, Conversation.model_validate(conversation("c", outcome={"correct": False})))
+    null = pl.lit(None, pl.String)
+    old = rows.conversations.frame().with_columns(outcome_class=null, outcome_error=null)
+    ((_, back),) = conversations_from(old, rows.turns.frame())
+    assert back.outcome.classified == "failed"
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {"correct": True, "outcome_class": "failed"},
+        {"correct": False, "outcome_class": "passed"},
+        {"correct": True, "outcome_class": "harness_error"},
+    ],
+)
+def test_an_outcome_that_contradicts_its_class_is_refused(outcome: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="leave one of them out"):
+        Outcome.model_validate(outcome)
+
+
+def composite(n: int, **fields: object) -> list[dict[str, Any]]:
+    """Four in ten succeed with a composite reward of 0.85, the others fail with 0."""
+    return [
+        tau1(0.85 if i % 10 < 4 else 0.0, task_id=i, info={"reward_info": {"r": 1}}) | fields
+        for i in range(n)
+    ]
+
+
+def test_composite_rewards_count_by_the_success_component_of_the_file(tmp_path: Path) -> None:
+    records = composite(20)
+    for record in records:
+        record["info"]["reward_info"]["base_success"] = 1.0 if record["reward"] else 0.0
+    found = taken("tau-bench", write_json(tmp_path / "f.json", records))
+    assert (
+        found.conversations["outcome_correct"].mean() == 8 / 20 == sum(r["reward"] > 0 for r in records) / 20
+    )
+
+
+def test_composite_rewards_without_a_success_component_are_unknown_with_their_zeros_and_an_error_of_reading(
+    tmp_path: Path,
+) -> None:
+    records = [*composite(20), tau1(0.0, {"error": "boom"}, task_id=99, traj=[])]
+    path = write_json(tmp_path / "f.json", records)
+    found = taken("tau-bench", path)
+    assert classes(found) == ["unknown"] * 21
+    assert found.conversations["outcome_correct"].null_count() == 21
+    ((file, line, reason),) = found.import_errors.select("file", "line", "reason").rows()
+    assert (file, line) == ("x/conversations.jsonl", 0)
+    assert reason.startswith("error of reading: 8 rewards lie between 0 and 1")
+    report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
+    assert report.n_rewards_between == 8
+
+
+def test_a_success_reward_reads_composite_rewards(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "f.json", composite(20))
+    for least, wanted in ((0.85, 8), (0.86, 0)):
+        found = taken("tau-bench", path, least)
+        assert found.conversations["outcome_correct"].to_list().count(True) == wanted
+        assert found.conversations["outcome_correct"].null_count() == 0
+        assert found.import_errors.is_empty()
+
+
+def test_declared_failures_beside_composite_rewards_stay_failures(tmp_path: Path) -> None:
+    chat = [{"messages": [USER], "reward": 0.5}, {"messages": [USER], "correct": False}]
+    (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in chat))
+    found = taken("openai", tmp_path / "f.jsonl")
+    assert (classes(found), found.import_errors.height) == (["unknown", "failed"], 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("litellm.RateLimitError: RateLimitError: OpenAIException - Error code: 429", "rate limit"),
+        ("HTTP 429", "rate limit"),
+        ("openai.APIConnectionError: Connection error.", "connection"),
+        ("litellm.InternalServerError: status code 503", "connection"),
+        ("AuthenticationError: Incorrect API key provided", "authentication"),
+        ("openai.APITimeoutError: Request timed out.", "time-out of the provider"),
+        ("httpx.ReadTimeout", "time-out of the provider"),
+        ("Failed to reset environment: docker is not running", "environment reset"),
+        ("The agent timed out after 30 steps", None),
+        ("ContextWindowExceededError: 400", None),
+        ("ValueError: connection flight HAT429 is full", None),
+        ("json.decoder.JSONDecodeError: Expecting value", None),
+        ("password reset was not confirmed by the user", None),
+        ("", None),
+    ],
+)
+def test_only_documented_errors_are_the_harness_s(error: str, cause: str | None) -> None:
+    assert harness_cause(error) == cause
