@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, Result
+from agent_eval.gates.finding import Finding, Result, worst
 from agent_eval.scores.composite.disclosures import is_present
 from agent_eval.scores.composite.ratings import PAIR, grouped
+from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -71,6 +73,51 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> Finding:
     if n_unscored == n_asked:
         return Finding("coverage", "unknown", evidence)
     return Finding("coverage", "failed" if share > allowed else "passed", evidence)
+
+
+def trial_finding(row: Mapping[str, object], reliability: pl.DataFrame, allowed: Fraction) -> Finding | None:
+    """Whether the planned trials are there: too many refused at import fails, too many lost to the harness is unknown.
+
+    None where every trial is known. Trials of unknown outcome are shown; whether one may be is for thresholds to say.
+
+    Args:
+        row: Of composite_scores.
+        reliability: The rows of the same agent and version.
+        allowed: The share of the planned trials that may be missing.
+    """
+    sets = reliability.filter(k=1, estimator="unbiased")
+    n_unknown = sets["n_unknown"].sum() if sets["n_unknown"].null_count() == 0 else None
+    told = shortfall({**row, "n_unknown": n_unknown})
+    n_planned, n_refused, n_broken = (
+        n if isinstance(n := row.get(name), int) else 0
+        for name in ("n_planned", "n_refused", "n_harness_errors")
+    )
+    if told is None or not n_planned:
+        return None
+    rates = [
+        f"pass@1 on {one['task_set']} is {bounds(one, 'pass_at_1')} from worst to best case"
+        for one in sets.sort("task_set").iter_rows(named=True)
+        if one["pass_at_1_worst"] is not None
+    ]
+    result: Result = "passed"
+    if Fraction(n_broken, n_planned) > allowed:
+        result = "unknown"
+    if Fraction(n_refused, n_planned) > allowed:
+        result = "failed"
+    may = f"at most {rounded(allowed * 100)} % may be refused, and as many lost to the harness"
+    evidence = "; ".join([told, *rates, may])
+    return Finding("coverage", result, evidence)
+
+
+def both(first: Finding, second: Finding | None) -> Finding:
+    """Two findings of one gate as one."""
+    if second is None:
+        return first
+    return replace(
+        first,
+        result=worst([first.result, second.result]),
+        evidence=f"{first.evidence}; {second.evidence}",
+    )
 
 
 def benchmark_findings(row: Mapping[str, object]) -> Iterator[Finding]:

@@ -6,12 +6,19 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.gates.assertions import assertion_finding
-from agent_eval.gates.coverage import benchmark_findings, coverage_finding, put_to_a_model, slotted
+from agent_eval.gates.coverage import (
+    benchmark_findings,
+    both,
+    coverage_finding,
+    put_to_a_model,
+    slotted,
+    trial_finding,
+)
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
 from agent_eval.gates.finding import Finding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.silence import Silence, silence_finding, silences
-from agent_eval.gates.thresholds import agent_scores, means, threshold_findings
+from agent_eval.gates.thresholds import agent_scores, means, score_bounds, threshold_findings
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
@@ -82,6 +89,7 @@ def gates(
     scores_of = agent_scores(
         composites, given["universal_scores"], given["domain_scores"], given["reliability"]
     )
+    bounds_of = score_bounds(given["reliability"])
     looked = looked_for_failures(given["turn_judgments"], failure_metrics)
     silent = silences(given["turn_judgments"])
     models = _models(*judged)
@@ -94,8 +102,17 @@ def gates(
             pl.col("agent_id") == pair.agent_id
         )
         several = [coverage_finding(asked.get(pair, (0, 0, [])), rules.max_unscored_share)]
+        if has_scores:
+            of_trials = trial_finding(row, given["reliability"].filter(of_pair), rules.max_unscored_share)
+            several = [both(several[0], of_trials)]
         several += benchmark_findings(row) if has_scores and pair in held else []
-        several += threshold_findings(rules, means_of.get(pair, {}), scores_of.get(pair, {}))
+        several += threshold_findings(
+            rules,
+            means_of.get(pair, {}),
+            scores_of.get(pair, {}),
+            bounds_of.get(pair, {}),
+            row.get("n_refused") or 0,
+        )
         several += [
             one
             for one in (

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from agent_eval.gates.finding import Finding, listed
+from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
 from agent_eval.scores.statistics.compare import (
     LOWER_IS_BETTER,
@@ -24,6 +25,7 @@ INPUTS = (
     "tool_correctness",
     "turn_judgments",
     "conversation_judgments",
+    "import_errors",
 )
 """The tables that a comparison reads, of one pair each."""
 _OTHER = "baseline"
@@ -73,14 +75,24 @@ def regression_finding(
         _OTHER,
         sessions.filter(wanted, ~pl.col("quantity").is_in(list(why_not))),
         tasks.filter(wanted),
+        refused_records(frames["import_errors"], frames["transcripts"]),
     )
-    told = rows.filter(pl.col("verdict") != "unknown")
-    if told.is_empty():
+    # a verdict that trials which are not known could turn matters here where they could make the agent worse
+    is_turned = pl.col("reason").is_not_null()
+    could_be_worse = pl.any_horizontal(
+        (pl.col(f"verdict_{end}") == f"{_OTHER} better").fill_null(False) for end in ("worst", "best")
+    )
+    turned = rows.filter(is_turned, could_be_worse)
+    told = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
+    if told.is_empty() and turned.is_empty():
         reasons = dict.fromkeys(why_not.values()) or [
             "no score over two sessions and no two tasks that both have"
         ]
         return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
+    if worse.is_empty() and not turned.is_empty():
+        why = listed(f"{row['quantity']}: {row['reason']}" for row in turned.iter_rows(named=True))
+        return Finding("regression", "unknown", f"against {name}: {why}", name)
     tested = set(told["quantity"])
     is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
     if PASS_AT_1 in tested and is_repeated:

@@ -13,8 +13,9 @@ import polars as pl
 
 from agent_eval.gates.finding import Finding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
-from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
+from agent_eval.metrics.base import HARNESS_ERROR, NEEDS_MODEL, NO_FAILURE, NO_TURNS
 from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
@@ -37,6 +38,8 @@ class Mean:
 
 Means = Mapping[str, Mapping[str, Mean]]
 """Metric → scenario → its mean."""
+Bounds = tuple[Fraction, Fraction]
+"""Worst and best case."""
 Scores = Mapping[str, Mapping[str, Fraction]]
 """Score → what it is of ('' or a task set) → its value."""
 
@@ -46,8 +49,8 @@ def means(
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
     """The means of every metric in every scenario, from what counts: effective judgments of admitted conversations.
 
-    An answer is open where the metric arises and nobody gave one (the judge failed, or a model is needed), and where
-    people differ.
+    An answer is open where the metric arises and nobody gave one (the judge failed, a model is needed, the harness
+    failed, or there was nothing to be read), and where people differ.
     """
     columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
     columns += ["rating_1to5", "value", "label"]
@@ -56,9 +59,8 @@ def means(
         "value",
         pl.when(pl.col("label").is_not_null()).then((pl.col("label") == NO_FAILURE).cast(pl.Float64)),
     )
-    is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | (
-        pl.col("unscored_reason") == NEEDS_MODEL
-    )
+    lacking = pl.col("unscored_reason").is_in([NEEDS_MODEL, NO_TURNS, HARNESS_ERROR])
+    is_open = pl.col("status").is_in(["unscored", "invalid", "disputed"]) | lacking
     scenario = pl.coalesce("slot", "task_id", "conversation_id").alias("scenario")
     counted = (
         pl.concat([turn_judgments.select(columns), conversation_judgments.select(columns)])
@@ -104,21 +106,57 @@ def agent_scores(
         long = frame.select(*PAIR, *names).unpivot(index=PAIR).drop_nulls("value")
         for version, agent, name, value in long.iter_rows():
             found[AgentVersion(agent, version)][name.upper()][""] = _near(value)
-    unbiased = reliability.filter(estimator="unbiased").select(
-        *PAIR, "task_set", "k", "pass_at_k", "pass_hat_k"
-    )
-    for version, agent, task_set, k, at, hat in unbiased.iter_rows():
-        for name, value in (("at", at), ("hat", hat)):
-            if value is not None:
-                found[AgentVersion(agent, version)][f"pass_{name}_{k}"][task_set] = _near(value)
+    for pair, name, task_set, value, _, _ in _pass_rates(reliability):
+        if value is not None:
+            found[pair][name][task_set] = _near(value)
     return found
 
 
-def threshold_findings(rules: Rules, means: Means, scores: Scores) -> Iterator[Finding]:
+def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, Bounds]]]:
+    """Worst and best case of the scores that are shares of trials, where not all of them are known."""
+    found: dict[AgentVersion, dict[str, dict[str, Bounds]]] = defaultdict(lambda: defaultdict(dict))
+    for pair, name, task_set, value, worst, best in _pass_rates(reliability):
+        if value is not None and worst is not None and best is not None:
+            low, high = _near(worst), _near(best)
+            if not low == high == _near(value):
+                found[pair][name][task_set] = low, high
+    return found
+
+
+_PassRate = tuple[AgentVersion, str, str, float | None, float | None, float | None]
+
+
+def _pass_rates(reliability: pl.DataFrame) -> Iterator[_PassRate]:
+    """Name, task set, value, worst and best of every unbiased pass rate; k = 1 over all tasks, as on boards."""
+    for row in reliability.filter(estimator="unbiased").iter_rows(named=True):
+        pair = AgentVersion(row["agent_id"], row["methodology_version"])
+        for kind in ("at", "hat"):
+            name = f"pass_{kind}_k"
+            if row["k"] == 1 and row["pass_at_1"] is not None:
+                name = "pass_at_1"
+            values = (row[name], row[f"{name}_worst"], row[f"{name}_best"])
+            yield pair, f"pass_{kind}_{row['k']}", row["task_set"], *values
+
+
+def threshold_findings(
+    rules: Rules,
+    means: Means,
+    scores: Scores,
+    bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
+    n_refused: int = 0,
+) -> Iterator[Finding]:
     """One finding per threshold and scenario, and per threshold of the agent as a whole.
 
     A mean below its threshold fails. One that reaches it is unknown where more than `max_unscored_share` of the
     answers are open, and so is a metric that was scored nowhere; a scenario in which it does not arise has no finding.
+    A share of trials is unknown as well where worst and best case lie on both sides of its threshold.
+
+    Args:
+        rules: What is demanded.
+        means: Of one pair, from `means`.
+        scores: Of one pair, from `agent_scores`.
+        bounds: Of one pair, from `score_bounds`.
+        n_refused: Records of the agent that were refused at import: open answers on goal completion as a whole.
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
@@ -126,13 +164,15 @@ def threshold_findings(rules: Rules, means: Means, scores: Scores) -> Iterator[F
     for name, limit in _said(rules.overall):
         if not is_score(name):
             whole = sum(means.get(name, {}).values(), Mean())
+            if name == GOAL_METRIC and whole.n:
+                whole += Mean(n_open=n_refused)
             yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
         if is_score(name):  # a score has no scenarios: it may stand in either, and the higher limit holds
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
-        yield from _of_score(name, limit, scores)
+        yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
@@ -157,12 +197,24 @@ def _of_mean(gate: str, name: str, subject: str, limit: Fraction, mean: Mean, al
     value = mean.total / mean.n
     evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} wanted"
     result: Result = "passed" if value >= limit else "failed"
-    if result == "passed" and Fraction(mean.n_open, n_all) > allowed:
+    low, high = mean.total / n_all, (mean.total + mean.n_open) / n_all
+    if name == GOAL_METRIC and _is_turned(limit, low, high):
+        result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known: {_case(low, high)}"
+    elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
         result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to tell"
     return Finding(gate, result, evidence, subject, value, limit)
 
 
-def _of_score(name: str, limit: Fraction, scores: Scores) -> Iterator[Finding]:
+def _is_turned(limit: Fraction, low: Fraction, high: Fraction) -> bool:
+    """Whether what is not known decides."""
+    return low < limit <= high
+
+
+def _case(low: Fraction, high: Fraction) -> str:
+    return f"{_shown(low)} if all of them failed, {_shown(high)} if all passed"
+
+
+def _of_score(name: str, limit: Fraction, scores: Scores, bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
     values = scores.get(name, {})
     if not values:
         yield Finding("score", "unknown", f"{name} is not known", name, None, limit)
@@ -170,6 +222,11 @@ def _of_score(name: str, limit: Fraction, scores: Scores) -> Iterator[Finding]:
         subject = f"{name} on {of}" if of else name
         evidence = f"{name} {_shown(value)}, at least {_shown(limit)} wanted"
         result: Result = "passed" if value >= limit else "failed"
+        if (ends := bounds.get(of)) is not None:
+            evidence = f"{evidence}; not all trials are known: {_case(*ends)}"
+            result = (
+                "unknown" if _is_turned(limit, *ends) or (value >= limit) != (ends[0] >= limit) else result
+            )
         yield Finding("score", result, evidence, subject, value, limit)
 
 

@@ -78,7 +78,9 @@ def judge_questions(
     for one in asked:
         for question, answers in one.with_answers():
             of_others = next(recorded)
-            if not any(question.turns):  # nothing to be read: only rules answer, which know the declared outcome
+            if not any(
+                question.turns
+            ):  # nothing to be read: only rules answer, which know the declared outcome
                 continue
             for name, key in question.keys.items():
                 answers[name] += [

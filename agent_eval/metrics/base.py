@@ -20,6 +20,7 @@ NO_REPLY = "no reply in this turn"
 ENDED = "ended"
 """Why a turn is not judged: it is the last one and holds no message of the agent, or nothing but calls."""
 NO_TURNS = "the conversation has no turns"
+HARNESS_ERROR = "the harness failed: it says nothing of the agent"
 NEEDS_MODEL = "needs a judge model"
 """Why a metric that arises has no answer: whoever was asked abstained."""
 

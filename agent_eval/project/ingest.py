@@ -30,7 +30,9 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
     fingerprints = {  # taken before anything is read
         agent: ingest_fingerprint(agent_sessions_hash(project, agent)) for agent in agents
     }
-    ingested = {agent: read_sessions(agent, folders / agent, project.settings.success_reward) for agent in agents}
+    ingested = {
+        agent: read_sessions(agent, folders / agent, project.settings.success_reward) for agent in agents
+    }
     frames = {
         name: pl.concat([table(name).empty(), *(_part(one, name) for one in ingested.values())])
         for name in _BY_AGENT

@@ -10,6 +10,7 @@ from agent_eval.report.markdown import markdown_table
 from agent_eval.report.names import Paths
 from agent_eval.report.svg import GREY, Span, spans
 from agent_eval.scores.composite.ratings import grouped
+from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import from_text, rounded
 
 
@@ -68,6 +69,25 @@ def _lead(row: dict[str, Any]) -> str:
     stays = "survives" if row["lead_survives_point"] else "does not survive"
     points = one_decimal(row["lead_points"])
     return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
+
+
+def outcomes(board: pl.DataFrame) -> list[str]:
+    """For each agent of which not every planned trial is known: what is missing, and what it could change."""
+    return [
+        f"{row['name'] or row['agent_id']}: {_outcome(row)}"
+        for row in board.iter_rows(named=True)
+        if shortfall(row)
+    ]
+
+
+def _outcome(row: dict[str, Any]) -> str:
+    """'180 of 200 planned trials known: 20 lost to the harness; pass@1 .420, worst to best case .378 to .478'."""
+    parts = [shortfall(row) or ""]
+    for name, words in (("pass_at_1", "pass@1"), ("goal_completion", "goal completion")):
+        if row.get(f"{name}_worst") is not None:
+            value = "unknown" if row[name] is None else f"{row[name]:.3f}"
+            parts.append(f"{words} {value}, worst to best case {bounds(row, name)}")
+    return "; ".join(parts)
 
 
 def interval(row: dict[str, object]) -> str:
@@ -132,7 +152,10 @@ def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -
     rows = [_span(row) for row in board.iter_rows(named=True)]
     plot = spans(f"Composite scores under {version} with 95 % intervals, 0 to 100", rows)
     linked = readable(board).with_columns(report=pl.Series(pages, dtype=pl.String))
-    return f"{plot}\n\n{markdown_table(linked, links='report')}"
+    lacking = (
+        markdown_table(pl.DataFrame({"not every trial is known": told})) if (told := outcomes(board)) else ""
+    )
+    return "\n\n".join(filter(None, [plot, markdown_table(linked, links="report"), lacking]))
 
 
 def _span(row: dict[str, Any]) -> Span:

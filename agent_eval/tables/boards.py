@@ -3,6 +3,7 @@
 from agent_eval.tables.columns import (
     AGENT,
     COMPOSED,
+    COUNTED,
     DISCLOSED,
     DISPUTED,
     MEASURED,
@@ -58,7 +59,10 @@ DECLARED = (
                 F,
                 "Mean over tasks of the share of correct trials, 0–1; null when unknown or over several task sets",
             ),
+            Column("pass_at_1_worst", F, "The same if every trial that is not known had failed"),
+            Column("pass_at_1_best", F, "The same if every trial that is not known had passed"),
             Column("n_tasks", I, "Tasks behind pass_at_1"),
+            *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
             *MEASURED,
             STATUS,
             MISSING,
@@ -98,8 +102,11 @@ DECLARED = (
             Column(
                 "rank",
                 I,
-                "By pass_hat_k within task_group, ties shared; null without an estimate or without a common task",
+                "By pass_hat_k within task_group, ties shared; null without an estimate or a common task, or where worst and "
+                "best could turn it",
             ),
+            Column("rank_low", I, "Best rank that worst and best allow"),
+            Column("rank_high", I, "Worst rank that worst and best allow"),
             Column(
                 "task_group",
                 I,

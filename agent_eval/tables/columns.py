@@ -63,27 +63,59 @@ JUDGMENT = (
     DECIDED_BY,
 )
 
+COUNTED = (
+    Column("n_planned", I, "Trials that were planned: known, harness errors, unknown and refused records"),
+    Column("n_known", I, "Of these with a known outcome"),
+    Column("n_harness_errors", I, "Of these lost to the harness: unknown, and no failure of the agent"),
+    Column("n_unknown", I, "Of these with an outcome that nothing tells"),
+    Column("n_refused", I, "Of these records refused at import, word-for-word copies apart"),
+    Column("refused_sessions", NAMES, "Records refused at import by session: 'spring: 7'"),
+)
+"""What a rate rests on. Worst: all that are not known failed; best: all passed."""
+
 PASS_K = (
     Column("k", I, "Attempts", nullable=False),
     Column("estimator", S, "unbiased, plug_in or bayesian", nullable=False),
-    Column("n_tasks", I, "Tasks that count: with enough trials of known outcome", nullable=False),
     Column(
-        "n_tasks_excluded", I, "Tasks with too few: under k for unbiased, none for the others", nullable=False
+        "n_tasks",
+        I,
+        "Tasks that count, the same for every k: with enough trials of known outcome",
+        nullable=False,
+    ),
+    Column(
+        "n_tasks_excluded",
+        I,
+        "Tasks with too few: under the largest k shown for unbiased, none for the others",
+        nullable=False,
     ),
     Column("excluded_tasks", NAMES, "The excluded tasks by name"),
     Column("n_trials", I, "Trials of known outcome in the tasks that count", nullable=False),
     Column("n_trials_unknown", I, "Trials left out of the denominator: outcome unknown", nullable=False),
+    *COUNTED,
     Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have told was lost"),
     Column("n_successes", I, "Correct trials in the tasks that count", nullable=False),
     Column("correctness_source", S, "outcome, interactions, goal_completion, or several joined by +"),
     Column("pass_at_k", F, "Probability that at least one of k trials is correct, 0–1"),
     Column("pass_at_k_low", F, "Lower 95 % bound (bayesian: credible_level); null without an interval"),
     Column("pass_at_k_high", F, "Upper 95 % bound (bayesian: credible_level); null without an interval"),
+    Column("pass_at_k_worst", F, "pass_at_k if every trial that is not known had failed, 0–1"),
+    Column("pass_at_k_best", F, "pass_at_k if every trial that is not known had passed, 0–1"),
     Column("pass_hat_k", F, "Probability that all k trials are correct, 0–1"),
     Column("pass_hat_k_low", F, "Lower 95 % bound (bayesian: credible_level); null without an interval"),
     Column("pass_hat_k_high", F, "Upper 95 % bound (bayesian: credible_level); null without an interval"),
+    Column("pass_hat_k_worst", F, "pass_hat_k if every trial that is not known had failed, 0–1"),
+    Column("pass_hat_k_best", F, "pass_hat_k if every trial that is not known had passed, 0–1"),
+    Column("pass_at_1", F, "Mean over all tasks with a known trial of the share of correct trials, 0–1"),
+    Column("pass_at_1_worst", F, "The same if every trial that is not known had failed, over all tasks"),
+    Column("pass_at_1_best", F, "The same if every trial that is not known had passed"),
+    Column("n_tasks_known", I, "Tasks behind pass_at_1: those with a known trial"),
     Column("interval", S, "What the bounds are and cover, or why there are none"),
-    Column("assessment", S, "reliable, inconsistent, needs improvement or moderate; single run for k = 1"),
+    Column(
+        "assessment",
+        S,
+        "reliable, inconsistent, needs improvement or moderate; single run for k = 1; unknown where worst and best differ",
+    ),
+    Column("reason", S, "Why assessment or rank is unknown; null otherwise"),
 )
 
 STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
@@ -95,6 +127,10 @@ MEASURED = (
         "Share of judged conversations whose goal was reached, 0–1; null when none judged",
     ),
     Column("n_goal_completion", I, "Conversations judged for goal completion", nullable=False),
+    Column("n_goal_unknown", I, "Conversations not judged for it, harness errors apart"),
+    Column("goal_completion_worst", F, "The share if all that is not known of n_planned had failed, 0–1"),
+    Column("goal_completion_best", F, "The share if all that is not known of n_planned had passed, 0–1"),
+    *(column for column in COUNTED if column.name not in ("n_known", "n_unknown")),
     Column("cost_usd", F, "What the admitted conversations cost, US dollars; null when any is unknown"),
     Column("n_conversations", I, "Admitted conversations: what cost_usd is the sum over"),
     Column(

@@ -1,12 +1,14 @@
 """Gates on error severity, assertions, a baseline and judge drift."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import polars as pl
 import pytest
 
 from agent_eval.gates.assertions import assertion_finding
+from agent_eval.gates.coverage import trial_finding
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.regression import INPUTS, regression_finding
@@ -244,3 +246,56 @@ def test_drift_without_an_audit_a_figure_or_a_model_is_unknown() -> None:
     assert "never audited" in drift_findings(limited, drift(), ["other"])[0].evidence
     assert drift_findings(limited, drift(), [])[0].result == "unknown"
     assert drift_findings(rules(), drift(), ["m"]) == []
+
+
+def one_rate(**counts: int) -> dict[str, Any]:
+    """A row of reliability for k = 1."""
+    plain = dict.fromkeys(["n_tasks", "n_tasks_excluded", "n_trials", "n_trials_unknown", "n_successes"], 1)
+    rates = {"pass_at_1": 0.5, "pass_at_1_worst": 0.4, "pass_at_1_best": 0.6}
+    return (
+        PAIR | plain | rates | {"task_set": "set", "k": 1, "estimator": "unbiased", "n_unknown": 0} | counts
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "result"),
+    [
+        ({}, None),
+        ({"n_harness_errors": 5}, "passed"),
+        ({"n_harness_errors": 6}, "unknown"),
+        ({"n_refused": 5, "refused_sessions": ["a: 5"]}, "passed"),
+        ({"n_refused": 6, "refused_sessions": ["a: 6"]}, "failed"),
+        ({"n_refused": 6, "n_harness_errors": 6, "refused_sessions": ["a: 6"]}, "failed"),
+    ],
+)
+def test_coverage_counts_trials_that_were_refused_or_lost_to_the_harness(
+    counts: dict[str, Any], result: str | None
+) -> None:
+    row = {"n_planned": 100, "n_harness_errors": 0, "n_refused": 0, "refused_sessions": []} | counts
+    found = trial_finding(row, table("reliability").frame([one_rate()]), Fraction("0.05"))
+    assert (found.result if found else None) == result
+    if found:
+        assert "of 100 planned trials known" in found.evidence
+        assert "pass@1 on set is 0.400 to 0.600 from worst to best case" in found.evidence
+        assert ("refused at import (a: " in found.evidence) == ("n_refused" in counts)
+
+
+def lost(n: int) -> dict[str, pl.DataFrame]:
+    """An agent of which n of 20 trials were lost to the harness, and the others were correct."""
+    frames = measured("ours", [True] * 20)
+    broken = pl.col("conversation_id").rank("ordinal") <= n
+    return frames | {
+        "conversations": frames["conversations"].with_columns(
+            outcome_correct=pl.when(~broken).then("outcome_correct"),
+            outcome_class=pl.when(broken).then(pl.lit("harness_error")).otherwise("outcome_class"),
+        )
+    }
+
+
+def test_a_regression_that_lost_trials_could_hide_is_unknown_and_says_why() -> None:
+    theirs = measured("theirs", [True] * 20)
+    assert regression_finding("old", lost(0), theirs).result == "passed"
+    assert regression_finding("old", lost(1), theirs).result == "passed"
+    found = regression_finding("old", lost(10), theirs)
+    assert found.result == "unknown"
+    assert "10 of 20 trials of agent are not known: baseline better at worst" in found.evidence

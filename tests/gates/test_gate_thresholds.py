@@ -12,7 +12,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.gates import exit_code, gates
 from agent_eval.gates.names import check_names
 from agent_eval.gates.thresholds import Mean, threshold_findings
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.base import HARNESS_ERROR, Metric
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
@@ -290,3 +290,54 @@ def test_a_missed_threshold_is_red() -> None:
     missed = found.filter(gate="threshold").row(0, named=True)
     assert (missed["value"], missed["threshold"]) == (3.0, 4.0)
     assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 wanted"
+
+
+def rate(value: float, worst: float, best: float, **changes: Any) -> dict[str, Any]:
+    """A row of reliability for k = 2; pass@1 over all tasks has the same numbers."""
+    counts = dict.fromkeys(["n_tasks", "n_tasks_excluded", "n_trials", "n_trials_unknown", "n_successes"], 1)
+    ends = {"": value, "_worst": worst, "_best": best}
+    names = ("pass_at_k", "pass_hat_k", "pass_at_1")
+    return {
+        "methodology_version": "1.3.0", "agent_id": "lumen", "task_set": "set", "k": 2, "estimator": "unbiased",
+        **counts, **{f"{name}{end}": number for name in names for end, number in ends.items()}, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limit", "result"), [(0.3, "passed"), (0.4, "passed"), (0.45, "unknown"), (0.5, "unknown"), (0.6, "unknown"), (0.61, "failed")]
+)  # fmt: skip
+def test_a_pass_rate_is_unknown_where_trials_that_are_not_known_could_turn_it(
+    limit: float, result: str
+) -> None:
+    found = results(spec(overall={"pass_hat_2": limit}), [], reliability=[rate(0.5, 0.4, 0.6)])
+    assert found == {"pass_hat_2 on set": result}
+
+
+def test_a_threshold_on_pass_at_1_is_held_against_all_tasks_as_the_board_is() -> None:
+    one = rate(0.9, 0.9, 0.9, k=1, pass_at_1=0.5, pass_at_1_worst=0.5, pass_at_1_best=0.5)
+    for name in ("pass_at_1", "pass_hat_1"):
+        assert results(spec(overall={name: 0.6}), [], reliability=[one]) == {f"{name} on set": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "result"), [(0.5, "passed"), (0.6, "unknown"), (0.75, "unknown"), (0.8, "failed")]
+)
+def test_goal_completion_is_unknown_where_conversations_that_are_not_known_could_turn_it(
+    limit: float, result: str
+) -> None:
+    # 2 of 3 reached, the fourth was lost to the harness: from 2/4 to 3/4
+    goals = [judgment(str(i), "goal_completion", value) for i, value in enumerate([1.0, 1.0, 0.0])]
+    broken = judgment("3", "goal_completion", None, status="not_applicable", unscored_reason=HARNESS_ERROR)
+    held = [transcript(str(i)) for i in range(4)]
+    rules = spec(overall={"goal_completion": limit}, max_unscored_share=0.5)
+    assert results(rules, [], held, conversation_judgments=[*goals, broken]) == {"goal_completion": result}
+
+
+def test_records_refused_at_import_are_open_answers_on_goal_completion() -> None:
+    goals = [judgment(str(i), "goal_completion", 1.0) for i in range(10)]
+    held = [transcript(str(i)) for i in range(10)]
+    rules = spec(overall={"goal_completion": 0.95})
+    for n_refused, result in ((0, "passed"), (1, "unknown")):
+        composite = COMPOSITE | {"n_refused": n_refused}
+        found = results(rules, [], held, conversation_judgments=goals, composite_scores=[composite])
+        assert found == {"goal_completion": result}

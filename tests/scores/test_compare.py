@@ -157,7 +157,13 @@ PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
 
 
 def test_values_of_a_task_are_means_over_its_trials() -> None:
-    trial = PAIR | {"session_id": "s", "task_set": "set", "task": "task:t", "source": "outcome"}
+    trial: dict[str, Any] = PAIR | {
+        "session_id": "s",
+        "task_set": "set",
+        "task": "task:t",
+        "source": "outcome",
+    }
+    trial |= {"is_harness_error": False}
     outcomes = pl.DataFrame(
         [
             trial | {"conversation_id": "c1", "is_correct": True},

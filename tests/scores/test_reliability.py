@@ -186,11 +186,14 @@ def test_estimates_are_means_over_tasks_with_enough_trials() -> None:
     actual = of(rows).select(
         "k", "n_tasks", "n_tasks_excluded", "n_trials", "n_successes", "pass_at_k", "pass_hat_k", "assessment"
     )
-    # k = 1: (1 + 1/2 + 0)/3; k = 2 over easy and mixed: at (1 + 1)/2, hat (1 + 0)/2 = 0.5, not below it
+    # both over easy and mixed, which have 2 trials: k = 1: (1 + 1/2)/2; k = 2: at (1 + 1)/2, hat (1 + 0)/2 = 0.5, not
+    # below it
     assert actual.rows() == [
-        (1, 3, 0, 5, 3, 0.5, 0.5, "single run"),
+        (1, 2, 1, 4, 3, 0.75, 0.75, "single run"),
         (2, 2, 1, 4, 3, 1.0, 0.5, "moderate"),
     ]
+    # pass@1 of boards is over all three: (1 + 1/2 + 0)/3
+    assert of(rows).select("pass_at_1", "n_tasks_known").unique().rows() == [(0.5, 3)]
 
 
 def test_an_unknown_trial_leaves_the_denominator_and_is_counted() -> None:
@@ -408,6 +411,8 @@ def test_ten_thousand_tasks_of_eight_trials_take_no_more_than_a_few_seconds() ->
         agent_id=pl.lit("a"),
         conversation_id=pl.format("c{}-{}", "task", "trial"),
         outcome_correct=pl.col("trial") < pl.col("task") % 9,
+        outcome_class=pl.lit(None, dtype=pl.String),
+        outcome_reward=pl.lit(None, dtype=pl.Float64),
         expected=pl.lit(None, dtype=pl.String),
     )
     started = time.perf_counter()

@@ -12,17 +12,17 @@ from agent_eval.transcripts.frames import ConversationRows, conversations_from
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Conversation, Outcome
 from agent_eval.transcripts.outcomes import harness_cause
-from agent_eval.transcripts.sessions import TakenIn, read_sessions
+from agent_eval.transcripts.sessions import IngestedSession, read_sessions
 from tests.transcripts.making import AGENT, USER, conversation, lines, write_json, write_session
 
 
-def taken(format_name: str, path: Path, success_reward: float | None = None) -> TakenIn:
+def taken(format_name: str, path: Path, success_reward: float | None = None) -> IngestedSession:
     import_file(format_name, path, sessions_folder=path.parent / "s", agent_id="a", session_id="x")
     return read_sessions("a", path.parent / "s" / "a", success_reward)
 
 
-def classes(found: TakenIn) -> list[str]:
-    return found.conversations["outcome_class"].to_list()
+def classes(found: IngestedSession) -> list[str]:
+    return list(found.conversations["outcome_class"])
 
 
 def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: object) -> dict[str, Any]:

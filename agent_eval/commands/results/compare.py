@@ -9,6 +9,8 @@ from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
+from agent_eval.scores.reliability.refused import refused_records
+from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
 from agent_eval.tables import table
@@ -39,7 +41,8 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     sessions = comparing.session_values(
         stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
     )
-    rows = comparing.compare(agent, other, sessions, tasks)
+    errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
+    rows = comparing.compare(agent, other, sessions, tasks, refused_records(errors, known.transcripts))
     if as_json:
         print_json(rows)
         return
@@ -47,6 +50,8 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         out.print("Nothing to compare: no score and no task that both have. Run `agent-eval run` first.")
         return
     out.print(_table(rows, version))
+    for line in _notes(rows):
+        out.print(plain(line), markup=False)
     out.print(
         "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks; corrected for all rows after Holm. "
         "Verdicts are on the corrected p, at 5 %.",
@@ -54,6 +59,20 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     )
     if GOAL_METRIC not in set(rows["quantity"]) and comparing.says_goal(known.conversation_judgments):
         out.print(f"{GOAL_METRIC} repeats the outcome that pass@1 compares: it is tested once.", markup=False)
+
+
+def _notes(rows: pl.DataFrame) -> list[str]:
+    """What shares of trials rest on where not all of it is known, and why a verdict is unknown."""
+    notes = []
+    for row in rows.iter_rows(named=True):
+        of = f"{row['quantity']}, {row['agent_id']} − {row['other_agent_id']}"
+        for side, name in (("", "agent_id"), ("other_", "other_agent_id")):
+            if told := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
+                bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
+                notes.append(f"{row['quantity']} of {row[name]}: {told}; worst to best case {bounds}.")
+        if row["reason"]:
+            notes.append(f"{of}: {row['reason']}.")
+    return notes
 
 
 def _table(rows: pl.DataFrame, version: str) -> Table:

@@ -12,7 +12,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.methodology import Methodology
 from agent_eval.project import Project
-from agent_eval.report.board import badges, interval, leads, one_decimal, readable
+from agent_eval.report.board import badges, interval, leads, one_decimal, outcomes, readable
 from agent_eval.report.markdown import markdown_table
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
 from agent_eval.scores.composite.ratings import grouped
@@ -60,10 +60,12 @@ def leaderboard(
     if output_format == "json":
         print_json(board)
     elif output_format == "csv":
-        flat = board.with_columns(pl.col("missing", "disputed").list.join("; "))
+        flat = board.with_columns(pl.col("missing", "disputed", "refused_sessions").list.join("; "))
         print(plain(flat.write_csv()), end="")  # noqa: T201
     elif output_format == "md":
         print(markdown_table(readable(board)))  # noqa: T201
+        for line in outcomes(board):
+            print(f"\n{plain(line)}")  # noqa: T201
     else:
         print_board(console, board, project.registry.get(version))
 
@@ -87,7 +89,8 @@ def side_by_side(
     if output_format == "json":
         print_json(board)
     elif output_format == "csv":
-        print(board.with_columns(pl.col("missing", "disputed").list.join("; ")).write_csv(), end="")  # noqa: T201
+        lists = pl.col("missing", "disputed", "refused_sessions").list.join("; ")
+        print(board.with_columns(lists).write_csv(), end="")  # noqa: T201
     else:
         if_now = f"under {current.version}'s penalty"
         texts = (
@@ -113,7 +116,7 @@ def print_board(console: Console, board: pl.DataFrame, methodology: Methodology)
     for (template,), rows in board.group_by("template", maintain_order=True):
         title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}"
         console.print(_table(title, rows))
-    for line in leads(board):
+    for line in [*leads(board), *outcomes(board)]:
         console.print(plain(line), markup=False)
     notes = [row for row in board.iter_rows(named=True) if row["missing"]]
     for row in notes:

@@ -1,6 +1,6 @@
 """`agent-eval reliability`: pass@k and pass^k per agent and task set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 from rich.console import Console
@@ -12,6 +12,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.tables import table
 
 _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
@@ -126,8 +127,8 @@ def show_interactions(
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
             str(row["n_interactions_correct"]), row["estimator"],
-            _probability(row["interaction_pass_at_k"]), _bounds(row, "interaction_pass_at_k"),
-            _probability(row["interaction_pass_hat_k"]), _bounds(row, "interaction_pass_hat_k"),
+            _probability(row["interaction_pass_at_k"]), _interval(row, "interaction_pass_at_k"),
+            _probability(row["interaction_pass_hat_k"]), _interval(row, "interaction_pass_hat_k"),
         )  # fmt: skip
     out.print(
         grid if rows.height else "No conversation has interactions with ground truth that are all scored."
@@ -142,7 +143,7 @@ def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFr
 
 def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
     """What says whether the trials of these agents and this version were correct, as it is stored."""
-    keys = {"conversations": pairs.select("agent_id")}
+    keys = {name: pairs.select("agent_id") for name in ("conversations", "import_errors")}
     stored = (project.store.read(table(name), keys.get(name, pairs)) for name in trials.TrialTables._fields)
     return trials.TrialTables(*stored)
 
@@ -170,7 +171,7 @@ def _table(rows: pl.DataFrame, version: str) -> Table | str:
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
-            _probability(row["pass_at_k"]), _bounds(row, "pass_at_k"), _probability(row["pass_hat_k"]), _bounds(row, "pass_hat_k"),
+            _probability(row["pass_at_k"]), _interval(row, "pass_at_k"), _probability(row["pass_hat_k"]), _interval(row, "pass_hat_k"),
             str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", row["assessment"] or "–",
         )  # fmt: skip
     return grid
@@ -187,12 +188,29 @@ def _notes(rows: pl.DataFrame) -> list[str]:
         .rows()
     ]
     excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
-    for agent, k, names in (
-        excluded.select("agent_id", "k", "excluded_tasks").unique(maintain_order=True).iter_rows()
-    ):
+    apart = excluded.select("agent_id", "excluded_tasks").unique(maintain_order=True)
+    for agent, names in apart.iter_rows():
         more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
-        notes.append(plain(f"{agent}, k = {k}: too few trials of {', '.join(names[:10])}{more}."))
-    return notes
+        notes.append(plain(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
+    return notes + [plain(line) for line in _shortfalls(rows)]
+
+
+def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
+    """For each agent and task set of which not every trial is known: what is missing, and what it could change."""
+    sets = rows.filter(pl.col("estimator") == rows["estimator"].last()).partition_by(
+        "agent_id", "task_set", maintain_order=True
+    )
+    for of_set in sets:
+        first = of_set.row(0, named=True)
+        if told := shortfall(first):
+            yield f"{first['agent_id']} on {first['task_set']}: {told}."
+            if first["pass_at_1"] is not None:
+                over = f"pass@1 over all {first['n_tasks_known']} tasks {first['pass_at_1']:.3f}"
+                yield f"  {over}, worst to best case {bounds(first, 'pass_at_1')}"
+            for row in of_set.iter_rows(named=True):
+                cases = f"pass@k {bounds(row, 'pass_at_k')}, pass^k {bounds(row, 'pass_hat_k')}"
+                why = f"; {row['reason']}" if row["reason"] else ""
+                yield f"  k = {row['k']} ({row['estimator']}), worst to best case: {cases}{why}"
 
 
 def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
@@ -217,6 +235,6 @@ def _probability(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _bounds(row: dict[str, float | None], name: str) -> str:
+def _interval(row: dict[str, float | None], name: str) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"

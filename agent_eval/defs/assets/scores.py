@@ -86,7 +86,7 @@ def domain_scores(
     **table_asset("composite_scores"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(sessions=TO_AGENT, conversations=TO_AGENT),
+    ins=mapped_inputs(sessions=TO_AGENT, conversations=TO_AGENT, import_errors=TO_AGENT),
     deps=SCORED_BY,
 )
 def composite_scores(
@@ -97,13 +97,14 @@ def composite_scores(
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
+    import_errors: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """The one number of an agent: U and D weighted, less the penalty; with disclosures, required tests and status."""
     show_lineage(context, project, "composite_scores")
     scored = composite.composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
-        project.methodologies(versions_of(context)), disputes(project, transcripts),
+        project.methodologies(versions_of(context)), disputes(project, transcripts), import_errors,
     )  # fmt: skip
     yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
     at_hand = {"composite_scores": scored, "transcripts": transcripts}
@@ -114,7 +115,7 @@ def composite_scores(
     **table_asset("reliability"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT, import_errors=TO_AGENT),
     deps=SCORED_BY,
 )
 def reliability(
@@ -124,11 +125,12 @@ def reliability(
     tool_correctness: pl.DataFrame,
     conversation_judgments: pl.DataFrame,
     turn_judgments: pl.DataFrame,
+    import_errors: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Does the agent succeed again: pass@k and pass^k over trials of tasks, by three estimators, with intervals."""
     known = trials.TrialTables(
-        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments, import_errors
     )
     s = project.settings
     estimated = trials.reliability(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules.finding import RULE
+from agent_eval.metrics.base import HARNESS_ERROR
 from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.models import Conversation, Intervention
 
@@ -20,8 +21,13 @@ def declared_use(question: Question) -> Verdict | None:
 
 
 def declared_outcome(conversation: Conversation) -> Verdict | None:
-    """Decides goal completion where the data say whether the outcome is correct; a bare reward decides nothing."""
+    """Decides goal completion where the data say whether the outcome is correct; a bare reward decides nothing.
+
+    Where the harness failed, the goal is nobody's to reach.
+    """
     outcome = conversation.outcome
+    if outcome.classified == "harness_error":
+        return NotApplicable(HARNESS_ERROR)
     if outcome.correct is None:
         return None
     source = f" ({outcome.source})" if outcome.source else ""

@@ -15,6 +15,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
         "sessions",
         "conversations",
         "conversation_judgments",
+        "import_errors",
         "scoring_spec",
     ),
     "universal_scores": ("rubric_ratings", "scoring_spec"),

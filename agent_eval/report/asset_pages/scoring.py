@@ -154,8 +154,18 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         "n_tasks",
         "n_tasks_excluded",
         "n_trials",
-        "n_trials_unknown",
+        "n_planned",
+        "n_known",
+        "n_harness_errors",
+        "n_unknown",
+        "n_refused",
+        pl.format(
+            "{} to {}",
+            pl.col("pass_hat_k_worst").round(3),
+            pl.col("pass_hat_k_best").round(3),
+        ).alias("pass_hat_k worst to best"),
         "assessment",
+        "reason",
     )
     return (
         f"{curves('pass@k and pass^k over k, unbiased', drawn)}\n\n{markdown_table(told.head(20), limit=80)}"

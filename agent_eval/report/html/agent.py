@@ -24,6 +24,7 @@ LIGHT = (
 """The columns of judgments that an agent's page is made from: no texts."""
 LISTED = (
     "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls", "outcome_correct",
+    "outcome_class",
 )  # fmt: skip
 """The columns of conversations in an agent's list of them."""
 

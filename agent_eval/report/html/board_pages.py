@@ -65,6 +65,7 @@ def board_page(
         "methodology": methodologies[version],
         "standings": standings,
         "leads": words.leads(rows),
+        "outcomes": words.outcomes(rows),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
         "n_ranked": rows["rank"].count(),

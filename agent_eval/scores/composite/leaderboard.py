@@ -42,7 +42,8 @@ def leaderboard(
     Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
     interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
     interval and no rank range; such an agent may stand anywhere in the ranges of the others.
-    `pass_at_1` is the unbiased estimate, null unless the agent has exactly one task set.
+    `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task set; its trials are
+    counted over all sets.
     Sorted by version, template, published rows by rank, then the others by status; row order never matters.
     """
     names = dict(agents.select("agent_id", "name").iter_rows())
@@ -287,14 +288,24 @@ def _ranks_overall(fields: _Fields) -> dict[AgentVersion, int]:
 
 
 def _pass_at_1(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, object]]:
-    single = (
-        reliability.filter(pl.col("task_set").n_unique().over(PAIR) == 1)
-        .filter(pl.col("k") == 1, pl.col("estimator") == "unbiased")
-        .select(*PAIR, "pass_at_k", "n_tasks")
+    # rows of an earlier release know pass@1 only as pass_at_k of k = 1, which was over all tasks
+    n_sets = pl.col("task_set").n_unique().over(PAIR)
+    sets = reliability.with_columns(n_sets=n_sets).filter(k=1, estimator="unbiased")
+    sets = sets.with_columns(
+        pl.coalesce("pass_at_1", "pass_at_k").alias("pass_at_1"),
+        pl.coalesce("n_tasks_known", "n_tasks").alias("n_tasks"),
+    )
+    rates = ("pass_at_1", "pass_at_1_worst", "pass_at_1_best", "n_tasks")
+    rows = sets.group_by(PAIR).agg(
+        *(pl.when(pl.col("n_sets").max() == 1).then(pl.col(name).first()).alias(name) for name in rates),
+        *(
+            pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)
+            for name in ("n_known", "n_unknown")
+        ),
     )
     return {
-        AgentVersion(agent, version): {"pass_at_1": value, "n_tasks": n}
-        for version, agent, value, n in single.iter_rows()
+        AgentVersion(row.pop("agent_id"), row.pop("methodology_version")): row
+        for row in rows.iter_rows(named=True)
     }
 
 

@@ -18,6 +18,7 @@ from agent_eval.scores.composite.disclosures import Disclosed, counted, declared
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.universal import universal_0to100
+from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -139,6 +140,7 @@ def composite_scores(
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
     disputes: pl.DataFrame | None = None,
+    import_errors: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
 
@@ -153,7 +155,10 @@ def composite_scores(
     """
     universal, domain = _by_pair(universal_scores), _by_pair(domain_scores)
     checked = disclosed(transcripts, sessions, conversations, conversation_judgments, methodologies)
-    measured = _measured(transcripts, conversations, conversation_judgments)
+    errors = table("import_errors").empty() if import_errors is None else import_errors
+    measured = _measured(
+        transcripts, conversations, conversation_judgments, refused_records(errors, transcripts)
+    )
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
@@ -273,16 +278,27 @@ def _status(
 
 
 def _measured(
-    transcripts: pl.DataFrame, conversations: pl.DataFrame, conversation_judgments: pl.DataFrame
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    refused: pl.DataFrame,
 ) -> dict[AgentVersion, dict[str, object]]:
-    """Goal completion and cost over the admitted conversations; no conversation, no number."""
+    """Goal completion and cost over the admitted conversations; no conversation, no number.
+
+    Worst and best take all that is not known, refused records included, as failed or passed.
+    """
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
     )
     admitted = transcripts.select(*PAIR, "conversation_id", "is_admitted")
     per_pair = (
         admitted.join(
-            conversations.select("agent_id", "conversation_id", "cost_usd"),
+            conversations.select(
+                "agent_id",
+                "conversation_id",
+                "cost_usd",
+                is_harness_error=(pl.col("outcome_class") == "harness_error").fill_null(False),
+            ),
             on=["agent_id", "conversation_id"],
             how="left",
         )
@@ -295,11 +311,38 @@ def _measured(
             .then(None)
             .otherwise(pl.col("cost_usd").filter("is_admitted").sort().sum()),
             goal_completion=pl.col("value").filter("is_admitted").sort().mean(),
-            n_goal_completion=pl.col("value").filter("is_admitted").count(),
-            n_conversations=pl.col("is_admitted").sum(),
+            n_goal_completion=pl.col("value").filter("is_admitted").count().cast(pl.Int64),
+            n_conversations=pl.col("is_admitted").sum().cast(pl.Int64),
+            n_harness_errors=(pl.col("is_harness_error").fill_null(False) & pl.col("is_admitted"))
+            .sum()
+            .cast(pl.Int64),
+        )
+        .join(
+            refused.group_by(PAIR).agg(pl.col("n_refused").sum(), pl.col("refused_sessions").explode()),
+            on=PAIR,
+            how="left",
+        )
+        .with_columns(
+            pl.col("n_refused").fill_null(0),
+            pl.col("refused_sessions").fill_null(pl.lit([], pl.List(pl.String))),
+        )
+        .with_columns(
+            n_planned=pl.col("n_conversations") + pl.col("n_refused"),
+            n_goal_unknown=pl.col("n_conversations")
+            - pl.col("n_harness_errors")
+            - pl.col("n_goal_completion"),
+            reached=pl.col("goal_completion") * pl.col("n_goal_completion"),
+        )
+        .with_columns(
+            goal_completion_worst=pl.col("reached") / pl.col("n_planned"),
+            goal_completion_best=(pl.col("reached") + pl.col("n_planned") - pl.col("n_goal_completion"))
+            / pl.col("n_planned"),
         )
     )
-    columns = ("cost_usd", "goal_completion", "n_goal_completion", "n_conversations")
+    columns = (
+        "cost_usd", "goal_completion", "goal_completion_worst", "goal_completion_best", "n_goal_completion",
+        "n_goal_unknown", "n_conversations", "n_planned", "n_harness_errors", "n_refused", "refused_sessions",
+    )  # fmt: skip
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in columns}
         for row in per_pair.iter_rows(named=True)

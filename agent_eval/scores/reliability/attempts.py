@@ -148,6 +148,13 @@ def posterior(
     return posterior_over_tasks({(n, c): 1}, k, prior=prior, level=level)
 
 
+def posterior_mean(n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM) -> tuple[float, float]:
+    """E[pass@k] and E[pass^k] of one task, without an interval; see `posterior`."""
+    check_counts(n, c, k, "plug_in")
+    a, b = prior[0] + c, prior[1] + n - c
+    return 1 - _moment(b, a, k), _moment(a, b, k)
+
+
 def posterior_over_tasks(
     tasks: Mapping[tuple[int, int], int],
     k: int,

@@ -27,8 +27,10 @@ from agent_eval.scores.reliability.attempts import (
     pass_at_k,
     pass_hat_k,
     posterior,
+    posterior_mean,
     posterior_over_tasks,
 )
+from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import (
     ANSWER_THRESHOLD,
     GROUP,
@@ -77,16 +79,19 @@ def reliability(
 ) -> pl.DataFrame:
     """pass@k and pass^k, the mean over tasks, with 95 % intervals. Conversations without a task id do not count.
 
-    unbiased: over the tasks with at least k trials of known outcome; the others are excluded, counted and named.
+    unbiased: over the tasks with at least as many trials of known outcome as the largest k, so that pass^k never rises
+    with k; the others are excluded, counted and named.
     plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
+    Worst and best: the same if every trial that is not known (unknown, lost to the harness) had failed or passed, over
+    the tasks that have enough trials then; a refused record names no task and counts as a task of its own.
     The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
     again, with a Beta prior on each, at `level`. An agent without any known outcome keeps its row for k = 1, with null
     estimates.
 
     Args:
         tables: What is known of the conversations.
-        ks: The k to report for every task set; default 1 to the largest number of known trials of any
-            of its tasks, at most 8.
+        ks: The k to report for every task set; default 1 to the largest k that half of its tasks with a known trial
+            have trials for, at most 8.
         estimators: Which rows to give.
         answer_threshold: When an answer is correct.
         tools_count: Whether tools decide, too.
@@ -114,13 +119,17 @@ def reliability(
     tasks = outcomes.group_by(*GROUP, "task").agg(
         n=pl.col("is_correct").count().cast(pl.Int64),
         c=pl.col("is_correct").sum().cast(pl.Int64),
-        n_unknown=pl.col("is_correct").null_count(),
+        n_open=pl.col("is_correct").null_count().cast(pl.Int64),
+        n_harness=pl.col("is_harness_error").sum().cast(pl.Int64),
         n_judge_failed=pl.col("judge_failed").sum(),
         **{source: (pl.col("source") == source).any() for source in SOURCES},
     )
-    asked = _asked(tasks, ks).join(pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross")
+    errors = table("import_errors").empty() if tables.import_errors is None else tables.import_errors
+    asked = _counted(_asked(tasks, ks), refused_records(errors, tables.transcripts)).join(
+        pl.DataFrame({"estimator": list(dict.fromkeys(estimators))}), how="cross"
+    )
     rows = _with_estimates(asked, tasks, prior, level).with_columns(
-        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), assessment=assessment()
+        n_tasks_excluded=pl.col("n_tasks_in_set") - pl.col("n_tasks"), **_assessed()
     )
     return _as_table("reliability", rows).sort(*GROUP, "k", "estimator")
 
@@ -198,15 +207,16 @@ def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     Only agents that have tasks in common are ranked together: those whose estimates cover the task that most agents
     cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with another one has no
     group and no rank, unless it is the only one with an estimate. Where the tasks of a row are not known (null: a
-    store of an earlier release) all agents of its board form one group. Equal to twelve decimals is a tie; without an estimate there is
-    no rank, and the row comes last.
+    store of an earlier release) all agents of its board form one group. Equal to twelve decimals is a tie; without an
+    estimate there is no rank, and the row comes last. A rank that worst and best could turn is not known: `rank_low` to
+    `rank_high` are the ranks they allow, and `reason` says so.
     """
     board = ["methodology_version", "task_set", "k", "estimator"]
     grouped = _with_task_groups(reliability, board)
     is_alone = pl.col("pass_hat_k").count().over(board) == 1
     rank = pl.col("pass_hat_k").round(12).rank(method="min", descending=True).over(*board, "task_group")
     ranked = grouped.with_columns(rank=pl.when(pl.col("task_group").is_not_null() | is_alone).then(rank))
-    return _as_table("reliability_leaderboard", ranked).sort(
+    return _as_table("reliability_leaderboard", _without_turned(ranked, [*board, "task_group"])).sort(
         *board, "rank", "task_group", "agent_id", nulls_last=True
     )
 
@@ -255,9 +265,55 @@ def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
     raise AssertionError("unreachable")
 
 
-def assessment() -> pl.Expr:
+def _without_turned(ranked: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
+    """With the ranks that worst and best allow; where they allow several the rank is null, with the reason."""
+    worst, best = (pl.col(f"pass_hat_k_{end}").fill_null(pl.col("pass_hat_k")).round(12) for end in _ENDS)
+    rows = ranked.with_row_index("_row").with_columns(_worst=worst, _best=best)
+    known = rows.filter(pl.col("rank").is_not_null()).select("_row", "_worst", "_best", *board)
+    others = known.select("_worst", "_best", *board)
+    pairs = known.join(others, on=list(board), suffix="_other", nulls_equal=True)
+    ranges = pairs.group_by("_row").agg(
+        rank_low=1 + (pl.col("_worst_other") > pl.col("_best")).sum().cast(pl.Int64),
+        rank_high=1
+        + (pl.col("_best_other") > pl.col("_worst")).sum().cast(pl.Int64)
+        - (pl.col("_best") > pl.col("_worst")).first().cast(pl.Int64),  # itself
+    )
+    turned = pl.col("rank_low") < pl.col("rank_high")
+    why = pl.format(
+        "rank is unknown: trials that are not known allow ranks {} to {}", "rank_low", "rank_high"
+    )
+    return (
+        rows.join(ranges, on="_row", how="left")
+        .with_columns(
+            rank=pl.when(turned.fill_null(False)).then(None).otherwise("rank"),
+            reason=pl.concat_str(
+                "reason", pl.when(turned.fill_null(False)).then(why), separator="; ", ignore_nulls=True
+            ).replace("", None),
+        )
+        .drop("_row", "_worst", "_best")
+    )
+
+
+def _assessed() -> dict[str, pl.Expr]:
+    """`assessment`, unknown where worst and best give other words, and then the `reason`."""
+    word = assessment()
+    worst, best = (assessment(pl.col(f"pass_at_k_{end}"), pl.col(f"pass_hat_k_{end}")) for end in _ENDS)
+    turned = (word.is_not_null() & ((worst != word) | (best != word))).fill_null(False)
+    n_open = pl.col("n_planned") - pl.col("n_known")
+    why = pl.format(
+        "assessment is unknown: {} of {} trials are not known; {} at worst, {} at best",
+        n_open, "n_planned", worst.fill_null("no estimate"), best.fill_null("no estimate"),
+    )  # fmt: skip
+    return {
+        "assessment": pl.when(turned).then(pl.lit("unknown")).otherwise(word),
+        "reason": pl.when(turned).then(why),
+    }
+
+
+def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr:
     """What pass@k and pass^k of one k say in words; null without an estimate, 'single run' for k = 1."""
-    at, hat = pl.col("pass_at_k"), pl.col("pass_hat_k")
+    at = pl.col("pass_at_k") if at is None else at
+    hat = pl.col("pass_hat_k") if hat is None else hat
     high = at > 0.95 + _TOLERANCE
     return (
         pl.when(at.is_null())
@@ -276,17 +332,36 @@ def assessment() -> pl.Expr:
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
     """One row per group and k, with what does not depend on k."""
+    known = pl.col("n").filter(pl.col("n") > 0)
     groups = tasks.group_by(GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
-        pl.col("n_unknown").sum().alias("n_trials_unknown"),
+        pl.col("n_open").sum().alias("n_trials_unknown"),
         pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
-        pl.col("n").max().clip(1, LARGEST_DEFAULT_K).alias("largest"),
+        pl.col("n").sum().alias("n_known"),
+        pl.col("n_harness").sum().alias("n_harness_errors"),
+        # half of the tasks have that many trials
+        known.sort(descending=True)
+        .get((known.len() - 1) // 2, null_on_oob=True)
+        .fill_null(1)
+        .clip(1, LARGEST_DEFAULT_K)
+        .alias("largest"),
     )
     if ks is not None:
         wanted = pl.DataFrame({"k": sorted(set(ks))}, schema={"k": pl.Int64})
-        return groups.drop("largest").join(wanted, how="cross")
+        return groups.with_columns(largest=pl.lit(max(ks), pl.Int64)).join(wanted, how="cross")
     every = pl.int_ranges(1, pl.col("largest") + 1).alias("k")
-    return groups.with_columns(every).drop("largest").explode("k")
+    return groups.with_columns(every).explode("k")
+
+
+def _counted(asked: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
+    """With what was planned: known, lost to the harness, unknown and refused."""
+    none = pl.lit([], pl.List(pl.String))
+    return asked.join(refused, on=list(GROUP), how="left").with_columns(
+        n_refused=pl.col("n_refused").fill_null(0),
+        refused_sessions=pl.col("refused_sessions").fill_null(none),
+        n_unknown=pl.col("n_trials_unknown") - pl.col("n_harness_errors"),
+        n_planned=pl.col("n_known") + pl.col("n_trials_unknown") + pl.col("n_refused").fill_null(0),
+    )
 
 
 class _Alike(NamedTuple):
@@ -294,6 +369,7 @@ class _Alike(NamedTuple):
 
     n: int
     c: int
+    n_open: int  # trials that are not known
     times: int
     sources: tuple[str, ...]
 
@@ -308,15 +384,20 @@ def _with_estimates(
     alike, names = _alike(tasks), _names(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
     found = []
-    for version, agent, task_set, k, estimator in asked.select(*GROUP, "k", "estimator").iter_rows():
+    columns = (*GROUP, "k", "estimator", "largest", "n_refused")
+    for version, agent, task_set, k, estimator, largest, n_refused in asked.select(columns).iter_rows():
         group = (version, agent, task_set)
-        least = k if estimator == "unbiased" else 1
+        least = largest if estimator == "unbiased" else 1
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
-        memo = (estimator, k, *counting)  # versions share their trials
+        memo = (estimator, k, least, n_refused, *alike[group])  # versions share their trials
         if memo not in memory:
-            memory[memo] = _estimated(counting, k, estimator, prior, level)
+            memory[memo] = (
+                _estimated(counting, k, estimator, prior, level)
+                | _bounds(alike[group], k, estimator, least, n_refused, prior)
+                | _over_all(alike[group], n_refused)
+            )
         found.append({**memory[memo], "tasks": counted, "excluded_tasks": excluded})
     schema = {c: d for c, d in table("reliability").schema.items() if c in found[0]} if found else None
     return pl.concat([asked, pl.DataFrame(found, schema=schema)], how="horizontal")
@@ -325,14 +406,14 @@ def _with_estimates(
 def _alike(tasks: pl.DataFrame) -> dict[_Group, list[_Alike]]:
     # sums of floats depend on their order: sorted rows make them the same in every run
     counts = (
-        tasks.group_by(*GROUP, "n", "c")
+        tasks.group_by(*GROUP, "n", "c", "n_open")
         .agg(pl.len().cast(pl.Int64).alias("times"), *(pl.col(source).any() for source in SOURCES))
-        .sort(*GROUP, "n", "c")
+        .sort(*GROUP, "n", "c", "n_open")
     )
     found = defaultdict[_Group, list[_Alike]](list)
-    for version, agent, task_set, n, c, times, *used in counts.iter_rows():
+    for version, agent, task_set, n, c, n_open, times, *used in counts.iter_rows():
         sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
-        found[version, agent, task_set].append(_Alike(n, c, times, sources))
+        found[version, agent, task_set].append(_Alike(n, c, n_open, times, sources))
     return found
 
 
@@ -362,7 +443,9 @@ def _estimated(
     if not tasks:
         return row
     if estimator == "bayesian":
-        counts = {(t.n, t.c): t.times for t in tasks}
+        counts = Counter[tuple[int, int]]()
+        for t in tasks:
+            counts[t.n, t.c] += t.times
         made = posterior_over_tasks(counts, k, prior=prior, level=level)
         at, hat = made.pass_at_k, made.pass_hat_k
         few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
@@ -386,6 +469,51 @@ _ESTIMATES = (
     *(f"pass_{kind}_k{end}" for kind in ("at", "hat") for end in ("", "_low", "_high")),
     "interval",
 )
+
+
+_ENDS = ("worst", "best")
+
+
+def _bounds(
+    tasks: Sequence[_Alike],
+    k: int,
+    estimator: str,
+    least: int,
+    n_refused: int,
+    prior: tuple[float, float] = UNIFORM,
+) -> dict[str, float | None]:
+    """The estimates if every trial that is not known had failed (worst) or passed (best)."""
+    counting = [t for t in tasks if t.n + t.n_open >= least]
+    n_tasks = sum(t.times for t in counting) + n_refused
+    found: dict[str, float | None] = {}
+    for end in _ENDS:
+        is_best = end == "best"
+        values = [_of_task(t.n + t.n_open, t.c + is_best * t.n_open, k, estimator, prior) for t in counting]
+        for kind, part in (("at", 0), ("hat", 1)):
+            total = sum(value[part] * t.times for value, t in zip(values, counting, strict=True))
+            found[f"pass_{kind}_k_{end}"] = (total + is_best * n_refused) / n_tasks if n_tasks else None
+    return found
+
+
+def _of_task(n: int, c: int, k: int, estimator: str, prior: tuple[float, float]) -> tuple[float, float]:
+    """pass@k and pass^k of one task."""
+    if estimator == "bayesian":
+        return posterior_mean(n, c, k, prior=prior)
+    how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
+    return pass_at_k(n, c, k, estimator=how), pass_hat_k(n, c, k, estimator=how)
+
+
+def _over_all(tasks: Sequence[_Alike], n_refused: int) -> dict[str, object]:
+    """pass@1 over all tasks with a known trial, whatever the largest k, with worst and best."""
+    known = [t for t in tasks if t.n]
+    n_known = sum(t.times for t in known)
+    bounds = _bounds(tasks, 1, "unbiased", 1, n_refused)
+    return {
+        "pass_at_1": sum(t.c / t.n * t.times for t in known) / n_known if n_known else None,
+        "pass_at_1_worst": bounds["pass_at_k_worst"],
+        "pass_at_1_best": bounds["pass_at_k_best"],
+        "n_tasks_known": n_known,
+    }
 
 
 def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.outcomes import ROUNDING
 
 ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
 ANSWER_THRESHOLD = 0.7
@@ -44,6 +45,7 @@ class TrialTables(NamedTuple):
     tool_correctness: pl.DataFrame  # rows 'not_applicable' say nothing of an interaction
     conversation_judgments: pl.DataFrame  # goal completion, answers of whole conversations
     turn_judgments: pl.DataFrame  # answer correctness
+    import_errors: pl.DataFrame | None = None  # records that were refused; None: none
 
 
 def trial_outcomes(
@@ -52,7 +54,8 @@ def trial_outcomes(
     """Whether each trial was correct, and by which source.
 
     The first of these that is known: the declared outcome; every interaction scored, and then whether all are
-    correct; goal completion. Conversations that repeat a trial number within a session and task count each:
+    correct; goal completion. A trial that the harness lost is unknown whatever these say; so are failures by interactions
+    or goals in a session whose rewards tell no outcome and in which nothing was recognised as a success. Conversations that repeat a trial number within a session and task count each:
     recorded numbers are not reliable enough to drop a run for one.
 
     Args:
@@ -62,8 +65,8 @@ def trial_outcomes(
 
     Returns:
         One row per version and admitted conversation: `task_set`, `task` (both null for a conversation without a
-        task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown), `judge_failed` (unknown, and a
-        judgment that could have told was lost), `n_interactions` and `n_interactions_correct` (null when one is
+        task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown),
+        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have told was lost), `n_interactions` and `n_interactions_correct` (null when one is
         not scored, or there is none).
 
     Raises:
@@ -78,30 +81,54 @@ def trial_outcomes(
     )
     known = (
         admitted.join(
-            tables.conversations.select(*_CONVERSATION, "outcome_correct"), on=list(_CONVERSATION), how="left"
+            tables.conversations.select(
+                *_CONVERSATION,
+                "outcome_correct",
+                is_between=is_between_rewards(),
+                is_harness_error=(pl.col("outcome_class") == "harness_error").fill_null(False),
+            ),
+            on=list(_CONVERSATION),
+            how="left",
         )
         .join(_together(interactions), on=list(TRIAL), how="left")
         .join(_goals(tables.conversation_judgments), on=list(TRIAL), how="left")
         .join(_lost(tables), on=list(TRIAL), how="left")
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
-    is_correct = pl.coalesce(outcome, every, goal)
+    is_broken = pl.col("is_harness_error").fill_null(False)
+    # a source of which only failures can be recognised tells no rate: see `transcripts.outcomes`
+    said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
+    of_session = ["methodology_version", "agent_id", "session_id"]
+    is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
+        of_session
+    )
+    is_correct = pl.when(outcome.is_not_null() | ~is_unreadable.fill_null(False)).then(said)
     return known.select(
         *TRIAL,
         "session_id",
         "task_set",
         "task",
         is_correct=is_correct,
-        source=pl.when(outcome.is_not_null())
+        is_harness_error=is_broken,
+        source=pl.when(is_correct.is_null())
+        .then(None)
+        .when(outcome.is_not_null())
         .then(pl.lit("outcome"))
         .when(every.is_not_null())
         .then(pl.lit("interactions"))
         .when(goal.is_not_null())
         .then(pl.lit("goal_completion")),
-        judge_failed=is_correct.is_null() & pl.col("is_lost").fill_null(False),
+        judge_failed=is_correct.is_null() & ~is_broken & pl.col("is_lost").fill_null(False),
         n_interactions="n_interactions",
         n_interactions_correct="n_interactions_correct",
     )
+
+
+def is_between_rewards() -> pl.Expr:
+    """Whether a conversation has a reward between 0 and 1 that tells no outcome."""
+    reward = pl.col("outcome_reward")
+    is_between = reward.is_between(ROUNDING, 1 - ROUNDING, closed="none")
+    return (pl.col("outcome_correct").is_null() & is_between).fill_null(False)
 
 
 def interaction_outcomes(

@@ -17,7 +17,10 @@ from agent_eval.scores.statistics.intervals import Difference, Sample, holm, pai
 LOWER_IS_BETTER = frozenset({"cost_usd"})
 PASS_AT_1 = "pass@1"
 RULE = "rule"  # judge of what is decided without a model: of goal completion, the declared outcome
-SCHEMA = {
+RATES = (PASS_AT_1, GOAL_METRIC)
+"""What is a share of trials: a trial of which it is not known has a worst and a best case."""
+COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")
+SCHEMA: Mapping[str, type[pl.DataType]] = {
     "quantity": pl.String,
     "task_set": pl.String,
     "agent_id": pl.String,
@@ -34,6 +37,12 @@ SCHEMA = {
     "other_n": pl.Int64,
     "unit": pl.String,
     "verdict": pl.String,
+    "reason": pl.String,
+    "verdict_worst": pl.String,
+    "verdict_best": pl.String,
+    **{f"{end}": pl.Float64 for end in ("difference_worst", "difference_best")},
+    **{f"{side}value_{end}": pl.Float64 for side in ("", "other_") for end in ("worst", "best")},
+    **{f"{side}{name}": pl.Int64 for side in ("", "other_") for name in COUNTS},
 }
 _ROUNDING = 1e-9
 
@@ -45,8 +54,17 @@ class SameAgentError(AgentEvalError, ValueError):
         super().__init__(f"Agent {agent!r} is compared with itself. Name two agents.")
 
 
-def compare(agent: str, other: str, session_values: pl.DataFrame, task_values: pl.DataFrame) -> pl.DataFrame:
+def compare(
+    agent: str,
+    other: str,
+    session_values: pl.DataFrame,
+    task_values: pl.DataFrame,
+    refused: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Compare two agents in everything that both have.
+
+    A verdict on a share of trials that the trials of which nothing is known could turn is unknown: it is also made
+    with all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
 
     Args:
         agent: A; differences are A − B.
@@ -54,23 +72,65 @@ def compare(agent: str, other: str, session_values: pl.DataFrame, task_values: p
         session_values: `agent_id`, `quantity`, `values` (one per session; empty where one is missing), `point`
             (what one rating point moves one of them).
         task_values: From `task_values`.
+        refused: From `refused_records`; a refused record names no task and counts as one more task.
 
     Returns:
         One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
         `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie (equal in
-        every task, or the same mean of sessions), not distinguishable, or unknown (one session, or one task).
+        every task, or the same mean of sessions), not distinguishable, or unknown (one session, one task, or as
+        `reason` says).
 
     Raises:
         SameAgentError: If both are one agent.
     """
     if agent == other:
         raise SameAgentError(agent)
-    rows = [*_over_sessions(agent, other, session_values), *_over_tasks(agent, other, task_values)]
-    corrected = holm([row["p_value"] for row in rows])
-    for row, p_holm in zip(rows, corrected, strict=True):
+    n_refused = {side: _n_refused(refused, side) for side in (agent, other)}
+    rows = [
+        *_over_sessions(agent, other, session_values),
+        *_over_tasks(agent, other, task_values, n_refused[agent], n_refused[other]),
+    ]
+    p_values = [row["p_value"] for row in rows]
+    for i, (row, p_holm) in enumerate(zip(rows, holm(p_values), strict=True)):
         row |= {"agent_id": agent, "other_agent_id": other, "p_holm": p_holm}
         row["verdict"] = _verdict(row)
+        row |= _in_cases(row, p_values, i)
+        if told := _turned(row):
+            row |= {"verdict": "unknown", "reason": told}
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
+    """Refused records of an agent by task set."""
+    if refused is None:
+        return {}
+    return dict(refused.filter(pl.col("agent_id") == agent).select("task_set", "n_refused").iter_rows())
+
+
+def _in_cases(row: Mapping[str, Any], p_values: Sequence[float | None], i: int) -> dict[str, str]:
+    """The verdict in worst and best case, where there are any; p values of the other rows stay."""
+    made = {}
+    for end, case in row.get("cases", {}).items():
+        p_holm = holm([*p_values[:i], case["p_value"], *p_values[i + 1 :]])[i]
+        made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
+    return made
+
+
+def _turned(row: Mapping[str, Any]) -> str | None:
+    """Why a verdict is unknown that worst or best case would change; None when it stands in both."""
+    verdicts = {
+        f"{made} at {end}"
+        for end in ("worst", "best")
+        if (made := row.get(f"verdict_{end}")) not in (None, row["verdict"], "unknown")
+    }
+    if not verdicts or row["verdict"] == "unknown":
+        return None
+    lost = " and ".join(
+        f"{row[f'{side}n_planned'] - row[f'{side}n_known']} of {row[f'{side}n_planned']} trials of {row[name]}"
+        for side, name in (("", "agent_id"), ("other_", "other_agent_id"))
+        if row[f"{side}n_planned"] > row[f"{side}n_known"]
+    )
+    return f"{row['verdict']} as far as known, but {lost} are not known: {', '.join(sorted(verdicts))}"
 
 
 def session_values(
@@ -117,7 +177,8 @@ def task_values(
     pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
     over the conversation first) and conversations. A trial in which a quantity is not known does not count for it;
     conversations without a task belong to none. One outcome is one quantity: goal completion that is the declared
-    outcome, or that decided the trial, is left out, because pass@1 is the same numbers.
+    outcome, or that decided the trial, is left out, because pass@1 is the same numbers. Of RATES, `worst` and `best`
+    take the trials that are not known as failed and as passed, and the trials are counted.
 
     Args:
         outcomes: From `trial_outcomes`.
@@ -127,7 +188,8 @@ def task_values(
         repeats_outcome: Keep goal completion that repeats the outcome; for comparisons without pass@1.
 
     Returns:
-        One row per agent, task set, task and quantity: `value`, sorted.
+        One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
+        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, sorted.
     """
     trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
     costs = trials.join(
@@ -136,17 +198,32 @@ def task_values(
     ).with_columns(quantity=pl.lit("cost_usd"))
     correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
-    columns = [*key, "value"]
-    judged = conversation_judgments
+    columns = [*key, "value", "is_harness_error"]
+    judged, of_goal = conversation_judgments, trials
     if not repeats_outcome:
-        judged = judged.join(_repeated(trials, judged), on=[*TRIAL, "metric"], how="anti")
-    measured = trials.join(_metrics(turn_judgments, judged), on=list(TRIAL))
+        repeated = _repeated(trials, judged)
+        judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
+        of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
+    metrics = _metrics(turn_judgments, judged)
+    measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
+    judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
+    goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
+    every = [correct, costs, measured, *([] if judged_goals.is_empty() else [goals])]
+    is_rate, value, broken = pl.col("quantity").is_in(RATES), pl.col("value"), pl.col("is_harness_error")
+    n_open = value.null_count()
     return (
-        pl.concat([correct.select(columns), costs.select(columns), measured.select(columns)])
-        .drop_nulls("value")
+        pl.concat([part.select(columns) for part in every])
+        .filter(is_rate | value.is_not_null())
         .sort(columns)  # sums of floats depend on their order
         .group_by(key, maintain_order=True)
-        .agg(pl.col("value").mean())
+        .agg(
+            value.mean(),
+            worst=value.sum() / pl.len(),
+            best=(value.sum() + n_open) / pl.len(),
+            n_known=value.count().cast(pl.Int64),
+            n_harness_errors=(value.is_null() & broken).sum().cast(pl.Int64),
+            n_unknown=(value.is_null() & ~broken).sum().cast(pl.Int64),
+        )
         .sort(key)
     )
 
@@ -201,7 +278,13 @@ def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[st
     return rows
 
 
-def _over_tasks(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
+def _over_tasks(
+    agent: str,
+    other: str,
+    values: pl.DataFrame,
+    refused: Mapping[str, int],
+    other_refused: Mapping[str, int],
+) -> list[dict[str, Any]]:
     key = ["task_set", "quantity", "task"]
     both = (
         values.filter(pl.col("agent_id") == agent)
@@ -210,10 +293,38 @@ def _over_tasks(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, 
     )
     rows = []
     for (task_set, quantity), tasks in both.group_by("task_set", "quantity", maintain_order=True):
-        ours, theirs = tasks["value"].to_list(), tasks["value_other"].to_list()
+        known = tasks.drop_nulls(["value", "value_other"])
+        if known.is_empty():
+            continue
+        ours, theirs = known["value"].to_list(), known["value_other"].to_list()
         found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
-        rows.append(_row(str(quantity), str(task_set), "tasks", ours, theirs, found))
+        row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
+        if quantity in RATES and "worst" in tasks.columns:
+            lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
+            row |= _rate(tasks, *lost)
+        rows.append(row)
     return rows
+
+
+def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:
+    """What a comparison of a share of trials rests on, and what it would be in the worst and the best case for A."""
+    row: dict[str, Any] = {}
+    for side, suffix, lost in (("", "", n_refused), ("other_", "_other", other_n_refused)):
+        counts = {name: int(tasks[f"{name}{suffix}"].sum()) for name in COUNTS[1:4]} | {"n_refused": lost}
+        row |= {f"{side}{name}": n for name, n in counts.items()}
+        row[f"{side}n_planned"] = sum(counts.values())
+        worst, best = (tasks[f"{end}{suffix}"].to_list() for end in ("worst", "best"))
+        row[f"{side}value_worst"] = sum(worst) / (len(worst) + lost)
+        row[f"{side}value_best"] = (sum(best) + lost) / (len(best) + lost)
+    extra = n_refused + other_n_refused
+    cases: dict[str, Mapping[str, object]] = {}
+    for end, ours, theirs, sign in (("worst", "worst", "best", -1.0), ("best", "best", "worst", 1.0)):
+        pairs = zip(tasks[ours].to_list(), tasks[f"{theirs}_other"].to_list(), strict=True)
+        found = paired([*(_rounded(a - b) for a, b in pairs), *([sign] * extra)])
+        cases[end] = {**found._asdict(), "difference": _rounded(found.difference)}
+        row[f"difference_{end}"] = cases[end]["difference"]
+    is_known = row["n_planned"] == row["n_known"] and row["other_n_planned"] == row["other_n_known"]
+    return row | {"cases": {} if is_known else cases}
 
 
 def _rounded(difference: float) -> float:

@@ -11,7 +11,7 @@ from pydantic import JsonValue, ValidationError
 from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.json_arrays import TornError, elements
 from agent_eval.formats.json_text import clean, dumps
-from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
@@ -126,14 +126,19 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     return conversation
 
 
-def unrepeated(source: Source, records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
-    """Without the records that repeat an earlier one word for word, each of which is a refusal."""
+def unrepeated(
+    source: Source, records: Iterator[Record | Refusal], transcript: str
+) -> Iterator[Record | Refusal]:
+    """Without the records that repeat an earlier one word for word, each of which is a refusal.
+
+    Runs without any message may well end alike: under the key `transcript` they have nothing, and each is a trial.
+    """
     seen: dict[bytes, int] = {}
     for record in records:
-        if isinstance(record, Record):
+        if isinstance(record, Record) and mapping(record.value).get(transcript):
             first = seen.setdefault(_fingerprint(record), record.number)
             if first != record.number:
-                yield Refusal(source.file, record.number, f"the same as record {first}, which was imported")
+                yield Refusal(source.file, record.number, f"{REPEATED} {first}, which was imported")
                 continue
         yield record
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from agent_eval.formats.atomic_files import locked, sync_folder, sync_stream
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean, dumps
-from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.refusals import MORE_REFUSED, Refusal
 from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
@@ -305,7 +305,7 @@ def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tup
                 n_imported += 1
         sync_stream(stream)
     if n_more := n_refused - len(refusals):
-        reason = f"{n_more:,} more records were refused; the first {MOST_TOLD:,} are told one by one"
+        reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are told one by one"
         refusals.append(Refusal(refusals[-1].file, 0, reason))
     if refusals:
         _write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())

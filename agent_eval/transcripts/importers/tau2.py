@@ -87,7 +87,7 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
         return _conversation(record, ids, definitions)
 
     simulations = or_nothing_found(
-        source, unrepeated(source, array_records(source, "simulations.item")), EXPECTED
+        source, unrepeated(source, array_records(source, "simulations.item"), "messages"), EXPECTED
     )
     return conversations(source, NAME, simulations, convert)
 

@@ -32,7 +32,7 @@ EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
 
 def read(source: Source) -> Iterator[Conversation | Refusal]:
     """The conversations of a tau-bench result file."""
-    records = or_nothing_found(source, unrepeated(source, array_records(source, "item")), EXPECTED)
+    records = or_nothing_found(source, unrepeated(source, array_records(source, "item"), "traj"), EXPECTED)
     return conversations(source, NAME, records, _conversation)
 
 

@@ -1,0 +1,77 @@
+"""Records that were refused at import: trials that nobody can score, counted where they belong."""
+
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+import polars as pl
+
+from agent_eval.formats.refusals import n_records
+from agent_eval.tables.agent_version import AgentVersion
+
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "methodology_version": pl.String,
+    "agent_id": pl.String,
+    "task_set": pl.String,
+    "n_refused": pl.Int64,
+    "refused_sessions": pl.List(pl.String),
+}
+
+
+def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> pl.DataFrame:
+    """Count the refused records of each version, agent and task set, of sessions that count under the version.
+
+    A refused record has no task: it belongs to the task set of its session; one whose session is not known or has no
+    tasks, to the agent's first task set, null where it has none. A word-for-word copy of an imported record is no lost trial and is not counted.
+
+    Args:
+        import_errors: Table import_errors.
+        transcripts: Table transcripts, of any versions.
+
+    Returns:
+        One row per version, agent and task set with a refused record: `n_refused`, and `refused_sessions` as
+        'session: n'.
+    """
+    lost: dict[str, Counter[str | None]] = defaultdict(Counter)
+    for agent, session, line, reason in import_errors.select(
+        "agent_id", "session_id", "line", "reason"
+    ).iter_rows():
+        if n := n_records(line, reason):
+            lost[agent][session] += n
+    counts: dict[tuple[str, str, str | None], Counter[str]] = defaultdict(Counter)
+    for pair, sessions in _sessions(transcripts).items():
+        first = min((one.task_set for one in sessions.values() if one.task_set is not None), default=None)
+        is_admitted = any(one.is_admitted for one in sessions.values())
+        for session, n in lost[pair.agent_id].items() if is_admitted else ():
+            of_session = sessions.get(str(session), _Session(is_admitted=True, task_set=None))
+            if of_session.is_admitted:  # else the session does not count under this version
+                key = (pair.methodology_version, pair.agent_id, of_session.task_set or first)
+                counts[key][session or "no session"] += n
+    return pl.DataFrame(
+        [
+            (*key, sum(of_session.values()), [f"{name}: {n}" for name, n in sorted(of_session.items())])
+            for key, of_session in sorted(counts.items(), key=str)
+        ],
+        schema=SCHEMA,
+        orient="row",
+    )
+
+
+class _Session(NamedTuple):
+    """What is known of a session under a version; no task set where none of its conversations has a task."""
+
+    is_admitted: bool
+    task_set: str | None
+
+
+def _sessions(transcripts: pl.DataFrame) -> dict[AgentVersion, dict[str, _Session]]:
+    found: dict[AgentVersion, dict[str, _Session]] = defaultdict(dict)
+    of_task = pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default"))
+    rows = (
+        transcripts.group_by("methodology_version", "agent_id", "session_id")
+        .agg(is_admitted=pl.col("is_admitted").any(), task_set=of_task.filter("is_admitted").min())
+        .iter_rows(named=True)
+    )
+    for row in rows:
+        pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
+        found[pair][row["session_id"]] = _Session(row["is_admitted"], row["task_set"])
+    return found

@@ -1,0 +1,29 @@
+"""What a rate rests on, in words: printed wherever not every planned trial is known."""
+
+from collections.abc import Mapping
+
+_PARTS = (
+    ("n_harness_errors", "{n} lost to the harness"),
+    ("n_unknown", "{n} of unknown outcome"),
+    ("n_refused", "{n} refused at import"),
+)
+
+
+def shortfall(row: Mapping[str, object]) -> str | None:
+    """'180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'; None when all are."""
+    counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
+    if not any(counts.values()):
+        return None
+    parts = [text.format(n=counts[name]) for name, text in _PARTS if counts.get(name)]
+    sessions = row.get("refused_sessions")
+    if counts.get("n_refused") and isinstance(sessions, list):
+        parts[-1] += f" ({', '.join(map(str, sessions))})"
+    planned = row.get("n_planned")
+    known = planned - sum(counts.values()) if isinstance(planned, int) else "?"
+    return f"{known} of {planned if planned is not None else '?'} planned trials known: {', '.join(parts)}"
+
+
+def bounds(row: Mapping[str, object], name: str) -> str:
+    """'.378 to .478', the worst and the best case of a rate; '?' where one is not known."""
+    ends = (row.get(f"{name}_worst"), row.get(f"{name}_best"))
+    return " to ".join(f"{end:.3f}" if isinstance(end, float) else "?" for end in ends)

@@ -1,0 +1,316 @@
+"""What a rate rests on, and its worst and best case: nothing leaves the denominator unseen."""
+
+import itertools
+from math import comb
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_eval.scores.composite.leaderboard import leaderboard
+from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.reliability.pass_rates import reliability, reliability_leaderboard, trial_outcomes
+from agent_eval.scores.reliability.refused import refused_records
+from agent_eval.scores.reliability.shortfall import shortfall
+from agent_eval.scores.reliability.trials import TrialTables
+from agent_eval.scores.statistics.compare import compare, task_values
+from agent_eval.tables import table
+from tests.scores.builders import METHODOLOGIES, judgment
+
+PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
+HARNESS = {"outcome_class": "harness_error"}
+Row = dict[str, Any]
+
+
+def trials(task: str, *outcomes: bool | str | None, **more: Any) -> list[Row]:
+    """Trials of one task: correct, not, unknown, or 'harness' where the harness failed."""
+    return [
+        {
+            **PAIR,
+            "conversation_id": f"{task}-{i}",
+            "session_id": "s",
+            "benchmark_id": "s",
+            "tests": [],
+            "task_id": task,
+            "task_set": "set",
+            "n_turns": 1,
+            "n_user_messages": 1,
+            "is_admitted": True,
+            **(HARNESS if outcome == "harness" else {"outcome_correct": outcome}),
+            **more,
+        }
+        for i, outcome in enumerate(outcomes)
+    ]
+
+
+def refusals(n: int, session: str | None = "s", agent: str = "a", **more: Any) -> list[Row]:
+    return [
+        {"agent_id": agent, "session_id": session, "file": "f", "line": i + 1, "reason": "bad"} | more
+        for i in range(n)
+    ]
+
+
+def known(rows: list[Row], errors: list[Row] | None = None, goals: list[Row] | None = None) -> TrialTables:
+    return TrialTables(
+        table("transcripts").frame(rows),
+        table("conversations").frame(rows),
+        table("tool_correctness").empty(),
+        table("conversation_judgments").frame(goals or []),
+        table("turn_judgments").empty(),
+        table("import_errors").frame(errors or []),
+    )
+
+
+def made(rows: list[Row], errors: list[Row] | None = None, **more: Any) -> pl.DataFrame:
+    return reliability(known(rows, errors), **more)
+
+
+def test_a_rate_says_what_was_planned_known_lost_and_refused() -> None:
+    rows = [*trials("t", True, False, None, "harness"), *trials("u", True)]
+    (row,) = made(rows, refusals(2), ks=[1]).to_dicts()
+    counts = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused", "refused_sessions")
+    assert [row[name] for name in counts] == [7, 3, 1, 1, 2, ["s: 2"]]
+    # t: 1 of 2, u: 1 of 1; worst 1/4 and 1, two refused tasks at 0; best 3/4 and 1, the two at 1
+    assert row["pass_hat_k"] == pytest.approx((1 / 2 + 1) / 2)
+    assert row["pass_hat_k_worst"] == pytest.approx((1 / 4 + 1) / 4)
+    assert row["pass_hat_k_best"] == pytest.approx((3 / 4 + 1 + 2) / 4)
+    assert shortfall(row) == (
+        "3 of 7 planned trials known: 1 lost to the harness, 1 of unknown outcome, 2 refused at import (s: 2)"
+    )
+
+
+def test_where_every_trial_is_known_worst_and_best_are_the_estimate() -> None:
+    rows = [*trials("t", True, False, True), *trials("u", False, False, True), *trials("v", True)]
+    for row in made(rows, estimators=["unbiased", "plug_in", "bayesian"]).to_dicts():
+        for name in ("pass_at_k", "pass_hat_k"):
+            assert row[f"{name}_worst"] == pytest.approx(row[name]) == row[f"{name}_best"]
+        assert shortfall(row) is None
+
+
+def test_a_trial_that_the_harness_lost_is_no_failure_whatever_a_judge_says_of_it() -> None:
+    goals = [{**judgment("t-0", "goal_completion", 0.0), "agent_id": "a"}]
+    found = trial_outcomes(known(trials("t", "harness", True), goals=goals)).sort("conversation_id")
+    assert found.select("is_correct", "source", "is_harness_error").rows() == [
+        (None, None, True),
+        (True, "outcome", False),
+    ]
+
+
+def test_a_task_that_only_the_harness_shortened_is_in_the_worst_and_best_case_of_the_largest_k() -> None:
+    # long: 4 of 4; short: 3 known failures and one lost: with 4 trials pass^4 is 0 either way
+    rows = [*trials("long", *[True] * 4), *trials("short", False, False, False, "harness")]
+    row = made(rows, ks=[4]).to_dicts()[0]
+    assert (row["pass_hat_k"], row["excluded_tasks"]) == (1.0, ["short"])
+    assert (row["pass_hat_k_worst"], row["pass_hat_k_best"]) == (0.5, 0.5)
+
+
+Outcome = st.sampled_from([True, False, None, "harness"])
+
+
+@given(st.lists(st.lists(Outcome, min_size=1, max_size=5), min_size=1, max_size=6), st.data())
+def test_the_truth_lies_between_worst_and_best_and_no_rate_rises_with_k(
+    tasks: list[list[bool | str | None]], data: st.DataObject
+) -> None:
+    rows = [row for i, outcomes in enumerate(tasks) for row in trials(f"t{i}", *outcomes)]
+    found = made(rows).to_dicts()
+    truth = [[o if isinstance(o, bool) else data.draw(st.booleans()) for o in of] for of in tasks]
+    assert len({(row["n_tasks"], tuple(row["excluded_tasks"])) for row in found}) == 1
+    largest = max(row["k"] for row in found)
+    for row in found:
+        enough = [of for of in truth if len(of) >= largest]
+        true_rate = sum(comb(sum(of), row["k"]) / comb(len(of), row["k"]) for of in enough) / len(enough)
+        assert row["pass_hat_k_worst"] - 1e-9 <= true_rate <= row["pass_hat_k_best"] + 1e-9
+    for name in ("pass_hat_k", "pass_hat_k_worst", "pass_hat_k_best"):
+        values = [row[name] for row in found if row[name] is not None]
+        assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values))
+
+
+def test_by_default_the_largest_k_is_one_that_half_of_the_tasks_reach() -> None:
+    # one task was run a fifth time: pass^1..4 over all tasks but the short one, not pass^5 over a single task
+    rows = [*trials("a", *[True] * 5), *trials("b", *[True] * 4), *trials("c", *[False] * 4)]
+    found = made([*rows, *trials("d", True)])
+    assert found.select("k", "n_tasks", "n_tasks_excluded").rows() == [(k, 3, 1) for k in (1, 2, 3, 4)]
+    assert found["pass_at_1"].to_list() == [3 / 4] * 4
+
+
+def test_an_assessment_that_open_trials_could_turn_is_unknown_and_says_why() -> None:
+    sure = made([row for i in range(4) for row in trials(f"t{i}", True, True)]).filter(k=2).to_dicts()[0]
+    assert (sure["assessment"], sure["reason"]) == ("reliable", None)
+    rows = [row for i in range(4) for row in trials(f"t{i}", True, True, *(["harness"] * 2 if i < 2 else []))]
+    row = made(rows, ks=[2]).to_dicts()[0]
+    # worst: 2 of 4 in two tasks, pass@2 = 1 - 1/6, pass^2 = 1/6: (5/6 + 1)/2 = 0.917, neither high nor low
+    assert row["assessment"] == "unknown"
+    assert row[
+        "reason"
+    ] == "assessment is unknown: 2 of 12 trials are not known; moderate at worst, reliable at best".replace(
+        "2 of 12", "4 of 12"
+    )
+
+
+def board(**agents: list[Row]) -> dict[str, Row]:
+    rows = pl.concat(made([row | {"agent_id": name} for row in of]) for name, of in agents.items())
+    return {row["agent_id"]: row for row in reliability_leaderboard(rows).filter(k=1).to_dicts()}
+
+
+def test_a_rank_that_open_trials_could_turn_is_unknown_with_the_ranks_they_allow() -> None:
+    found = board(
+        first=trials("t", *[True] * 9, False),
+        second=[*trials("t", *[True] * 5, *[False] * 3, None, None)],
+        third=trials("t", *[True] * 6, *[False] * 4),
+        last=trials("t", *[False] * 10),
+    )
+    ranks = {name: (row["rank"], row["rank_low"], row["rank_high"]) for name, row in found.items()}
+    # second is 5/8; worst 5/10, best 7/10, around third's 6/10
+    assert ranks == {"first": (1, 1, 1), "second": (None, 2, 3), "third": (None, 2, 3), "last": (4, 4, 4)}
+    assert found["first"]["reason"] is None
+    assert "allow ranks 2 to 3" in found["third"]["reason"]
+
+
+def test_an_agent_without_an_estimate_makes_no_other_rank_unknown() -> None:
+    found = board(known=trials("t", True), other=trials("t", False), unjudged=trials("t", None))
+    assert {name: row["rank"] for name, row in found.items()} == {"known": 1, "other": 2, "unjudged": None}
+
+
+def test_refused_records_are_counted_by_session_and_task_set_where_the_session_counts() -> None:
+    rows = [
+        *trials("t", True),
+        *trials("u", True, session_id="retail", task_set="retail"),
+        *trials("v", True, session_id="old", is_admitted=False),
+    ]
+    errors = [
+        *refusals(3),
+        *refusals(2, "retail"),
+        *refusals(4, "old"),
+        *refusals(1, None, file="g"),
+        *refusals(1, "s", file="h", reason="the same as record 3, which was imported"),
+        *refusals(
+            1, "s", file="i", line=0, reason="1,234 more records were refused; the first 10,000 are told"
+        ),
+        *refusals(1, "s", file="j", line=0, reason="the file holds no conversation"),
+        *refusals(7, "s", agent="other"),
+    ]
+    found = refused_records(table("import_errors").frame(errors), table("transcripts").frame(rows))
+    assert found.select("task_set", "n_refused", "refused_sessions").rows() == [
+        ("retail", 3, ["no session: 1", "retail: 2"]),
+        ("set", 1237, ["s: 1237"]),
+    ]
+
+
+def scored(rows: list[Row], goals: list[Row], errors: list[Row]) -> pl.DataFrame:
+    empty = {name: table(name).empty() for name in ("universal_scores", "domain_scores")}
+    sessions = table("sessions").frame(
+        [{"agent_id": "a", "session_id": "s", "benchmark_id": "s", "methodology_versions": ["any"]}]
+    )
+    judged = table("conversation_judgments").frame([{**goal, "agent_id": "a"} for goal in goals])
+    return composite_scores(
+        empty["universal_scores"],
+        empty["domain_scores"],
+        table("transcripts").frame(rows),
+        sessions,
+        table("conversations").frame(rows),
+        judged,
+        METHODOLOGIES,
+        import_errors=table("import_errors").frame(errors),
+    )
+
+
+def test_goal_completion_and_pass_at_1_on_the_board_carry_their_counts_and_cases() -> None:
+    rows = [*trials("t", True, False, "harness"), *trials("u", None)]
+    goals = [judgment("t-0", "goal_completion", 1.0), judgment("t-1", "goal_completion", 0.0)]
+    errors = refusals(1)
+    tables = known(rows, errors)
+    agents = table("agents").frame([{"agent_id": "a"}])
+    row = leaderboard(scored(rows, goals, errors), agents, reliability(tables)).to_dicts()[0]
+    # goals: 1 of 2 known, 5 planned
+    assert (row["goal_completion"], row["goal_completion_worst"], row["goal_completion_best"]) == (
+        0.5,
+        0.2,
+        0.8,
+    )
+    assert (row["n_goal_completion"], row["n_goal_unknown"]) == (2, 1)
+    # pass@1: t is 1 of 2; of 3, u and the refused one 0 or 1
+    assert row["pass_at_1"] == 0.5
+    assert row["pass_at_1_worst"] == pytest.approx((1 / 3 + 0 + 0) / 3)
+    assert row["pass_at_1_best"] == pytest.approx((2 / 3 + 1 + 1) / 3)
+    counts = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused", "refused_sessions")
+    assert [row[name] for name in counts] == [5, 2, 1, 1, 1, ["s: 1"]]
+
+
+def test_a_board_of_rows_of_an_earlier_release_keeps_its_pass_at_1() -> None:
+    rows = trials("t", True, False)
+    new = ("pass_at_1", "pass_at_1_worst", "pass_at_1_best", "n_tasks_known", "n_planned", "n_known")
+    old = made(rows).with_columns(
+        pl.lit(None).cast(table("reliability").schema[name]).alias(name) for name in new
+    )
+    row = leaderboard(scored(rows, [], []), table("agents").frame([{"agent_id": "a"}]), old).to_dicts()[0]
+    assert (row["pass_at_1"], row["n_tasks"], row["n_known"]) == (0.5, 1, None)
+
+
+def compared(ours: list[Row], theirs: list[Row], errors: list[Row] | None = None) -> Row:
+    sides = [[row | {"agent_id": name} for row in rows] for name, rows in (("a", ours), ("b", theirs))]
+    tables = known([*sides[0], *sides[1]], errors)
+    values = task_values(
+        trial_outcomes(tables), tables.conversations, tables.turn_judgments, tables.conversation_judgments
+    )
+    none = pl.DataFrame(
+        schema={
+            "agent_id": pl.String,
+            "quantity": pl.String,
+            "values": pl.List(pl.Float64),
+            "point": pl.Float64,
+        }
+    )
+    found = compare("a", "b", none, values, refused_records(tables.import_errors, tables.transcripts))  # type: ignore[arg-type]
+    (row,) = found.filter(quantity="pass@1").to_dicts()
+    return row
+
+
+def of_tasks(n: int, right: int, *more: bool | str | None) -> list[Row]:
+    return [row for i in range(n) for row in trials(f"t{i}", i < right, *more)]
+
+
+def test_a_comparison_that_stands_in_worst_and_best_case_keeps_its_verdict() -> None:
+    row = compared(of_tasks(20, 18), [*of_tasks(19, 0), *trials("t19", "harness")])
+    assert (row["verdict"], row["reason"]) == ("a better", None)
+    assert (row["n"], row["difference"], row["difference_worst"]) == (19, 18 / 19, 17 / 20)
+    assert (row["other_n_planned"], row["other_n_known"], row["other_n_harness_errors"]) == (20, 19, 1)
+    assert (row["other_value_worst"], row["other_value_best"]) == (0, 1 / 20)
+
+
+def test_a_comparison_that_lost_trials_could_turn_is_unknown_and_says_why() -> None:
+    row = compared(
+        of_tasks(20, 20), [*of_tasks(10, 0), *[r for i in range(10, 20) for r in trials(f"t{i}", "harness")]]
+    )
+    assert row["verdict"] == "a better"
+    weak = compared(of_tasks(20, 14), [row for i in range(20) for row in trials(f"t{i}", i < 4 or None)])
+    assert weak["verdict"] == "unknown"
+    assert "16 of 20 trials of b are not known" in weak["reason"]
+    assert weak["verdict_worst"] != weak["verdict_best"]
+
+
+def test_refused_records_can_turn_a_comparison() -> None:
+    ours, theirs = of_tasks(12, 10), of_tasks(12, 2)
+    assert compared(ours, theirs)["verdict"] == "a better"
+    row = compared(ours, theirs, refusals(9, agent="b"))
+    assert (row["verdict"], row["other_n_refused"], row["other_n_planned"]) == ("unknown", 9, 21)
+    assert "9 of 21 trials of b are not known" in row["reason"]
+
+
+def test_a_session_whose_rewards_tell_no_success_is_not_decided_by_the_failures_that_interactions_show() -> (
+    None
+):
+    rows = [
+        *trials("t", None, None, outcome_reward=0.8),
+        *trials("u", None),
+        *trials("v", None, session_id="other"),
+    ]
+    tools = table("tool_correctness").frame(
+        {**PAIR, "conversation_id": name, "status": "scored", "is_correct": False}
+        for name in ("t-0", "u-0", "v-0")
+    )
+    found = trial_outcomes(known(rows)._replace(tool_correctness=tools))
+    assert dict(found.select("conversation_id", "is_correct").iter_rows()) == {
+        "t-0": None, "t-1": None, "u-0": None, "v-0": False,
+    }  # fmt: skip

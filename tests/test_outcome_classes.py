@@ -1,0 +1,255 @@
+"""Edited copies of a real benchmark file, from the file to board, reliability, compare, gate and report.
+
+Each number is derived a second time: in plain Python from the edited file, or by SQL from the store. Skipped where the
+files are absent.
+"""
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.project import Project
+from agent_eval.tables import table
+from tests.conftest import at_home
+
+PUBLISHED = [0.420, 0.273, 0.220, 0.200]
+FILE = "tau1/airline__gpt-4o__4trials.json.gz"
+AGENTS = ("emptied", "lines", "harness", "success", "between", "refused")
+VERSION = ["--methodology", "1.3.0"]
+Record = dict[str, Any]
+
+
+def original(shared_data: Path) -> list[Record]:
+    with gzip.open(shared_data / FILE) as stream:
+        records: list[Record] = json.load(stream)
+    return records
+
+
+def shortest_failures(records: list[Record], n: int = 20) -> list[Record]:
+    return sorted((r for r in records if r["reward"] == 0), key=lambda r: len(r["traj"]))[:n]
+
+
+def emptied(records: list[Record]) -> list[Record]:
+    for record in shortest_failures(records):
+        record["traj"] = []
+        record["info"]["error"] = "KeyError: 'reservation_id'"
+    return records
+
+
+def harness(records: list[Record]) -> list[Record]:
+    """A tenth of the runs, spread over tasks and trials, end in a provider's rate limit."""
+    for i in range(0, len(records), 10):
+        record = records[(i * 7) % len(records)]
+        record |= {"reward": 0.0, "traj": []}
+        record["info"]["error"] = "litellm.RateLimitError: OpenAIException - Error code: 429"
+    return records
+
+
+def composite(records: list[Record], *, has_component: bool) -> list[Record]:
+    for record in records:
+        is_right = record["reward"] == 1
+        record["reward"] = 0.83 if is_right else 0.0
+        if has_component:
+            record["info"]["reward_info"] = {"parts": {"base_success": float(is_right)}}
+    return records
+
+
+def refused(records: list[Record]) -> list[Record]:
+    for record in shortest_failures(records):
+        record["traj"] = ["unreadable"]
+    return records
+
+
+def as_lines(records: list[Record]) -> str:
+    lost = {id(r) for r in shortest_failures(records)}
+    return "".join(
+        json.dumps(
+            {
+                "task_id": str(r["task_id"]),
+                "trial": r["trial"],
+                "messages": [] if id(r) in lost else r["traj"],
+                "correct": r["reward"] == 1,
+            }
+        )
+        + "\n"
+        for r in records
+    )
+
+
+def files(folder: Path, shared_data: Path) -> Iterator[tuple[str, str, Path]]:
+    """Agent, format and file of each edited copy."""
+    made = {
+        "emptied": emptied(original(shared_data)),
+        "harness": harness(original(shared_data)),
+        "success": composite(original(shared_data), has_component=True),
+        "between": composite(original(shared_data), has_component=False),
+        "refused": refused(original(shared_data)),
+    }
+    for agent, records in made.items():
+        path = folder / f"{agent}.json"
+        path.write_text(json.dumps(records))
+        yield agent, "tau-bench", path
+    (folder / "lines.jsonl").write_text(as_lines(original(shared_data)))
+    yield "lines", "openai", folder / "lines.jsonl"
+
+
+@pytest.fixture(scope="module")
+def project(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    root = tmp_path_factory.mktemp("outcomes")
+    (root / "data").mkdir()
+    with at_home(root):
+        codes = {}
+        for agent, format_name, path in files(root, shared_data):
+            arguments = [format_name, str(path), "--agent", agent, "--category", "customer_service"]
+            asked = [*arguments, "--task-set", "tau-bench"]
+            codes[agent] = CliRunner().invoke(app, ["import", *asked]).exit_code
+        # unreadable rewards and refused records are told by the exit code
+        assert codes == dict.fromkeys(AGENTS, 0) | {"between": 1, "refused": 1}
+        assert CliRunner().invoke(app, ["run", *VERSION]).exit_code == 1
+        yield Project.open()
+
+
+@pytest.fixture(autouse=True)
+def _at_home(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(project.home.root))
+    monkeypatch.setenv("COLUMNS", "400")
+
+
+def output(*arguments: str) -> str:
+    return CliRunner().invoke(app, [*arguments, *VERSION]).stdout
+
+
+def reliability_of(agent: str) -> list[Record]:
+    rows: list[Record] = json.loads(output("reliability", "--agent", agent, "--json"))
+    return rows
+
+
+def by_task(outcomes: list[tuple[object, bool | None]]) -> list[list[bool | None]]:
+    tasks: dict[object, list[bool | None]] = defaultdict(list)
+    for task, outcome in outcomes:
+        tasks[task].append(outcome)
+    return list(tasks.values())
+
+
+def pass_hat(tasks: list[list[bool | None]], k: int, unknown: bool | None = None) -> float:
+    """pass^k in plain Python, over tasks with four trials; unknown ones are left out, or taken as they are told."""
+    filled = [[unknown if o is None else o for o in of] for of in tasks]
+    known = [[o for o in of if o is not None] for of in filled]
+    return sum(comb(sum(of), k) / comb(4, k) for of in known if len(of) == 4) / sum(
+        len(of) == 4 for of in known
+    )
+
+
+@pytest.mark.parametrize("agent", ["emptied", "lines", "success"])
+def test_runs_without_messages_and_composite_rewards_give_the_published_pass_hat_k(agent: str) -> None:
+    rows = reliability_of(agent)
+    assert [round(row["pass_hat_k"], 3) for row in rows] == PUBLISHED
+    assert {(row["n_tasks"], row["n_planned"], row["n_known"]) for row in rows} == {(50, 200, 200)}
+
+
+def test_sql_on_the_store_finds_the_same_trials(project: Project, shared_data: Path) -> None:
+    with duckdb.connect(str(project.home.data / "agent_eval.duckdb"), read_only=True) as con:
+        counts = con.execute(
+            "SELECT agent_id, outcome_class, count(*), count(*) FILTER (n_turns = 0) FROM conversations GROUP BY ALL"
+        ).fetchall()
+        rate = con.execute(
+            "SELECT avg(p) FROM (SELECT avg(outcome_correct::INT) p FROM conversations WHERE agent_id = 'emptied' GROUP BY task_id)"
+        ).fetchone()
+    left = Counter(r["reward"] for r in harness(original(shared_data)) if not r["info"].get("error"))
+    assert {(a, c): (n, empty) for a, c, n, empty in counts} == {
+        ("emptied", "passed"): (84, 0), ("emptied", "failed"): (96, 0), ("emptied", "agent_error"): (20, 20),
+        ("lines", "passed"): (84, 0), ("lines", "failed"): (116, 20),
+        ("harness", "passed"): (left[1.0], 0), ("harness", "failed"): (left[0.0], 0), ("harness", "harness_error"): (20, 20),
+        ("success", "passed"): (84, 0), ("success", "failed"): (116, 0),
+        ("between", "unknown"): (200, 0),
+        ("refused", "passed"): (84, 0), ("refused", "failed"): (96, 0),
+    }  # fmt: skip
+    assert rate == (pytest.approx(0.42),)
+
+
+def test_a_tenth_of_harness_errors_shows_worst_and_best_case_everywhere(shared_data: Path) -> None:
+    records = harness(original(shared_data))
+    tasks = by_task([(r["task_id"], None if r["info"].get("error") else r["reward"] == 1) for r in records])
+    for row in reliability_of("harness"):
+        k = row["k"]
+        assert row["pass_hat_k"] == pytest.approx(pass_hat(tasks, k))
+        assert row["pass_hat_k_worst"] == pytest.approx(pass_hat(tasks, k, unknown=False))
+        assert row["pass_hat_k_best"] == pytest.approx(pass_hat(tasks, k, unknown=True))
+        assert (row["n_planned"], row["n_known"], row["n_harness_errors"]) == (200, 180, 20)
+    flat = [o for of in tasks for o in of]
+    worst, best = sum(o is True for o in flat) / 200, sum(o is not False for o in flat) / 200
+    cases = f"worst to best case {worst:.3f} to {best:.3f}"
+    told = "180 of 200 planned trials known: 20 lost to the harness"
+    for shown in (output("leaderboard"), output("leaderboard", "--format", "md")):
+        (line,) = [text for text in shown.splitlines() if text.startswith("harness:")]
+        assert told in line
+        assert cases in line
+    assert told in output("reliability", "--agent", "harness")
+    assert cases in output("reliability", "--agent", "harness")
+    compared = output("compare", "harness", "emptied")
+    assert f"pass@1 of harness: {told}" in compared
+    assert f"{worst:.3f} to {best:.3f}" in compared
+    gates: list[Record] = json.loads(output("gate", "--agent", "harness", "--json"))
+    (coverage,) = [row for row in gates if row["gate"] == "coverage"]
+    assert coverage["result"] == "unknown"
+    assert told in coverage["evidence"]
+    assert f"pass@1 on tau-bench is {worst:.3f} to {best:.3f} from worst to best case" in coverage["evidence"]
+
+
+def test_rewards_that_tell_no_success_are_unknown_and_never_zero(project: Project) -> None:
+    (row,) = reliability_of("between")
+    assert (row["pass_at_1"], row["pass_hat_k"], row["n_known"], row["n_unknown"]) == (None, None, 0, 200)
+    board = project.store.read(table("leaderboard")).filter(agent_id="between")
+    assert board.select("pass_at_1", "goal_completion").rows() == [(None, None)]
+    errors = project.store.read(table("import_errors")).filter(agent_id="between")
+    assert [reason.startswith("error of reading: 84 rewards") for reason in errors["reason"]] == [True]
+    assert "0.000;" not in output("leaderboard")
+
+
+def test_refused_records_are_on_board_reliability_and_coverage_by_session(project: Project) -> None:
+    told = "180 of 200 planned trials known: 20 refused at import (refused: 20)"
+    for row in reliability_of("refused"):
+        assert (row["n_refused"], row["refused_sessions"]) == (20, ["refused: 20"])
+        assert row["pass_hat_k_worst"] <= PUBLISHED[row["k"] - 1] <= row["pass_hat_k_best"]
+    assert told in output("leaderboard")
+    gates: list[Record] = json.loads(output("gate", "--agent", "refused", "--json"))
+    (coverage,) = [row for row in gates if row["gate"] == "coverage"]
+    assert (coverage["result"], told in coverage["evidence"]) == ("failed", True)
+
+
+def test_nothing_is_asked_about_conversations_without_turns(project: Project) -> None:
+    pair = pl.DataFrame({"agent_id": ["emptied"]})
+    empty = project.store.read(table("conversations"), pair).filter(n_turns=0).select("conversation_id")
+    whole = project.store.read(table("conversation_judgments"), pair).join(empty, on="conversation_id")
+    # goal completion is told by the declared outcome; no judge model has anything to read
+    assert whole.select("metric", "judge", "value").unique().rows() == [("goal_completion", "rule", 0.0)]
+    turns = project.store.read(table("turn_judgments"), pair).join(empty, on="conversation_id")
+    assert turns.is_empty()
+    dry = CliRunner().invoke(app, ["run", *VERSION, "--dry-run", "--judge", "openai/x", "--agent", "emptied"])
+    assert dry.exit_code == 0, dry.output
+
+
+def test_reports_and_prompts_cope_with_conversations_without_turns(project: Project, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", "--out", str(tmp_path / "out"), *VERSION])
+    assert result.exit_code == 0, result.output
+    pages = "".join(p.read_text() for p in (tmp_path / "out").rglob("*.html"))
+    assert "No turns: the run produced no message." in pages
+    assert "180 of 200 planned trials known: 20 lost to the harness" in pages
+    empty = project.store.read(table("conversations")).filter(agent_id="emptied", n_turns=0)
+    name = empty["conversation_id"][0]
+    for metric in ("helpfulness", "goal_completion"):
+        asked = CliRunner().invoke(
+            app, ["prompts", "--metric", metric, "--agent", "emptied", "--conversation", name]
+        )
+        assert "no turns" in str(asked.exception)
+    assert CliRunner().invoke(app, ["explain", "emptied", *VERSION]).exit_code == 0
