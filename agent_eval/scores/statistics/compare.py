@@ -191,6 +191,8 @@ def task_values(
         One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
         `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, sorted.
     """
+    if "is_harness_error" not in outcomes.columns:
+        outcomes = outcomes.with_columns(is_harness_error=pl.lit(value=False))
     trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
     costs = trials.join(
         conversations.select("agent_id", "conversation_id", value="cost_usd"),
