@@ -493,7 +493,7 @@ def methodology_validate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every version file, its frozen hash and its worked example. Exit code: 1 when something is wrong."""
+    """Check every version file: frozen hash, worked example, numbers in rules, one current version. Exit code 1: a check failed."""
     from agent_eval.commands.methodology import validate
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.methodology import freeze as freeze_own

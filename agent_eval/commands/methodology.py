@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import one_line
 from agent_eval.methodology import Methodology, Registry, diff
-from agent_eval.methodology.models import Template, Weights
+from agent_eval.methodology.models import Reference, Template, Weights
+from agent_eval.methodology.rule_numbers import rule_number_problems
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,7 +70,7 @@ def show_diff(registry: Registry, a: str, b: str, console: "Console", *, as_json
 
 
 def validate(registry: Registry, console: "Console", *, as_json: bool) -> int:
-    """Check every file, frozen hash and worked example. Exit code: 0 all right, 1 something is wrong."""
+    """Check every file, frozen hash, worked example, number in a rule, and which version is current. Exit code: 0 all right, 1 something is wrong."""
     checks = list(_checks(registry))
     if as_json:
         print_json(checks)
@@ -101,11 +102,14 @@ def _checks(registry: Registry) -> Iterator[Row]:
     frozen = registry.frozen_problems()
     for problem in frozen:
         yield _check("frozen", problem.version or problem.file, "failed", problem.reason)
+    for problem in registry.place_problems:
+        yield _check("current", problem.version or problem.file, "failed", problem.reason)
     broken = {problem.version for problem in frozen}
     for m in registry.all():
         if m.version not in broken:
             yield _check("frozen", m.version, "passed", _frozen_state(registry, m))
         yield _worked_example(m)
+        yield _rule_numbers(m)
 
 
 def _frozen_state(registry: Registry, m: Methodology) -> str:
@@ -130,6 +134,13 @@ def _worked_example(m: Methodology) -> Row:
     return _check("worked_example", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
 
 
+def _rule_numbers(m: Methodology) -> Row:
+    """The numbers in the rules' texts are those of the data."""
+    wrong = list(rule_number_problems(m))
+    shown = f"the numbers in {len(m.rules)} rules agree with the data"
+    return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
+
+
 def _composite(weights: Weights, sum_u: int, sum_d: int) -> Fraction:
     universal, domain = Fraction(100 * sum_u, 30), Fraction(100 * sum_d, 75)
     return Fraction(weights.universal) * universal + Fraction(weights.domain) * domain
@@ -142,7 +153,9 @@ def _check(name: str, subject: str, result: str, detail: str) -> Row:
 def _lines(m: Methodology) -> Iterator[str]:
     """The version as text; a line that starts with '# ' or '## ' is a heading."""
     yield f"# {m.title} {m.version}"
-    yield f"Published {m.published}, {m.status}{f' by {m.superseded_by}' if m.superseded_by else ''}. {m.source}"
+    replaces = f", supersedes {m.supersedes}" if m.supersedes else ""
+    by = f" by {m.superseded_by}" if m.superseded_by else ""
+    yield f"Published {m.published}, {m.status}{by}{replaces}. {m.source}"
     yield f"Composite = {m.weights.universal} · U + {m.weights.domain} · D. Content hash {m.content_hash}"
     yield "# Universal dimensions"
     for d in m.dimensions:
@@ -162,7 +175,29 @@ def _lines(m: Methodology) -> Iterator[str]:
     yield "# Rules"
     yield from (f"{name} ({rule.origin}): {rule.text}" for name, rule in m.rules.items())
     yield from _listed("Changes", m.changes)
-    yield from _listed("References, as published, unverified", tuple(r.title for r in m.references))
+    if (guidance := m.repeatability_guidance) is not None:
+        yield f"# Repeatability guidance ({guidance.origin}{_verified(guidance.verified)})"
+        yield guidance.text
+        if guidance.ours:
+            yield f"Ours: {guidance.ours}"
+    yield from _listed("References, as published", tuple(_reference(r) for r in m.references))
+
+
+def _reference(r: Reference) -> str:
+    """One reference in a line; what is not known of it is named."""
+    parts = [
+        r.title,
+        r.authors or "authors not named",
+        r.venue or "venue not named",
+        str(r.year or "year not named"),
+    ]
+    about = f": {r.description}" if r.description else ""
+    informs = f" Informs {', '.join(r.informs)}." if r.informs else ""
+    return f"{', '.join(parts)}{_verified(r.verified)}{about}{informs}"
+
+
+def _verified(is_verified: bool) -> str:
+    return "" if is_verified else ", unverified"
 
 
 def _template_lines(t: Template) -> Iterator[str]:

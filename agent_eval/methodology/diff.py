@@ -18,9 +18,9 @@ class Change:
 
 
 def diff(a: Methodology, b: Methodology, *, with_status: bool = False) -> tuple[Change, ...]:
-    """Changes from `a` to `b`: what scores are made of first, then words, then `published`, status and successor.
+    """Changes from `a` to `b`: what scores are made of first, then words, then date, status and successor.
 
-    The last three stand outside a version's frozen content and are left out unless `with_status`.
+    The last three say where a version stands among the others and are left out unless `with_status`.
     """
     changes = tuple(_compare(_content(a), _content(b), ""))
     return (*changes, *_compare(_status(a), _status(b), "")) if with_status else changes
@@ -40,10 +40,16 @@ def _content(m: Methodology) -> Tree:
         "rules": {name: {"text": rule.text, "origin": rule.origin} for name, rule in sorted(m.rules.items())},
         "references": {
             r.title: ", ".join(
-                [r.authors or "authors not given", str(r.year or "year not given"), *r.informs]
+                [
+                    r.authors or "authors not given",
+                    r.venue or "venue not given",
+                    str(r.year or "year not given"),
+                    *r.informs,
+                ]
             )
             for r in m.references
         },
+        **({"repeatability_guidance": g.text} if (g := m.repeatability_guidance) else {}),
         "title": m.title,
         "source": m.source,
         **({"changes": "\n".join(m.changes)} if m.changes else {}),

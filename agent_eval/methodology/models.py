@@ -14,6 +14,9 @@ TestSlug = Literal["standardised_task", "hallucination", "error_injection"]
 DIMENSIONS = ("U1", "U2", "U3", "U4", "U5", "U6")
 LONGEST_VERSION = 64
 SCENARIOS = ("D1", "D2", "D3", "D4", "D5")
+_PLACE = ("published", "status", "superseded_by", "supersedes")
+_CITED = ("references", "repeatability_guidance")
+_HASHED_EARLIER = {"title", "authors", "year", "informs"}  # of a reference
 
 
 class Version(NamedTuple):
@@ -147,12 +150,24 @@ class Penalty(Frozen):
 
 
 class Reference(Frozen):
-    """A publication that the methodology names, as published and unverified."""
+    """A publication that the methodology names. What is not known of it is null; nobody has checked it unless `verified`."""
 
     title: Text
-    authors: str | None = None
+    authors: Text | None = None
+    venue: Text | None = None
     year: int | None = None
-    informs: tuple[str, ...] = ()
+    description: Text | None = None
+    informs: tuple[Text, ...] = ()
+    verified: bool = False
+
+
+class Guidance(Frozen):
+    """Advice of the publication that no score depends on, and what this project adds to it."""
+
+    text: Text
+    origin: Origin
+    ours: Text | None = None  # how this project reads it
+    verified: bool = False
 
 
 class Rule(Frozen):
@@ -163,12 +178,17 @@ class Rule(Frozen):
 
 
 class Methodology(Frozen):
-    """One version. Everything but `status`, `superseded_by` and `published` is frozen by `content_hash`."""
+    """One version. What scores and ratings rest on is frozen by `content_hash`.
+
+    Outside the hash: its place among the versions (`published`, `status`, `superseded_by`, `supersedes`) and what is
+    only cited (`references`, `repeatability_guidance`), so that a wrong year can be corrected.
+    """
 
     version: str
     published: str  # ISO date
     status: Literal["current", "superseded", "draft"]
     superseded_by: str | None = None
+    supersedes: str | None = None  # the lower version that this one takes the place of, packaged or own
     title: Text
     source: Text
     weights: Weights
@@ -181,11 +201,14 @@ class Methodology(Frozen):
         default_factory=dict
     )  # written rules: averaging, repeatability guidance, …
     changes: tuple[str, ...] = ()
+    repeatability_guidance: Guidance | None = None
     references: tuple[Reference, ...] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        Version.parse(self.version)
+        order = Version.parse(self.version)
+        if self.supersedes is not None and Version.parse(self.supersedes) >= order:
+            raise ValueError(f"supersedes {self.supersedes}: a version supersedes a lower one")
         if (ids := tuple(d.id for d in self.dimensions)) != DIMENSIONS:
             raise ValueError(f"dimensions are {', '.join(ids)}, expected {', '.join(DIMENSIONS)}")
         groups: tuple[tuple[str, list[str]], ...] = (
@@ -221,9 +244,16 @@ class Methodology(Frozen):
     @property
     def content_hash(self) -> str:
         """Hash over everything that is frozen once published."""
-        return _hash(
-            self.model_dump(mode="json", by_alias=True, exclude={"status", "superseded_by", "published"})
-        )
+        return _hash(self._frozen_content())
+
+    @property
+    def earlier_content_hash(self) -> str:
+        """The same with the references: what versions were frozen by before references stood outside the hash."""
+        cited = [r.model_dump(mode="json", include=_HASHED_EARLIER) for r in self.references]
+        return _hash(self._frozen_content() | {"references": cited})
+
+    def _frozen_content(self) -> dict[str, object]:
+        return self.model_dump(mode="json", by_alias=True, exclude={*_PLACE, *_CITED})
 
     def template_for(self, category: str | None) -> Template | None:
         """The template of a category; None when this version has none."""

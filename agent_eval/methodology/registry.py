@@ -4,10 +4,11 @@ Reading never stops at a bad file: it is a problem with file, line and reason, a
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -59,6 +60,15 @@ class UnknownMethodologyError(AgentEvalError):
         super().__init__(f"Methodology {version[:64]!r} {what}. Published: {', '.join(published)}. {fix}.")
 
 
+class EditedVersionError(AgentEvalError):
+    """A frozen version was edited: nothing is scored with it."""
+
+    def __init__(self, problem: MethodologyProblem) -> None:
+        super().__init__(
+            f"Methodology {problem.reason} ({problem.file}). Nothing was scored; its boards stay as they were."
+        )
+
+
 class MethodologyFileError(AgentEvalError):
     """A file that must be read before going on cannot be."""
 
@@ -68,13 +78,15 @@ class Registry:
     """Methodology versions in semantic order, with what could not be read.
 
     `recorded` maps a version to the hash that was frozen when it was published, and the file that says so.
-    `own` names the versions that come from the user's folder.
+    `own` names the versions that come from the user's folder. Of the versions that `read` gives, one is current at
+    most; `place_problems` says where the files leave open which supersedes which.
     """
 
     methodologies: tuple[Methodology, ...]
     problems: tuple[MethodologyProblem, ...] = ()
     recorded: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     own: frozenset[str] = frozenset()
+    place_problems: tuple[MethodologyProblem, ...] = ()
 
     @classmethod
     def read(cls, own: Path | None = None) -> "Registry":
@@ -83,14 +95,16 @@ class Registry:
         found, problems = _read_own(own, packaged) if own else ((), ())
         record, record_problems = _read_record(own / RECORD) if own else ({}, ())
         packaged_record, packaged_problems = _read_record(PACKAGED_RECORD)
+        declared = sorted((*packaged.values(), *found), key=lambda m: m.order)
         return cls(
-            methodologies=tuple(sorted((*packaged.values(), *found), key=lambda m: m.order)),
+            methodologies=in_their_places(declared),
             problems=(*packaged_problems, *problems, *record_problems),
             recorded={
                 **{v: (h, str(own / RECORD)) for v, h in record.items() if own},
                 **{v: (h, str(PACKAGED_RECORD)) for v, h in packaged_record.items()},
             },
             own=frozenset(m.version for m in found),
+            place_problems=tuple(_place_problems(declared, own)),
         )
 
     @property
@@ -100,7 +114,7 @@ class Registry:
 
     @property
     def current(self) -> Methodology:
-        """The highest version whose status is current; a user's file may be newer than the packaged ones."""
+        """The version whose status is current: the highest one, if several files say so."""
         current = [m for m in self.methodologies if m.status == "current"]
         if not current:
             raise MethodologyFileError(
@@ -130,12 +144,7 @@ class Registry:
         A user's version that is not recorded yet is no problem: `freeze` records it.
         """
         known = {m.version: m for m in self.methodologies}
-        unread = {Path(p.file).name for p in self.problems}  # reported already
-        changed = (
-            MethodologyProblem(file, _changed(known[v], recorded), version=v)
-            for v, (recorded, file) in self.recorded.items()
-            if v in known and known[v].content_hash != recorded
-        )
+        unread = {Path(p.file).name for p in self.problems}  # `edited` reports it
         gone = (
             MethodologyProblem(file, f"{v} was published, but its file is gone; restore {v}.yaml", version=v)
             for v, (_, file) in self.recorded.items()
@@ -148,7 +157,31 @@ class Registry:
             for v, m in known.items()
             if v not in self.recorded and v not in self.own
         )
-        return (*changed, *gone, *unrecorded)
+        return (*self.edited().values(), *gone, *unrecorded)
+
+    def edited(self) -> dict[str, MethodologyProblem]:
+        """Version → problem, for every frozen version whose content is no longer the recorded one, or unreadable."""
+        known = {m.version: m for m in self.methodologies}
+        unread = {Path(p.file).stem: p for p in self.problems}
+        found: dict[str, MethodologyProblem] = {}
+        for version, (recorded, file) in self.recorded.items():
+            if (m := known.get(version)) is None:
+                if (problem := unread.get(version)) is not None:
+                    reason = f"{version} was published, but its file cannot be read now: {problem.reason}"
+                    found[version] = MethodologyProblem(problem.file, reason, problem.line, version)
+            elif recorded not in (m.content_hash, m.earlier_content_hash):
+                found[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
+        return found
+
+    def refuse_edited(self, versions: Collection[str]) -> None:
+        """Refuse to score with any of `versions` that was edited after it was frozen.
+
+        Raises:
+            EditedVersionError: If one of them was; it names the first.
+        """
+        edited = self.edited()
+        for version in sorted(edited.keys() & set(versions), key=Version.parse):
+            raise EditedVersionError(edited[version])
 
 
 def load(version: str, own: Path | None = None) -> Methodology:
@@ -190,6 +223,46 @@ def freeze(own: Path) -> tuple[str, ...]:
     if new:
         _write_record(path, recorded | new)
     return tuple(sorted(new, key=Version.parse))
+
+
+def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
+    """Versions in semantic order, of which one is current: a current version is superseded by the one that names it.
+
+    Where several are current after that, the highest one is, and it supersedes the others. Drafts supersede nothing.
+    """
+    ordered = sorted(declared, key=lambda m: m.order)
+    named = {m.supersedes: m.version for m in ordered if m.supersedes and m.status != "draft"}
+    current = [m.version for m in ordered if m.status == "current" and m.version not in named]
+    successors = dict.fromkeys(current[:-1], current[-1] if current else None) | named
+    return tuple(
+        m.model_copy(update={"status": "superseded", "superseded_by": successors[m.version]})
+        if m.status == "current" and m.version in successors
+        else m
+        for m in ordered
+    )
+
+
+def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterator[MethodologyProblem]:
+    """Where the files leave open which version is current, or name one that does not exist."""
+    versions = {m.version for m in declared}
+    files = {m.version: str((own or PACKAGED) / f"{m.version}.yaml") for m in declared}
+    for m in declared:
+        if m.supersedes is not None and m.supersedes not in versions:
+            reason = f"supersedes {m.supersedes}, which does not exist. Versions: {', '.join(m.version for m in declared)}"
+            yield MethodologyProblem(files[m.version], reason, version=m.version)
+    named = {m.supersedes for m in declared if m.status != "draft"}
+    current = [m.version for m in declared if m.status == "current" and m.version not in named]
+    if not current:
+        yield MethodologyProblem(
+            files[declared[-1].version],
+            "no version is current; set `status: current` in the file of one version",
+        )
+    for lower, higher in pairwise(current):
+        yield MethodologyProblem(
+            files[higher],
+            f'{lower} is current as well, and {current[-1]} is used; add `supersedes: "{lower}"` to {higher}.yaml',
+            version=higher,
+        )
 
 
 def _changed(m: Methodology, recorded: str) -> str:

@@ -1,0 +1,127 @@
+"""Compare the numbers that a version's rule texts name with the numbers that its scores are computed from.
+
+Rules are prose and scores are computed from data: an edit of one that forgets the other would publish a formula that
+is not the one in use. Only phrases that plainly name a weight, a penalty, a count or a divisor are compared; a number
+in any other phrase is left alone.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from fractions import Fraction
+
+from agent_eval.methodology.models import Methodology
+
+_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+_VALUES = {word: value for value, word in enumerate(re.findall(r"\w+", _WORDS))}
+_NUMBER = rf"(?<![\w.])(\d+(?:\.\d+)?|{'|'.join(_VALUES)})(?![\w.]*\d)"
+_SHARE = r"(?<![\w.])(?:(\d+(?:\.\d+)?)\s*(?:%|per ?cent)|(\d+\.\d+))"  # a percentage or a decimal
+_PART = r"(universal|domain)\b"
+_SHARE_OF_PART = re.compile(rf"{_SHARE}\s*(?:times|of|for|×|·|x|\*)?\s*(?:the\s+)?{_PART}")
+_PART_WITH_SHARE = re.compile(rf"{_PART}[^\d.;]{{0,40}}?{_SHARE}")
+_POINTS = re.compile(rf"{_NUMBER}[ -]points?\b")
+_TAKEN_OFF = re.compile(r"\boff\b|penalt|subtract|deduct|\bminus\b|\bloses?\b|\bcosts?\b")
+_DIVIDED = re.compile(rf"divided by\s+{_NUMBER}")
+_LAST_DIMENSION = re.compile(r"\bu1\s*(?:to|–|-)\s*u(\d+)")
+_RANGE = re.compile(rf"(?:from|between)\s+{_NUMBER}\s+(?:to|and)\s+{_NUMBER}")
+_SOME_OF = re.compile(
+    r"\b(?:at least|at most|more than|fewer than|less than|up to|one of|any|first|last)\s+$"
+)
+
+
+def rule_number_problems(m: Methodology) -> Iterator[str]:
+    """Each number in a rule's text that the version's data contradict: 'rule x says 10 points, penalties say 5'."""
+    for name, rule in m.rules.items():
+        text = " ".join(rule.text.casefold().split())
+        for said, held in _contradictions(text, m):
+            yield f"rule {name} says {said}, {held}"
+
+
+def _contradictions(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    yield from _weights(text, m)
+    yield from _counts(text, m)
+    for clause in re.split(r"[.;:](?:\s|$)", text):
+        yield from _penalties(clause, m)
+        yield from _divisors(clause, m)
+        yield from _ranges(clause, m)
+
+
+def _weights(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    def compared(part: str, percent: str | None, decimal: str | None) -> Iterator[tuple[str, str]]:
+        held = m.weights.universal if part == "universal" else m.weights.domain
+        share = Fraction(decimal) if decimal else Fraction(percent or 0) / 100
+        said = decimal or f"{percent} %"
+        yield from _unless(share == Fraction(held), f"{said} for {part}", f"weights.{part} is {held}")
+
+    for found in _SHARE_OF_PART.finditer(text):
+        yield from compared(found[3], found[1], found[2])
+    for found in _PART_WITH_SHARE.finditer(_SHARE_OF_PART.sub(" ", text)):
+        yield from compared(found[1], found[2], found[3])
+
+
+def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    """Counts of parts; 1 and what only some of them are ('at least two scenarios') say nothing about all."""
+    held = {
+        r"scenarios?": {len(t.scenarios) for t in m.templates},
+        r"criteria": {len(t.criteria) for t in m.templates},
+        r"(?:universal )?dimensions": {len(m.dimensions)},
+        r"(?:domain )?(?:templates|categories)": {len(m.templates)},
+        r"required tests": {len(m.required_tests)},
+        r"references": {len(m.references)},
+    }
+    for words, counts in held.items():
+        for found in re.finditer(rf"{_NUMBER} ({words})\b", text):
+            if _value(found[1]) != 1 and not _SOME_OF.search(text[: found.start()]):
+                yield from _unless(_value(found[1]) in counts, found[0], f"the version has {_listed(counts)}")
+    for found in _LAST_DIMENSION.finditer(text):
+        n = len(m.dimensions)
+        yield from _unless(int(found[1]) == n, found[0].replace("u", "U"), f"the version has {n} dimensions")
+
+
+def _penalties(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    points = {p.points for p in m.penalties}
+    held = f"the penalty is {_listed(points)}" if points else "the version has no penalty"
+    if _TAKEN_OFF.search(clause):
+        for found in _POINTS.finditer(clause):
+            yield from _unless(_value(found[1]) in points, found[0], held)
+
+
+def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    """A sum of ratings is divided by the highest it can be, a sum of scores by how many there are."""
+    if re.search(r"criteri|scenario|domain", clause):
+        n_scenarios, n_criteria = len(m.templates[0].scenarios), len(m.templates[0].criteria)
+        allowed = {5 * n_criteria, n_scenarios, 5 * n_criteria * n_scenarios}
+    elif re.search(r"universal|\bu1\b", clause):
+        allowed = {5 * len(m.dimensions), len(m.dimensions)}
+    else:
+        return
+    for found in _DIVIDED.finditer(clause):
+        yield from _unless(_value(found[1]) in allowed, found[0], f"the data give {_listed(allowed)}")
+
+
+def _ranges(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
+    points = sum(p.points for p in m.penalties)
+    if re.search(r"ratings?\b|integers?\b", clause):
+        allowed = [(1, 5)]
+    elif re.search(r"\bscores?\b|composite", clause):
+        allowed = [(0, 100), (20, 100), (20 - points, 100), (20 - points, 100 - points)]
+    else:
+        return
+    held = "the data give " + " or ".join(f"{low} to {high}" for low, high in dict.fromkeys(allowed))
+    for found in _RANGE.finditer(clause):
+        yield from _unless((_value(found[1]), _value(found[2])) in allowed, found[0], held)
+
+
+def _unless(is_right: bool, said: str, held: str) -> Iterator[tuple[str, str]]:
+    if not is_right:
+        yield repr(said), held
+
+
+def _value(number: str) -> Fraction:
+    return Fraction(_VALUES.get(number, number))
+
+
+def _listed(numbers: Collection[int]) -> str:
+    return " or ".join(str(n) for n in sorted(numbers))
