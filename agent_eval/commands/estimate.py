@@ -37,7 +37,9 @@ def estimate_run(
 
     Raises:
         NoJudgeError: If no judge model is set.
+        EditedVersionError: If a wanted version was edited after it was frozen: a run would refuse it.
     """
+    project.registry.refuse_edited(versions or project.registry.recorded)
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError

@@ -55,8 +55,10 @@ def run(
     Raises:
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
         UnknownMethodologyError: If a version is named that is not published.
+        EditedVersionError: If a wanted version was edited after it was frozen; nothing is read or made.
         GateRulesError: If a gate of the settings names something that does not exist.
     """
+    project.registry.refuse_edited(versions or project.registry.recorded)
     checked_gates(project)
     wanted_agents = project.some_agents(agents)
     for version in versions:
@@ -66,8 +68,8 @@ def run(
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
         sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
         gates_of = _to_be_gated(project, wanted, stale)
-        if not (stale.is_empty() and gates_of.is_empty()) or boards:
-            boards_of = wanted if boards else stale
+        boards_of = wanted if boards else pl.concat([stale, _newly_superseded(project, wanted)]).unique()
+        if not (stale.is_empty() and gates_of.is_empty() and boards_of.is_empty()) or boards:
             _materialise(project, sources, stale, boards_of, gates_of, say, publishes=boards)
     return _report(project, wanted.select(_PAIR), stale, gates_of.height)
 
@@ -117,6 +119,16 @@ def _to_be_gated(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) ->
     taken = project.store.read(table("agents"), columns=["agent_id"])
     outdated = without_current_gates(project, wanted.join(taken, on="agent_id", how="semi").select(_PAIR))
     return pl.concat([stale.select(_PAIR), outdated]).unique()
+
+
+def _newly_superseded(project: Project, wanted: pl.DataFrame) -> pl.DataFrame:
+    """The pairs of versions whose board was made when another version, or none, superseded them: their pages say so."""
+    stored = project.store.read(
+        table("leaderboard"), columns=["methodology_version", "superseded_by"]
+    ).unique()
+    now = {m.version: m.superseded_by for m in project.registry.all()}
+    outdated = [version for version, successor in stored.iter_rows() if successor != now.get(version)]
+    return wanted.filter(pl.col("methodology_version").is_in(outdated))
 
 
 def _to_ingest(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
@@ -192,6 +204,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
             {agent: entry.category for agent, entry in declared.items()},
         ),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
+        *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
     )
 
 

@@ -18,6 +18,7 @@ from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.settling import settled_pairs
 from agent_eval.formats.hashing import digest
+from agent_eval.methodology import EditedVersionError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
 from agent_eval.project.ingest import ingest_fingerprint
@@ -111,7 +112,10 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
         context.log.warning(f"Methodology {version} is new: reload the code location to get its partitions.")
-    return [version for version in project.registry.versions if version in loaded]
+    edited = project.registry.edited()  # not observed: its boards stay as they were
+    for problem in edited.values():
+        context.log.warning(str(EditedVersionError(problem)))
+    return [v for v in project.registry.versions if v in loaded and v not in edited]
 
 
 redo_stale = dg.AutomationConditionSensorDefinition(

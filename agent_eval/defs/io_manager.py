@@ -17,15 +17,20 @@ class TableIO(dg.ConfigurableIOManager):
 
     From its first step to its last a run has the store to itself, as `agent-eval run` has: runs follow one another, and
     what is newer was made from what was newest. Its place goes with the process, however it ends.
+
+    Rows of a methodology version that was edited after it was frozen are neither loaded nor stored: an asset of that
+    version fails before its body asks a judge, and its tables stay as they were.
     """
 
     root: str | None = None
+    _project: Project = PrivateAttr()
     _store: Store = PrivateAttr()
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Wait for the store's place for runs, and sign in there."""
-        self._store = Project.open(self.root).store
+        self._project = Project.open(self.root)
+        self._store = self._project.store
         self._turn.enter_context(self._store.only_one("run"))
         if context.run:
             self._store.sign_in("run", context.run.run_id)
@@ -36,10 +41,18 @@ class TableIO(dg.ConfigurableIOManager):
         self._turn.close()
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
+        """Replace the rows of the partitions; an edited version raises EditedVersionError."""
         target = table(context.asset_key.path[-1])
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
+        self._refuse_edited(partitions)
         self._store.replace(target, obj, partitions, run_id=context.run_id)
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
+        """Read the rows of the partitions; an edited version raises EditedVersionError."""
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
+        self._refuse_edited(partitions)
         return self._store.read(table(context.asset_key.path[-1]), partitions)
+
+    def _refuse_edited(self, partitions: pl.DataFrame) -> None:
+        if "methodology_version" in partitions.columns:
+            self._project.registry.refuse_edited(set(partitions["methodology_version"]))

@@ -6,6 +6,7 @@ A weight, an anchor, a required test or a penalty belongs here; code that asks w
 from agent_eval.methodology.diff import Change, diff
 from agent_eval.methodology.models import Methodology
 from agent_eval.methodology.registry import (
+    EditedVersionError,
     MethodologyFileError,
     MethodologyProblem,
     Registry,
@@ -17,6 +18,7 @@ from agent_eval.methodology.registry import (
 
 __all__ = [
     "Change",
+    "EditedVersionError",
     "Methodology",
     "MethodologyFileError",
     "MethodologyProblem",

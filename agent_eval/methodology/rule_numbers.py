@@ -103,6 +103,7 @@ def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 def _ranges(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
     points = sum(p.points for p in m.penalties)
+    allowed: list[tuple[Fraction | int, Fraction | int]]
     if re.search(r"ratings?\b|integers?\b", clause):
         allowed = [(1, 5)]
     elif re.search(r"\bscores?\b|composite", clause):

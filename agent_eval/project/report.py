@@ -45,6 +45,7 @@ def site_of(project: Project, shown: str) -> Site:
         gates=project.store.read(table("gate_results")),
         written=written(project.store, TABLES),
         package_version=__version__,
+        edited={version: f"{p.reason}." for version, p in project.registry.edited().items()},
     )
 
 

@@ -1,10 +1,12 @@
 """The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 import polars as pl
 
+from agent_eval.methodology import Methodology
 from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.names import Paths
@@ -141,6 +143,18 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
 def versions_in(board: pl.DataFrame) -> list[str]:
     """The methodology versions that have rows."""
     return board["methodology_version"].unique(maintain_order=True).to_list()
+
+
+def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[str, str]:
+    """Superseded version → markdown for its page of an asset: what took its place, and a link to the current version's page."""
+    known = list(methodologies)
+    current = next((m.version for m in known if m.status == "current"), None)
+    link = f" Current version: [{current}](/assets/{asset}?partition={current})." if current else ""
+    return {
+        m.version: f"Version {m.version} is superseded by {m.superseded_by}.{link}"
+        for m in known
+        if m.superseded_by
+    }
 
 
 def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> str:

@@ -2,6 +2,8 @@
 
 from agent_eval.tables.columns import (
     AGENT,
+    BENCHMARK,
+    BOARD_FACTS,
     COMPOSED,
     COUNTED,
     DISCLOSED,
@@ -64,6 +66,13 @@ DECLARED = (
             Column("n_tasks", I, "Tasks behind pass_at_1"),
             *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
             *MEASURED,
+            BENCHMARK,
+            *BOARD_FACTS,
+            Column(
+                "superseded_by",
+                S,
+                "The version that superseded this one when the board was made; null for the current one",
+            ),
             STATUS,
             MISSING,
             DISPUTED,

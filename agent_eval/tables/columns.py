@@ -140,6 +140,27 @@ MEASURED = (
         nullable=False,
     ),
 )
+BENCHMARK = Column("benchmark_id", S, "The run that counts; null for undeclared sessions")
+BOARD_FACTS = (
+    *(Column(f"u{i}", F, f"U{i}: mean rating over sessions, 1–5; null when missing") for i in range(1, 7)),
+    *(Column(f"d{i}", F, f"D{i}: Σ criteria / 15 × 100; null when missing") for i in range(1, 6)),
+    Column(
+        "session_dates",
+        NAMES,
+        "ISO dates of the sessions that count, sorted; those without a date are left out",
+    ),
+    Column("evaluators", NAMES, "Who ran the sessions that count, sorted"),
+    Column(
+        "methodology_content_hash",
+        S,
+        "Content hash of the version that it was scored with, as in published.yaml",
+    ),
+    Column(
+        "n_harness_failures_dropped",
+        I,
+        "Conversations dropped because the harness failed: their session is marked so, or their class is harness_error",
+    ),
+)
 MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
 DISPUTED = Column("disputed", NAMES, "What people differ on and nobody has decided, each with who said what")
 DISCLOSED = (

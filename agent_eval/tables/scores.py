@@ -2,6 +2,8 @@
 
 from agent_eval.tables.columns import (
     AGENT,
+    BENCHMARK,
+    BOARD_FACTS,
     BY_PAIR,
     COMPOSED,
     CONVERSATION,
@@ -137,7 +139,7 @@ DECLARED = (
             VERSION,
             AGENT,
             Column("template", S, "Domain template; null when none"),
-            Column("benchmark_id", S, "The run that counts; null for undeclared sessions"),
+            BENCHMARK,
             Column("n_sessions", I, "Sessions averaged", nullable=False),
             Column("session_ids", NAMES, "The sessions, sorted"),
             Column(
@@ -152,6 +154,12 @@ DECLARED = (
             Column("raw_composite_exact", S, "The raw composite as an exact fraction"),
             *DISCLOSED,
             *MEASURED,
+            *BOARD_FACTS,
+            Column(
+                "has_entered",
+                B,
+                "A session was run for the version or for any; without one it is on no board",
+            ),
             STATUS,
             MISSING,
             DISPUTED,

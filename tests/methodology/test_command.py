@@ -11,6 +11,12 @@ from agent_eval.commands.methodology import show, show_diff, show_list, validate
 from agent_eval.methodology import Registry, UnknownMethodologyError, freeze
 from tests.methodology.conftest import Write
 
+SUPERSEDES = ("superseded_by: null", 'supersedes: "1.3.0"')
+
+
+def failed(printed: str) -> list[tuple[str, str]]:
+    return [(row["check"], row["subject"]) for row in json.loads(printed) if row["result"] == "failed"]
+
 
 def console() -> tuple[Console, io.StringIO]:
     out = io.StringIO()
@@ -90,11 +96,12 @@ def test_the_published_versions_are_valid(capsys: pytest.CaptureFixture[str]) ->
     assert [(row["check"], row["result"]) for row in rows] == [
         ("frozen", "passed"),
         ("worked_example", "passed"),
+        ("rule_numbers", "passed"),
     ] * 4
 
 
 def test_a_version_that_is_not_frozen_yet_is_valid_and_says_so(own: Path, write: Write) -> None:
-    write("2.0.0")
+    write("2.0.0", SUPERSEDES)
     screen, out = console()
     assert validate(Registry.read(own), screen, as_json=False) == 0
     assert "not frozen yet" in out.getvalue()
@@ -110,12 +117,59 @@ def test_a_bad_file_is_invalid(own: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_a_frozen_version_that_changed_is_invalid(
     own: Path, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write("2.0.0")
+    write("2.0.0", SUPERSEDES)
     freeze(own)
-    write("2.0.0", ("points: 10", "points: 5"))
+    write(
+        "2.0.0", SUPERSEDES, ("One session asks each question once.", "One session asks each question twice.")
+    )
     assert validate(Registry.read(own), console()[0], as_json=True) == 1
-    rows = json.loads(capsys.readouterr().out)
-    assert [(r["check"], r["subject"]) for r in rows if r["result"] == "failed"] == [("frozen", "2.0.0")]
+    assert failed(capsys.readouterr().out) == [("frozen", "2.0.0")]
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (("points: 10", "points: 5"), "rule repeatability_penalty says 'ten points', the penalty is 5"),
+        (
+            ('universal: "0.40"\n  domain: "0.60"', 'universal: "0.50"\n  domain: "0.50"'),
+            "rule composite_score says '0.40 for universal', weights.universal is 0.50",
+        ),
+        (
+            ("the mean of the five scenario scores", "the mean of the six scenario scores"),
+            "rule domain_score says 'six scenario', the version has 5",
+        ),
+    ],
+)
+def test_a_number_in_a_rule_that_the_data_contradict_is_named(
+    own: Path, write: Write, capsys: pytest.CaptureFixture[str], edit: tuple[str, str], words: str
+) -> None:
+    write("2.0.0", SUPERSEDES, edit)
+    assert validate(Registry.read(own), console()[0], as_json=True) == 1
+    (row,) = [r for r in json.loads(capsys.readouterr().out) if r["result"] == "failed"]
+    assert (row["check"], row["subject"]) == ("rule_numbers", "2.0.0")
+    assert words in row["detail"]
+
+
+def test_two_versions_that_say_current_are_named_with_the_line_to_add(
+    own: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("2.0.0")
+    assert validate(Registry.read(own), console()[0], as_json=True) == 1
+    (row,) = [r for r in json.loads(capsys.readouterr().out) if r["result"] == "failed"]
+    assert (row["check"], row["subject"]) == ("current", "2.0.0")
+    assert 'add `supersedes: "1.3.0"` to 2.0.0.yaml' in row["detail"]
+
+
+def test_show_prints_each_reference_with_what_is_not_known_of_it() -> None:
+    screen, out = console()
+    show(Registry.read(), "1.1.0", screen, as_json=False)
+    printed = " ".join(out.getvalue().split())
+    assert "GAIA, Grégoire Mialon, Clémentine Fourrier" in printed
+    assert (
+        "A survey of agent evaluation, authors not named, venue not named, year not named, unverified"
+        in printed
+    )
+    assert "Repeatability guidance (published, unverified)" in printed
 
 
 def test_weights_that_do_not_give_the_worked_example_are_invalid(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,6 +177,6 @@ def test_weights_that_do_not_give_the_worked_example_are_invalid(capsys: pytest.
     m = registry.get("1.3.0")
     broken = m.model_copy(update={"weights": m.weights.model_copy(update={"domain": "0.50"})})
     assert validate(Registry((broken,), own=frozenset({"1.3.0"})), console()[0], as_json=True) == 1
-    (row,) = [r for r in json.loads(capsys.readouterr().out) if r["result"] == "failed"]
+    row = next(r for r in json.loads(capsys.readouterr().out) if r["check"] == "worked_example")
     # 0.4 × 100 + 0.5 × 100 = 90
     assert "ΣU = 30, ΣD = 75 gives 90, expected 100" in row["detail"]

@@ -8,7 +8,7 @@ def paths(a: str, b: str, *, with_status: bool = False) -> list[str]:
 def test_1_3_adds_the_penalty_and_its_rules() -> None:
     changes = diff(load("1.2.0"), load("1.3.0"))
     assert changes[0] == Change("penalties.repeatability_tested=false", None, "10 points off the composite")
-    assert {c.path.split(".")[0] for c in changes[1:]} == {"rules", "changes"}
+    assert {c.path.split(".")[0] for c in changes[1:]} == {"rules", "changes", "repeatability_guidance"}
 
 
 def test_1_2_adds_six_templates() -> None:
@@ -21,7 +21,7 @@ def test_1_2_adds_six_templates() -> None:
         "templates.x_content_creation_v1",
         "templates.x_hr_recruiting_v1",
     ]
-    assert [c.path for c in changes if c.before is not None] == ["changes"]
+    assert [c.path for c in changes if c.before is not None] == ["repeatability_guidance", "changes"]
 
 
 def test_1_1_makes_tests_and_disclosures_mandatory() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import agent_eval
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology import (
+    EditedVersionError,
     MethodologyFileError,
     Registry,
     UnknownMethodologyError,
@@ -21,6 +22,7 @@ from tests.methodology.conftest import Write
 
 PUBLISHED = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
 PENALTY = ("    points: 10", "    points: 5")
+SUPERSEDES = ("superseded_by: null", 'supersedes: "1.3.0"')
 
 
 def reason_for(own: Path, name: str) -> str:
@@ -278,6 +280,78 @@ def test_changed_content_without_a_new_version_is_found() -> None:
     assert problem.version == "1.1.0"
     assert m.content_hash in problem.reason
     assert tampered.content_hash in problem.reason
+
+
+def test_one_edited_digit_is_refused_by_version_and_others_are_not(own: Path, write: Write) -> None:
+    write("2.0.0")
+    freeze(own)
+    write("2.0.0", PENALTY)
+    registry = Registry.read(own)
+    assert list(registry.edited()) == ["2.0.0"]
+    registry.refuse_edited(["1.3.0"])
+    with pytest.raises(
+        EditedVersionError, match=r"^Methodology 2\.0\.0 was published with hash .*boards stay"
+    ):
+        registry.refuse_edited(["1.3.0", "2.0.0"])
+
+
+def test_a_frozen_version_that_cannot_be_read_any_more_counts_as_edited(own: Path, write: Write) -> None:
+    write("2.0.0")
+    freeze(own)
+    write("2.0.0", ("status: current", "status: latest"))
+    assert "its file cannot be read now" in Registry.read(own).edited()["2.0.0"].reason
+
+
+def test_a_version_frozen_while_references_were_hashed_counts_as_unchanged(own: Path, write: Write) -> None:
+    write("2.0.0")
+    m = Registry.read(own).get("2.0.0")
+    assert m.earlier_content_hash != m.content_hash
+    (own / "published.yaml").write_text(f'"2.0.0": {m.earlier_content_hash}\n')
+    assert Registry.read(own).edited() == {}
+
+
+def test_a_version_may_supersede_a_packaged_one(own: Path, write: Write) -> None:
+    write("2.0.0", SUPERSEDES)
+    registry = Registry.read(own)
+    assert registry.current.version == "2.0.0"
+    old = registry.get("1.3.0")
+    assert (old.status, old.superseded_by) == ("superseded", "2.0.0")
+    assert registry.place_problems == ()
+    assert registry.frozen_problems() == ()
+
+
+def test_a_draft_supersedes_nothing_yet(own: Path, write: Write) -> None:
+    write("2.0.0", SUPERSEDES, ("status: current", "status: draft"))
+    assert Registry.read(own).current.version == "1.3.0"
+
+
+def test_exactly_one_version_is_current_however_many_files_say_so(own: Path, write: Write) -> None:
+    write("2.0.0")
+    write("1.10.0")
+    registry = Registry.read(own)
+    assert {
+        m.version: m.superseded_by for m in registry.all() if m.version in {"1.3.0", "1.10.0", "2.0.0"}
+    } == {
+        "1.3.0": "2.0.0",
+        "1.10.0": "2.0.0",
+        "2.0.0": None,
+    }
+    assert [m.version for m in registry.all() if m.status == "current"] == ["2.0.0"]
+    assert [(p.version, p.reason) for p in registry.place_problems] == [
+        ("1.10.0", '1.3.0 is current as well, and 2.0.0 is used; add `supersedes: "1.3.0"` to 1.10.0.yaml'),
+        ("2.0.0", '1.10.0 is current as well, and 2.0.0 is used; add `supersedes: "1.10.0"` to 2.0.0.yaml'),
+    ]
+
+
+def test_superseding_a_version_that_does_not_exist_is_named(own: Path, write: Write) -> None:
+    write("2.0.0", ("superseded_by: null", 'supersedes: "1.9.0"'))
+    reasons = [p.reason for p in Registry.read(own).place_problems]
+    assert "supersedes 1.9.0, which does not exist. Versions: 1.0.0, 1.1.0, 1.2.0, 1.3.0, 2.0.0" in reasons
+
+
+def test_a_version_supersedes_lower_ones_only(own: Path, write: Write) -> None:
+    write("2.0.0", ("superseded_by: null", 'supersedes: "2.0.0"'))
+    assert "a version supersedes a lower one" in reason_for(own, "2.0.0.yaml")
 
 
 def test_status_date_and_successor_may_change() -> None:

@@ -169,11 +169,44 @@ def test_versions_that_ask_the_same_share_the_rubric_and_differ_in_scoring() -> 
     assert a.scoring_hash != b.scoring_hash
 
 
-def test_references_stand_without_authors_or_years() -> None:
-    references = load("1.1.0").references
-    assert len({r.title for r in references}) == 14
-    assert {(r.authors, r.year) for r in references} == {(None, None)}
-    assert "unverified" in load("1.1.0").rules["references"].text
+TAGS = {
+    "task completion", "multi-step", "autonomy", "error handling", "repeatability", "domain evaluation", "scoring",
+    "benchmark design", "enterprise workflows", "safety",
+}  # fmt: skip
+
+
+@from_1_1
+def test_fourteen_references_are_tagged_and_nobody_claims_to_have_checked_them(version: str) -> None:
+    references = load(version).references
+    assert len({r.title for r in references}) == len(references) == 14
+    assert {tag for r in references for tag in r.informs} == TAGS
+    assert all(r.informs and r.description for r in references)
+    assert not any(r.verified for r in references)
+    assert references == load("1.1.0").references
+
+
+def test_a_work_that_the_publication_does_not_name_has_no_authors_venue_or_year() -> None:
+    unnamed = [r for r in load("1.1.0").references if r.title.split()[0] in {"A", "An"}]
+    assert len(unnamed) == 4
+    assert {(r.authors, r.venue, r.year) for r in unnamed} == {(None, None, None)}
+    assert all(r.authors and r.venue and r.year for r in load("1.1.0").references if r not in unnamed)
+
+
+@from_1_1
+def test_repeatability_guidance_is_there_and_unverified(version: str) -> None:
+    guidance = load(version).repeatability_guidance
+    assert guidance is not None
+    assert (guidance.origin, guidance.verified) == ("published", False)
+    assert load("1.0.0").repeatability_guidance is None
+
+
+def test_a_corrected_reference_changes_no_hash() -> None:
+    m = load("1.3.0")
+    corrected = m.references[0].model_copy(update={"year": 2023, "verified": True})
+    changed = m.model_copy(
+        update={"references": (corrected, *m.references[1:]), "repeatability_guidance": None}
+    )
+    assert (changed.content_hash, changed.scoring_hash) == (m.content_hash, m.scoring_hash)
 
 
 def test_change_lists() -> None:

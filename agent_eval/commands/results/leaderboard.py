@@ -1,19 +1,19 @@
 """`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
-from agent_eval.methodology import Methodology
+from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
 from agent_eval.report.board import badges, interval, leads, one_decimal, outcomes, readable
-from agent_eval.report.markdown import markdown_table
+from agent_eval.report.markdown import inert, markdown_table
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.tables import table
@@ -55,19 +55,19 @@ def leaderboard(
     template: str | None = None,
     output_format: str = "table",
 ) -> None:
-    """Print the board; `json` is one array of the table's rows."""
+    """Print the board; `json` is one array of the table's rows, with the standing of their version."""
     board = board_of(project, version, template)
     if output_format == "json":
-        print_json(board)
+        print_json(with_standing(board, project.registry))
     elif output_format == "csv":
-        flat = board.with_columns(pl.col("missing", "disputed", "refused_sessions").list.join("; "))
-        print(plain(flat.write_csv()), end="")  # noqa: T201
+        print_csv(with_standing(board, project.registry))
     elif output_format == "md":
-        print(markdown_table(readable(board)))  # noqa: T201
+        notes = "".join(f"{inert(note)}\n\n" for note in standing_notes(project.registry, version))
+        print(f"{notes}{markdown_table(readable(board))}")  # noqa: T201
         for line in outcomes(board):
             print(f"\n{plain(line)}")  # noqa: T201
     else:
-        print_board(console, board, project.registry.get(version))
+        print_board(console, board, project.registry.get(version), project.registry)
 
 
 def side_by_side(
@@ -87,11 +87,12 @@ def side_by_side(
     boards = [board_of(project, version, template) for version in project.methodologies(versions)]
     board = penalty_what_if(pl.concat(boards), current)
     if output_format == "json":
-        print_json(board)
+        print_json(with_standing(board, project.registry))
     elif output_format == "csv":
-        lists = pl.col("missing", "disputed", "refused_sessions").list.join("; ")
-        print(board.with_columns(lists).write_csv(), end="")  # noqa: T201
+        print_csv(with_standing(board, project.registry))
     else:
+        for note in (note for version in versions for note in standing_notes(project.registry, version)):
+            console.print(plain(note), style="yellow", markup=False, soft_wrap=True)
         if_now = f"under {current.version}'s penalty"
         texts = (
             readable(board)
@@ -109,8 +110,46 @@ def side_by_side(
         )
 
 
-def print_board(console: Console, board: pl.DataFrame, methodology: Methodology) -> None:
-    """The board for people: one table per template, then what bars the unranked rows."""
+def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
+    """The rows with what their version is by now: its status, what superseded it, and whether a frozen file was edited."""
+    edited = registry.edited()
+    versions = pl.DataFrame(
+        [(m.version, m.status, m.superseded_by, m.version in edited) for m in registry.all()],
+        schema={
+            "methodology_version": pl.String,
+            "methodology_status": pl.String,
+            "superseded_by": pl.String,
+            "methodology_edited": pl.Boolean,
+        },
+        orient="row",
+    )
+    return board.drop("superseded_by").join(
+        versions, on="methodology_version", how="left", maintain_order="left"
+    )
+
+
+def standing_notes(registry: Registry, version: str) -> Iterator[str]:
+    """What a reader of a version's board should know first: it was edited, superseded, or is a draft."""
+    if (problem := registry.edited().get(version)) is not None:
+        yield (
+            f"Edited after it was frozen: {problem.reason}. This board was made with the frozen content; "
+            "`agent-eval run` scores nothing with the edited file."
+        )
+    methodology = registry.get(version)
+    if methodology.superseded_by:
+        current = registry.current.version
+        yield (
+            f"Methodology {version} is superseded by {methodology.superseded_by}. "
+            f"Current board: agent-eval leaderboard --methodology {current}"
+        )
+    elif methodology.status == "draft":
+        yield f"Methodology {version} is a draft and may still change."
+
+
+def print_board(console: Console, board: pl.DataFrame, methodology: Methodology, registry: Registry) -> None:
+    """The board for people: the standing of its version, one table per template, then what bars the unranked rows."""
+    for note in standing_notes(registry, methodology.version):
+        console.print(plain(note), style="yellow", markup=False, soft_wrap=True)
     if board.is_empty():
         console.print("No rows yet. Import transcripts and run `agent-eval run`.")
     for (template,), rows in board.group_by("template", maintain_order=True):

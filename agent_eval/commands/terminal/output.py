@@ -30,6 +30,12 @@ def consoles() -> tuple[Console, Console]:
     return out, err
 
 
+def print_csv(rows: pl.DataFrame) -> None:
+    """Rows as CSV on stdout; the texts of a list are joined by '; '."""
+    flat = rows.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("; "))
+    print(plain(flat.write_csv()), end="")  # noqa: T201
+
+
 def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
     """One array of rows on stdout; unknown values are null."""
     records = (

@@ -4,7 +4,7 @@ import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.gate import gate_rows
-from agent_eval.commands.results.leaderboard import board_of, print_board
+from agent_eval.commands.results.leaderboard import board_of, print_board, with_standing
 from agent_eval.commands.run import RunReport
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import one_line
@@ -43,9 +43,9 @@ def print_run(
         _print_audit(err, disagreements(project.store.read(table("judge_cache")), judge))
     board = board_of(project, version)
     if as_json:
-        print_json(board)
+        print_json(with_standing(board, project.registry))
         return
-    print_board(out, board, project.registry.get(version))
+    print_board(out, board, project.registry.get(version), project.registry)
     counts = gate_rows(project, version).group_by("result").len().sort("result")
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)

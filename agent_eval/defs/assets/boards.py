@@ -10,7 +10,7 @@ from agent_eval.defs.assets.common import OWNERS, TableEvents, check_and_store, 
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
-from agent_eval.report.board import board_page, versions_in
+from agent_eval.report.board import board_page, superseded_notes, versions_in
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
 
@@ -33,11 +33,13 @@ def leaderboard(
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
-    board = boards.leaderboard(composite_scores, agents, reliability)
+    successors = {m.version: m.superseded_by for m in project.registry.all()}
+    board = boards.leaderboard(composite_scores, agents, reliability, successors)
     for version in versions_in(board):
         of_version = board.filter(pl.col("methodology_version") == version)
         page = board_page(of_version, version, _report_at(project))
         context.add_asset_metadata({"board": dg.MetadataValue.md(page)}, partition_key=version)
+    _show_successors(context, project, "leaderboard")
     show_lineage(context, project, "leaderboard")
     yield from check_and_store(context, {"leaderboard": board}, composite_scores=composite_scores)
 
@@ -62,9 +64,12 @@ def pairwise_comparisons(context: dg.AssetExecutionContext, composite_scores: pl
     ins=mapped_inputs(reliability=TO_VERSION),
     freshness_policy=WEEKLY,
 )
-def reliability_leaderboard(context: dg.AssetExecutionContext, reliability: pl.DataFrame) -> TableEvents:
+def reliability_leaderboard(
+    context: dg.AssetExecutionContext, reliability: pl.DataFrame, project: dg.ResourceParam[Project]
+) -> TableEvents:
     """Agents ranked by pass^k within each task set: who succeeds every time."""
     ranked = trials.reliability_leaderboard(reliability)
+    _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
 
 
@@ -88,6 +93,14 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
             "n_bytes": made.n_bytes,
         }
     )
+
+
+def _show_successors(context: dg.AssetExecutionContext, project: Project, asset: str) -> None:
+    """Say on the page of each superseded version which one took its place, with a link to the current one."""
+    notes = superseded_notes(project.registry.all(), asset)
+    for version in notes.keys() & set(context.partition_keys):
+        text = {"Superseded": dg.MetadataValue.md(notes[version])}
+        context.add_asset_metadata(text, asset_key=asset, partition_key=version)
 
 
 def _report_at(project: Project) -> str:

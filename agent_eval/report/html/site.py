@@ -1,7 +1,7 @@
 """The whole report: which pages there are, and the rows that each is made from, read agent by agent."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
@@ -40,6 +40,7 @@ class Site:
         gates: Table gate_results.
         written: Rows table, n_rows, last_run_id, last_written: how each table came about.
         package_version: The release that makes the report.
+        edited: Version → what happened to it, for each that was edited after it was frozen.
     """
 
     read: Reader
@@ -48,6 +49,7 @@ class Site:
     gates: pl.DataFrame
     written: pl.DataFrame
     package_version: str
+    edited: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
         "versions": list(reversed(versions)),
         "shown": site.shown,
         "current": next((v for v, m in site.methodologies.items() if m.status == "current"), site.shown),
+        "edited": site.edited,
         "package_version": site.package_version,
         "as_of": site.written["last_written"].max(),
     }

@@ -35,10 +35,15 @@ class MixedVersionsError(AgentEvalError):
 
 
 def leaderboard(
-    composite_scores: pl.DataFrame, agents: pl.DataFrame, reliability: pl.DataFrame
+    composite_scores: pl.DataFrame,
+    agents: pl.DataFrame,
+    reliability: pl.DataFrame,
+    superseded_by: Mapping[str, str | None] | None = None,
 ) -> pl.DataFrame:
-    """Table `leaderboard`: one row per row of `composite_scores`, of one or more versions.
+    """Table `leaderboard`: one row per row of `composite_scores` of an agent that entered, of one or more versions.
 
+    An agent has entered a version if a session of it was run for that version, or for any; others are on no board.
+    `superseded_by` names the successor of each version that has one.
     Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
     interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
     interval and no rank range; such an agent may stand anywhere in the ranges of the others.
@@ -46,6 +51,8 @@ def leaderboard(
     counted over all sets.
     Sorted by version, template, published rows by rank, then the others by status; row order never matters.
     """
+    composite_scores = composite_scores.filter(pl.col("has_entered").fill_null(True))
+    successors = superseded_by or {}
     names = dict(agents.select("agent_id", "name").iter_rows())
     passes = _pass_at_1(reliability)
     fields = _fields(composite_scores)
@@ -58,6 +65,7 @@ def leaderboard(
             row
             | {"name": names.get(pair.agent_id) or pair.agent_id, "point_0to100": None}
             | {"rank": None, "rank_overall": overall.get(pair)}
+            | {"superseded_by": successors.get(pair.methodology_version)}
             | standings.get(pair, {})
             | passes.get(pair, {})
         )

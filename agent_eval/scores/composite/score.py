@@ -14,6 +14,7 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
+from agent_eval.scores.composite.board_facts import board_facts
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
@@ -159,6 +160,7 @@ def composite_scores(
     measured = _measured(
         transcripts, conversations, conversation_judgments, refused_records(errors, transcripts)
     )
+    facts = board_facts(universal_scores, domain_scores, transcripts, sessions, conversations, methodologies)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
@@ -175,6 +177,7 @@ def composite_scores(
         )
         | measured[pair]
         | {"disputed": disputed.get(pair, [])}
+        | facts[pair]
         for pair in pairs
     )
 

@@ -1,0 +1,85 @@
+"""What a board row says of its making beside the scores: dimensions, scenarios, sessions, methodology, what was dropped."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
+from agent_eval.scores.composite.disclosures import counted
+from agent_eval.scores.composite.ratings import PAIR, methodology_of
+from agent_eval.tables.agent_version import AgentVersion
+
+_RATED = (*(d.lower() for d in DIMENSIONS), *(s.lower() for s in SCENARIOS))
+_SESSION = ("agent_id", "session_id")
+Facts = dict[str, object]
+
+
+def board_facts(
+    universal_scores: pl.DataFrame,
+    domain_scores: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+) -> dict[AgentVersion, Facts]:
+    """The columns BOARD_FACTS of every pair in `transcripts`.
+
+    Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is null.
+
+    Raises:
+        VersionNotGivenError: If rows name a version without a methodology.
+    """
+    rated = [
+        scores.select(*PAIR, pl.col("^(u|d)[1-6]$").cast(pl.Float64))
+        for scores in (universal_scores, domain_scores)
+    ]
+    rows = _per_pair(transcripts, sessions, conversations)
+    for scores in rated:
+        rows = rows.join(scores, on=PAIR, how="left")
+    shown = (*_RATED, "session_dates", "evaluators", "n_harness_failures_dropped", "has_entered")
+    return {
+        AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in shown}
+        | {"methodology_content_hash": methodology_of(row["methodology_version"], methodologies).content_hash}
+        for row in rows.iter_rows(named=True)
+    }
+
+
+def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
+    """One row per pair of `transcripts`: what its sessions say, and whether one of them was run for the version."""
+    broken = conversations.filter(outcome_class="harness_error").select(
+        "agent_id", "conversation_id", is_broken=pl.lit(value=True)
+    )
+    versions = pl.col("methodology_versions")
+    of_session = sessions.select(
+        *_SESSION, "session_date", "evaluator", versions, is_invalid=pl.col("invalid_reason").is_not_null()
+    )
+    is_for_it = versions.list.contains(pl.col("methodology_version")) | versions.list.contains("any")
+    held = (
+        transcripts.join(of_session, on=_SESSION, how="left")
+        .join(broken, on=["agent_id", "conversation_id"], how="left")
+        .with_columns(
+            is_for_it=is_for_it.fill_null(False),
+            is_lost=pl.col("is_invalid").fill_null(False) | pl.col("is_broken").fill_null(False),
+        )
+    )
+    counting = (
+        counted(transcripts, sessions)
+        .join(of_session, on=_SESSION, how="left")
+        .group_by(PAIR)
+        .agg(
+            session_dates=pl.col("session_date").drop_nulls().unique().sort(),
+            evaluators=pl.col("evaluator").drop_nulls().unique().sort(),
+        )
+    )
+    return (
+        held.group_by(PAIR)
+        .agg(
+            has_entered=pl.col("is_for_it").any(),
+            n_harness_failures_dropped=(pl.col("is_for_it") & pl.col("is_lost")).sum().cast(pl.Int64),
+        )
+        .join(counting, on=PAIR, how="left")
+        .with_columns(
+            pl.col(name).fill_null(pl.lit([], dtype=pl.List(pl.String)))
+            for name in ("session_dates", "evaluators")
+        )
+    )

@@ -1,0 +1,239 @@
+"""A frozen version that was edited is scored by nobody; its boards stay, and say so."""
+
+import json
+import shutil
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from agent_eval.cli import app
+from agent_eval.commands.estimate import estimate_run
+from agent_eval.commands.run import run
+from agent_eval.commands.terminal.output import consoles
+from agent_eval.methodology import EditedVersionError, freeze, registry
+from agent_eval.methodology.registry import PACKAGED
+from agent_eval.project import Project
+from agent_eval.project.report import publish
+from agent_eval.tables import TABLES, table
+from tests.conftest import at_home, copy_sample
+
+AGENTS = ("quill-help", "harbor-desk")
+EDITED = r"^Methodology 1\.4\.0 was published with hash \w+, its content now has \w+; undo the change"
+
+
+@pytest.fixture(scope="module")
+def published_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two agents of the sample under 1.3.0 and a frozen version of the user's own; one was never run for it."""
+    root = tmp_path_factory.mktemp("published")
+    copy_sample(root)
+    for folder in (root / "data" / "sessions").iterdir():
+        if folder.name not in AGENTS:
+            shutil.rmtree(folder)
+    (session,) = (root / "data" / "sessions" / "quill-help").glob("*/session.yaml")
+    session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.4.0\n"))
+    text = (PACKAGED / "1.3.0.yaml").read_text(encoding="utf-8")
+    for old, new in (
+        ('version: "1.3.0"', 'version: "1.4.0"'),
+        ("superseded_by: null", 'supersedes: "1.3.0"'),
+        ("    points: 10", "    points: 5"),
+        ("Ten points are taken", "Five points are taken"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    own = root / "data" / "methodologies"
+    own.mkdir(exist_ok=True)
+    (own / "1.4.0.yaml").write_text(text, encoding="utf-8")
+    assert freeze(own) == ("1.4.0",)
+    with at_home(root) as project:
+        assert run(project, versions=("1.3.0", "1.4.0")).exit_code == 0
+    return root
+
+
+@pytest.fixture
+def edited(published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same after an edit of one digit, in a folder of the test's own."""
+    root = tmp_path / "edited"
+    shutil.copytree(published_root, root)
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
+    monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
+    file = root / "data" / "methodologies" / "1.4.0.yaml"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("    points: 5\n") == 1
+    file.write_text(text.replace("    points: 5\n", "    points: 6\n"), encoding="utf-8")
+    return root
+
+
+def everything(project: Project) -> dict[str, pl.DataFrame]:
+    return {name: project.store.read(table(name)) for name in TABLES}
+
+
+def test_a_run_is_refused_in_one_line_and_changes_no_table(
+    edited: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agent_eval.cli import main
+
+    before = everything(Project.open())
+    monkeypatch.setattr("sys.argv", ["agent-eval", "run", "--boards"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("Error: Methodology 1.4.0 was published with hash")
+    assert printed.err.count("\n") == 1
+    after = everything(Project.open())
+    assert [name for name in TABLES if not before[name].equals(after[name])] == []
+
+
+def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edited: Path) -> None:
+    project = Project.open()
+    before = project.store.read(table("leaderboard"))
+    assert run(project, versions=("1.3.0",), boards=True).exit_code == 0
+    assert any("1.4.0 was published with hash" in w for w in run(project, versions=("1.3.0",)).warnings)
+    after = project.store.read(table("leaderboard"))
+    assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
+
+
+def test_an_estimate_is_refused_as_the_run_is(edited: Path) -> None:
+    with pytest.raises(EditedVersionError, match=EDITED):
+        estimate_run(Project.open(), consoles()[0], (), (), as_json=False)
+
+
+def test_an_asset_of_the_edited_version_fails_with_the_same_line(edited: Path) -> None:
+    from agent_eval.definitions import defs
+
+    with dg.DagsterInstance.from_config(str(edited / ".dagster")) as instance:
+        made = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            asset_selection=[dg.AssetKey("leaderboard")],
+            partition_key="1.4.0",
+            raise_on_error=False,
+        )
+    assert not made.success
+    (failure,) = [e.step_failure_data.error for e in made.filter_events(lambda e: e.is_step_failure)]
+    assert failure is not None
+    assert "1.4.0 was published with hash" in str(failure.cause or failure)
+
+
+def test_the_board_of_the_edited_version_says_so_everywhere(edited: Path) -> None:
+    printed = CliRunner().invoke(app, ["leaderboard", "--methodology", "1.4.0"])
+    assert printed.exit_code == 0
+    assert printed.output.startswith("Edited after it was frozen: 1.4.0 was published with hash")
+    (row,) = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.4.0", "--json"]).output)
+    assert row["methodology_edited"] is True
+    assert row["methodology_content_hash"] in printed.output  # the one it was made with
+    page = publish(Project.open()).index.read_text(encoding="utf-8")
+    assert "Version 1.4.0 was edited after it was frozen." in page
+
+
+def test_undoing_the_edit_is_all_it_takes(edited: Path) -> None:
+    file = edited / "data" / "methodologies" / "1.4.0.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("points: 6\n", "points: 5\n"), encoding="utf-8")
+    report = run(Project.open(), versions=("1.3.0", "1.4.0"))
+    assert (report.exit_code, report.stale.height) == (0, 0)
+
+
+def test_an_edited_packaged_version_is_refused_too(
+    published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "published.yaml"
+    text = registry.PACKAGED_RECORD.read_text(encoding="utf-8")
+    record.write_text(text.replace('"1.3.0": ', '"1.3.0": 0'), encoding="utf-8")
+    monkeypatch.setattr(registry, "PACKAGED_RECORD", record)
+    with pytest.raises(EditedVersionError, match=r"1\.3\.0 was published with hash 0"):
+        run(Project.open(published_root))
+
+
+# Superseded versions, and agents that never entered one
+
+
+def test_a_superseded_board_says_so_and_names_the_current_one(published_root: Path) -> None:
+    with at_home(published_root):
+        table_, md = (
+            CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--format", f]).output
+            for f in ("table", "md")
+        )
+        rows = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--json"]).output)
+        current = CliRunner().invoke(app, ["leaderboard"]).output
+    words = (
+        "Methodology 1.3.0 is superseded by 1.4.0. Current board: agent-eval leaderboard --methodology 1.4.0"
+    )
+    assert table_.startswith(words)
+    assert md.startswith("Methodology 1.3.0 is superseded by 1.4.0")
+    assert {(row["methodology_status"], row["superseded_by"]) for row in rows} == {("superseded", "1.4.0")}
+    assert "superseded" not in current
+    assert "methodology 1.4.0" in current
+
+
+def test_the_report_links_a_superseded_board_to_the_current_one(published_root: Path, tmp_path: Path) -> None:
+    publish(Project.open(published_root), tmp_path / "report")
+    old = (tmp_path / "report" / "boards" / "1.3.0.html").read_text(encoding="utf-8")
+    assert 'is superseded by 1.4.0. <a href="../index.html">Current version: 1.4.0</a>' in old
+    assert "is superseded by" not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_asset_page_links_a_superseded_board_to_the_current_one(published_root: Path) -> None:
+    home = published_root / ".dagster"
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        event = instance.get_latest_materialization_event(dg.AssetKey("leaderboard"))
+        records = instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=dg.AssetKey("leaderboard"), asset_partitions=["1.3.0"]), limit=1
+        ).records
+    assert event is not None
+    materialised = records[0].asset_materialization
+    assert materialised is not None
+    note = materialised.metadata["Superseded"].value
+    assert note == (
+        "Version 1.3.0 is superseded by 1.4.0. Current version: [1.4.0](/assets/leaderboard?partition=1.4.0)."
+    )
+
+
+def test_an_agent_without_a_session_for_the_version_is_not_on_its_board(published_root: Path) -> None:
+    boards = Project.open(published_root).store.read(table("leaderboard"))
+    assert set(boards.filter(methodology_version="1.3.0")["agent_id"]) == set(AGENTS)
+    assert set(boards.filter(methodology_version="1.4.0")["agent_id"]) == {"quill-help"}
+
+
+def test_a_version_that_is_superseded_later_has_its_board_made_again_and_nothing_else(
+    published_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "later"
+    shutil.copytree(published_root, root)
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(root))
+    monkeypatch.setenv("DAGSTER_HOME", str(root / ".dagster"))
+    own = root / "data" / "methodologies"
+    (own / "1.4.0.yaml").rename(tmp_path / "1.4.0.yaml")  # as if it had not been published yet
+    (own / "published.yaml").unlink()
+    said: list[str] = []
+    report = run(Project.open(), versions=("1.3.0",), say=said.append)
+    assert report.stale.is_empty()
+    assert said == ["version: 1.3.0"]
+    board = Project.open().store.read(table("leaderboard")).filter(methodology_version="1.3.0")
+    assert set(board["superseded_by"]) == {None}
+    said.clear()
+    run(Project.open(), versions=("1.3.0",), say=said.append)
+    assert said == []
+
+
+def test_board_rows_carry_what_they_rest_on(published_root: Path) -> None:
+    with at_home(published_root) as project:
+        rows = json.loads(CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--json"]).output)
+        csv = CliRunner().invoke(app, ["leaderboard", "--methodology", "1.3.0", "--format", "csv"]).output
+        content_hash = project.registry.get("1.3.0").content_hash
+        universal = project.store.read(table("universal_scores")).filter(methodology_version="1.3.0")
+        domain = project.store.read(table("domain_scores")).filter(methodology_version="1.3.0")
+    row = next(r for r in rows if r["agent_id"] == "quill-help")
+    assert [row[f"u{i}"] for i in range(1, 7)] == list(
+        universal.filter(agent_id="quill-help").select("^u[1-6]$").row(0)
+    )
+    assert [row[f"d{i}"] for i in range(1, 6)] == list(
+        domain.filter(agent_id="quill-help").select("^d[1-5]$").row(0)
+    )
+    assert (row["benchmark_id"], row["session_dates"], row["evaluators"]) == (
+        "quill-2026-04", ["2026-04-18"], ["agent_eval authors"],
+    )  # fmt: skip
+    assert (row["methodology_content_hash"], row["n_harness_failures_dropped"]) == (content_hash, 0)
+    assert set(row) == set(csv.split("\n", maxsplit=1)[0].split(","))
