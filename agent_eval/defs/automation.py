@@ -138,7 +138,8 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     if done.returncode == 1:
         context.log.warning("Records were refused, or judgments are unscored: see the lines above.")
     elif done.returncode:
-        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
 @dg.job(
