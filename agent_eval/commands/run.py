@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.judge.inputs.human_ratings import unasked_ratings
+from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.project import Project
 from agent_eval.project.clusters import refusals as cluster_refusals
@@ -203,9 +203,19 @@ def _warnings(project: Project) -> tuple[str, ...]:
             {m.version: m for m in project.registry.all()},
             {agent: entry.category for agent, entry in declared.items()},
         ),
+        *idle_ratings(ratings, _judged_where(project, ratings)),
         *(f"{p.file}: {p.reason}" for p in project.registry.frozen_problems()),
         *(f"{p.file}: {p.reason}" for p in project.registry.place_problems),
     )
+
+
+def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
+    """Which metrics have rows in the conversations that people rated, and in which of their turns."""
+    rated = ratings.select("agent_id", "conversation_id").drop_nulls().unique()
+    columns = ["agent_id", "conversation_id", "metric"]
+    turns = project.store.read(table("turn_judgments"), rated, columns=[*columns, "turn_index"])
+    whole = project.store.read(table("conversation_judgments"), rated, columns=columns)
+    return pl.concat([turns, whole], how="diagonal").unique()
 
 
 def _unnamed(project: Project) -> Iterator[str]:

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from polars.testing import assert_frame_equal
 
-from agent_eval.clusters.failures import failures
+from agent_eval.clusters.failures import failures, impartial_judgments
 from agent_eval.tables import table
 from tests.clusters.rows import TOOL, call, calls, judgment, judgments
 
@@ -125,3 +125,14 @@ def test_a_label_that_a_failing_environment_can_force_is_not_laid_on_the_agent()
         ("repeated tool call", "agent"),
         ("repeated tool call", "agent"),
     ]
+
+
+def test_a_turn_that_people_differ_on_is_neither_a_failure_nor_one_without() -> None:
+    rows = judgments(
+        judgment("repetition", judge="human", judge_model="anna", is_effective=False),
+        judgment("no failure", judge="human", judge_model="ben", is_effective=False),
+        judgment(None, judge="human", judge_model="anna, ben", status="disputed"),
+        judgment("no failure", turn_index=1),
+    )
+    assert failures(rows, calls()).is_empty()
+    assert impartial_judgments(rows)["turn_index"].to_list() == [1]

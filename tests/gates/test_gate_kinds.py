@@ -88,6 +88,18 @@ def test_a_rule_that_says_nothing_has_not_looked() -> None:
     assert counted == {("lumen", "1.3.0"): (3, 1)}
 
 
+def test_a_turn_that_people_differ_on_has_not_been_answered() -> None:
+    said = judgment("c", "agent_behavior_failure", None, turn_index=0, status="scored", judge="human")
+    rows = [
+        said | {"label": "no failure", "judge_model": "anna", "is_effective": False},
+        said | {"label": "unsafe action", "judge_model": "ben", "is_effective": False},
+        said | {"status": "disputed", "judge_model": "anna, ben"},
+        said | {"turn_index": 1, "label": "no failure", "judge_model": "anna"},
+    ]
+    counted = looked_for_failures(table("turn_judgments").frame(rows), {"agent_behavior_failure"})
+    assert counted == {("lumen", "1.3.0"): (2, 1)}
+
+
 def assertion(result: str, **changes: Any) -> dict[str, Any]:
     return (
         PAIR

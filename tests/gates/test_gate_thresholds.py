@@ -159,6 +159,12 @@ def test_what_needs_a_judge_model_is_open_and_what_does_not_arise_is_not() -> No
     }
 
 
+def test_what_people_differ_on_is_open() -> None:
+    disputed = judgment("D1", "helpfulness", None, turn_index=1, judge="human", status="disputed")
+    rules = spec(thresholds={"helpfulness": 4})
+    assert results(rules, [*rated("D1", 5), disputed]) == {"helpfulness in D1": "unknown"}
+
+
 def test_a_label_counts_as_the_share_without_a_failure() -> None:
     labels = ["no failure", "no failure", "repetition", "no failure"]
     turns = [

@@ -4,6 +4,7 @@ import csv
 import io
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent_eval.formats.hashing import digest
@@ -11,6 +12,7 @@ from agent_eval.judge.inputs.human_ratings import (
     COLUMNS,
     LARGEST,
     OPTIONAL,
+    idle_ratings,
     latest_ratings,
     placed_ratings,
     ratings_hash,
@@ -285,3 +287,24 @@ def test_a_rating_that_no_methodology_asks_for_is_named_with_file_and_line(tmp_p
     assert first.startswith("r.csv:2: the rating of U1 by kim counts for nothing: methodology 9.9.9")
     assert second.startswith("r.csv:3: the rating of D1 by kim counts for nothing: criterion 'nosuch'")
     assert "accuracy" in second
+
+
+def test_a_rating_of_what_is_not_asked_there_is_named_with_file_and_line() -> None:
+    asked = {"agent_id": "ada", "conversation_id": "c1"}
+    judged = pl.DataFrame(
+        [asked | {"turn_index": 0, "metric": "helpfulness"}, asked | {"metric": "goal_completion"}],
+        schema={"agent_id": pl.String, "conversation_id": pl.String, "turn_index": pl.Int64, "metric": pl.String},
+    )  # fmt: skip
+    rows = [
+        human("helpfulness", 4, conversation_id="c1", turn_index=0),
+        human("answer_correctness", 4, line=3, conversation_id="c1", turn_index=0),
+        human("hallucination_passed", 4, line=4, conversation_id="c1"),
+        human("goal_completion", 4, line=5, conversation_id="c1"),
+        human("goal_completion", 4, line=6, conversation_id="c2"),  # not judged yet
+        human("U1", 4, line=7, session_id="s1"),
+        human("D1", 4, line=8, conversation_id="c1", criterion="accuracy"),
+    ]
+    assert [text.split(" by ")[0] for text in idle_ratings(humans(*rows), judged)] == [
+        "r.csv:3: the rating of answer_correctness",
+        "r.csv:4: the rating of hallucination_passed",
+    ]

@@ -74,7 +74,7 @@ def _poison(frame: pl.DataFrame, attack: str) -> Iterator[pl.Expr]:
             yield pl.concat_str(column, pl.lit(attack)).alias(name)
         elif dtype == pl.String:
             yield pl.when(column.is_not_null()).then(pl.concat_str(pl.lit(attack), column)).alias(name)
-        elif dtype == pl.List(pl.String) and name in {"missing", "further_labels", "warnings"}:
+        elif dtype == pl.List(pl.String) and name in {"missing", "disputed", "further_labels", "warnings"}:
             yield column.list.eval(pl.concat_str(pl.lit(attack), pl.element()))
 
 

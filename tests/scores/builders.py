@@ -217,7 +217,9 @@ def frames(
 
 
 def compose(
-    made: Mapping[str, pl.DataFrame], methodologies: Mapping[str, Methodology] = METHODOLOGIES
+    made: Mapping[str, pl.DataFrame],
+    methodologies: Mapping[str, Methodology] = METHODOLOGIES,
+    disputes: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """composite_scores from input tables."""
     return composite_scores(
@@ -228,6 +230,7 @@ def compose(
         made["conversations"],
         made["conversation_judgments"],
         methodologies,
+        disputes,
     )
 
 

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.gates.coverage import benchmark_findings
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.score import RatingError, composite, weigh
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.tables import table
 from tests.scores.builders import (
+    CRITERIA,
     METHODOLOGIES,
     compose,
     composed,
@@ -292,6 +294,81 @@ def test_a_missing_rating_makes_it_incomplete() -> None:
     assert (row["status"], row["missing"]) == ("incomplete", ["U4: not rated"])
     assert (row["universal_0to100"], row["domain_0to100"]) == (None, 80)
     assert (row["raw_composite_score"], row["composite_score"], row["composite_exact"]) == (None, None, None)
+
+
+def differing(target: str, **changes: Any) -> dict[str, Any]:
+    """The effective row of a part that two people rated differently."""
+    reason = {"status": "disputed", "reason": "anna 4, ben 2", "judge": "human", "rater": "anna, ben"}
+    return rating(target, None) | reason | changes
+
+
+def test_a_part_that_people_differ_on_has_no_rating_and_makes_it_provisional() -> None:
+    rated = [*(r for r in ratings() if r["target"] != "U3"), differing("U3")]
+    row = row_of(rated=rated)
+    assert (row["status"], row["composite_exact"], row["raw_composite_score"]) == ("provisional", None, None)
+    assert row["missing"] == ["U3: disputed (anna 4, ben 2)"]
+    assert row["domain_0to100"] == 80.0
+
+
+def test_a_disputed_part_beside_one_that_nobody_rated_is_incomplete() -> None:
+    rest = [r for r in ratings() if r["target"] not in {"U3", "U6"}]
+    row = row_of(rated=[*rest, differing("U3"), rating("U6", None)])
+    assert row["status"] == "incomplete"
+    assert row["missing"] == ["U3: disputed (anna 4, ben 2)", "U6: not rated"]
+    rest = [r for r in ratings() if r["target"] not in {"U3", "D2"}]
+    lacking = [rating("D2", None, criterion=c) | {"conversation_id": "a-D2"} for c in CRITERIA]
+    assert row_of(rated=[*rest, differing("U3"), *lacking])["status"] == "incomplete"
+
+
+def test_a_disputed_criterion_of_one_session_is_named_with_its_place() -> None:
+    rated = [
+        differing("D2", criterion="accuracy", conversation_id="b-D2", session_id="b")
+        if (r["target"], r["criterion"], r["session_id"]) == ("D2", "accuracy", "b")
+        else r
+        for r in (row | {"criterion": row.get("criterion")} for s in "ab" for row in ratings(session_id=s))
+    ]
+    row = row_of(
+        rated=rated,
+        held=[*transcripts(), *transcripts(session="b")],
+        declared=[session(), session("b")],
+        judged=[hallucination(), hallucination(session="b")],
+    )
+    assert (row["status"], row["missing"]) == (
+        "provisional",
+        ["D2.accuracy (session b): disputed (anna 4, ben 2)"],
+    )
+
+
+def test_a_disputed_hallucination_test_is_unknown_and_bars_publication() -> None:
+    row = row_of(judged=[hallucination(None, status="disputed", unscored_reason="anna 1, ben 0")])
+    assert (row["status"], row["hallucination_passed"]) == ("provisional", None)
+    assert row["missing"] == ["hallucination: disputed (anna 1, ben 0)"]
+    [tests] = [f for f in benchmark_findings(row) if f.gate == "required_tests"]
+    assert tests.result == "unknown"
+
+
+def test_everything_that_people_differ_on_is_listed_and_turns_change_no_number() -> None:
+    place = {"methodology_version": "1.3.0", "agent_id": "lumen", "reason": "anna 5, ben 2"}
+    disputes = pl.DataFrame(
+        [
+            place | {"session_id": "a", "target": "U3"},
+            place | {"session_id": "a", "conversation_id": "a-D2", "target": "D2", "criterion": "accuracy"},
+            place | {"conversation_id": "a-D1", "target": "goal_completion"},
+            place | {"conversation_id": "a-D1", "turn_index": 1, "target": "helpfulness"},
+            place | {"session_id": "a", "target": "U3", "agent_id": "other"},
+        ],
+        schema=dict.fromkeys((*place, "session_id", "conversation_id", "target", "criterion"), pl.String)
+        | {"turn_index": pl.Int64},
+    )
+    row = one(compose(frames(), disputes=disputes))
+    assert row["disputed"] == [
+        "U3 of session a (anna 5, ben 2)",
+        "D2.accuracy of a-D2 (anna 5, ben 2)",
+        "goal_completion of a-D1 (anna 5, ben 2)",
+        "helpfulness of turn 1 of a-D1 (anna 5, ben 2)",
+    ]
+    assert (row["status"], row["composite_exact"]) == ("published", "70/1")
+    assert one(compose(frames()))["disputed"] == []
 
 
 def test_a_missing_test_makes_it_provisional_and_changes_no_number() -> None:

@@ -243,3 +243,27 @@ def test_conversations_without_a_slot_are_shown_with_their_turns_though_no_score
     shown = only(root, "1 without a slot")
     assert [n.title for n in walk(shown)][2] == "turn 0"
     assert not [n for n in walk(explained()) if "without a slot" in n.title]
+
+
+def test_a_part_that_people_differ_on_shows_who_said_what() -> None:
+    by = {"judge": "human", "is_effective": False}
+    rated = [
+        *(r for r in ratings() if r["target"] != "U3"),
+        rating("U3", 4, rater="anna", **by),
+        rating("U3", 2, rater="ben", **by),
+        rating("U3", None, judge="human", rater="anna, ben", status="disputed", reason="anna 4, ben 2"),
+    ]
+    node = only(explained("U3", rated=rated), "U3")
+    assert node.title.endswith(": missing")
+    assert {"not counted: 4 by human (anna)", "not counted: 2 by human (ben)"} <= set(node.detail)
+    assert [child.title for child in node.children] == ["disputed in session a: anna 4, ben 2"]
+    assert "missing: U3: disputed (anna 4, ben 2)" in explained(rated=rated).detail
+
+
+def test_a_decided_part_says_who_decided() -> None:
+    decided = "adjudicator dora: anna 4, ben 2, dora 3"
+    rated = [
+        *(r for r in ratings() if r["target"] != "U3"),
+        rating("U3", 3, judge="human", rater="dora", decided_by=decided),
+    ]
+    assert f"decided by: {decided}" in only(explained("U3", rated=rated), "rating 3").detail

@@ -198,6 +198,30 @@ def _unasked(
     return f"criterion {str(criterion)[:_SHOWN]!r} is none of its template's: {', '.join(known)}"
 
 
+def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str, ...]:
+    """A sentence for each rating of a metric that does not arise where it points, with file and line; only a warning.
+
+    Args:
+        human_ratings: Table human_ratings.
+        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of its conversations; of a
+            conversation without any nothing is said.
+    """
+    conversation = ["agent_id", "conversation_id"]
+    rated = human_ratings.filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
+    idle = rated.join(judged.select(conversation).unique(), on=conversation, how="semi").join(
+        judged.rename({"metric": "target"}),
+        on=[*conversation, "turn_index", "target"],
+        how="anti",
+        nulls_equal=True,
+    )
+    return tuple(
+        f"{file}:{line}: the rating of {target} by {rater} counts for nothing: it is not asked there."
+        for file, line, target, rater in idle.sort("file", "line")
+        .select("file", "line", "target", "rater")
+        .iter_rows()
+    )
+
+
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
     ordered = _in_order(rows)

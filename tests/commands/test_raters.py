@@ -1,0 +1,74 @@
+"""Two raters who differ, from data/ratings to the board: disputed until somebody decides."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from agent_eval.commands.results.explain import explain
+from agent_eval.commands.results.leaderboard import board_of, print_board
+from agent_eval.commands.run import run, what_is_stale
+from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL
+from agent_eval.project import Project
+
+LUMEN, SESSION, VERSION = "lumen-support", "lumen-2026-04-b", "1.3.0"
+
+
+def rate(root: Path, *rows: tuple[str, str, str, str]) -> None:
+    """Rows of a file: target, rating, rater, role; of U dimensions of a session, else of its D2's first turn."""
+    lines = [",".join((*COLUMNS, *OPTIONAL))]
+    for target, rating, rater, role in rows:
+        place = f"{SESSION},," if target.startswith("U") else f",{SESSION}-D2,0"
+        lines.append(f"{LUMEN},{place},{VERSION},{target},,{rating},,,{rater},,,,{role}")
+    (root / "data" / "ratings" / "two.csv").write_text("\n".join(lines) + "\n")
+
+
+def board_row(project: Project) -> dict[str, Any]:
+    return next(row for row in board_of(project, VERSION).to_dicts() if row["agent_id"] == LUMEN)
+
+
+def made_stale() -> set[str]:
+    """The agents that the files as they are make stale under the version."""
+    project = Project.open()
+    return set(what_is_stale(project, project.known_agents(), [VERSION])[2]["agent_id"])
+
+
+def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
+    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = board_row(Project.open())
+    differing = [("U3", "4", "anna", ""), ("U3", "2", "ben", ""), ("helpfulness", "1", "anna", "")]
+    rate(sample_copy, *differing, ("helpfulness", "5", "ben", "rater"))
+    assert run(Project.open(), [LUMEN], [VERSION]).exit_code == 0
+    row = board_row(Project.open())
+    turn = f"helpfulness of turn 0 of {SESSION}-D2 (anna 1, ben 5)"
+    assert (row["status"], row["rank"], row["composite_exact"]) == ("provisional", None, None)
+    assert row["missing"] == [f"U3 (session {SESSION}): disputed (anna 4, ben 2)"]
+    assert row["disputed"] == [f"U3 of session {SESSION} (anna 4, ben 2)", turn]
+    console = Console(width=300, file=io.StringIO(), record=True)
+    print_board(console, board_of(Project.open(), VERSION), Project.open().registry.get(VERSION))
+    explain(Project.open(), console, agent_id=LUMEN, version=VERSION, score="composite", as_json=False)
+    text = console.export_text()
+    assert f"Lumen Support is disputed: U3 of session {SESSION} (anna 4, ben 2); {turn}" in text
+    assert f"disputed: {turn}" in text
+    assert "not counted: 2 by human (ben)" in text
+
+    # the setting decides, and makes stale only agents with several raters
+    assert made_stale() == set()
+    monkeypatch.setenv("AGENT_EVAL_RATER_RULE", "median")
+    assert made_stale() == {LUMEN}
+    run(Project.open(), [LUMEN], [VERSION])
+    decided = board_row(Project.open())
+    assert (decided["status"], decided["disputed"], decided["missing"]) == ("published", [], [])
+    # U3 of one session in three fell from the recorded 4 to 2: 0.40 × 100 / 30 × 2 / 3
+    assert before["composite_score"] - decided["composite_score"] == pytest.approx(40 / 30 * 2 / 3)
+
+    # without the setting an adjudicator decides
+    monkeypatch.delenv("AGENT_EVAL_RATER_RULE")
+    rate(sample_copy, *differing, ("U3", "4", "dora", "adjudicator"))
+    run(Project.open(), [LUMEN], [VERSION])
+    settled = board_row(Project.open())
+    assert (settled["status"], settled["disputed"]) == ("published", [])
+    assert settled["composite_exact"] == before["composite_exact"]
