@@ -8,6 +8,7 @@ import polars as pl
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
 from agent_eval.judge.rubric import orphan_ratings
+from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.project import Project
 from agent_eval.project.clusters import refusals as cluster_refusals
 from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
@@ -210,12 +211,13 @@ def _warnings(project: Project) -> tuple[str, ...]:
 
 
 def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
-    """Which metrics have rows in the conversations that people rated, and in which of their turns."""
+    """Which metrics arise in the conversations that people rated, and in which of their turns."""
     rated = ratings.select("agent_id", "conversation_id").drop_nulls().unique()
-    columns = ["agent_id", "conversation_id", "metric"]
+    columns = ["agent_id", "conversation_id", "metric", "unscored_reason"]
     turns = project.store.read(table("turn_judgments"), rated, columns=[*columns, "turn_index"])
     whole = project.store.read(table("conversation_judgments"), rated, columns=columns)
-    return pl.concat([turns, whole], how="diagonal").unique()
+    rows = pl.concat([turns, whole], how="diagonal")
+    return rows.filter(~pl.col("unscored_reason").is_in([NO_REPLY, ENDED]).fill_null(value=False)).unique()
 
 
 def _unnamed(project: Project) -> Iterator[str]:

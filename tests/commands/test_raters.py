@@ -48,8 +48,9 @@ def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(
     assert row["missing"] == [f"U3 (session {SESSION}): disputed (anna 4, ben 2)"]
     assert row["disputed"] == [f"U3 of session {SESSION} (anna 4, ben 2)", turn]
     console = Console(width=300, file=io.StringIO(), record=True)
-    print_board(console, board_of(Project.open(), VERSION), Project.open().registry.get(VERSION))
-    explain(Project.open(), console, agent_id=LUMEN, version=VERSION, score="composite", as_json=False)
+    project = Project.open()
+    print_board(console, board_of(project, VERSION), project.registry.get(VERSION), project.registry)
+    explain(project, console, agent_id=LUMEN, version=VERSION, score="composite", as_json=False)
     text = console.export_text()
     assert f"Lumen Support is disputed: U3 of session {SESSION} (anna 4, ben 2); {turn}" in text
     assert f"disputed: {turn}" in text
