@@ -156,8 +156,19 @@ def leaderboard(
     template: Annotated[str | None, typer.Option(help="Only this domain template.")] = None,
     output_format: Annotated[str, typer.Option("--format", help="table, json, csv or md.")] = "table",
     as_json: AsJson = False,
+    changes: Annotated[
+        bool,
+        typer.Option(
+            "--changes", help="What changed on the board, latest first: before, after and the cause."
+        ),
+    ] = False,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="The board as it was at the end of that day in UTC, ISO 8601."),
+    ] = None,
 ) -> None:
     """The board of one methodology version: ranks, intervals, leads; or of several, side by side."""
+    from agent_eval.commands.results.board_history import show_changes
     from agent_eval.commands.results.leaderboard import FORMATS, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show
     from agent_eval.commands.terminal.output import consoles
@@ -167,8 +178,16 @@ def leaderboard(
     project = _project()
     chosen = "json" if as_json else output_format
     versions = list(dict.fromkeys(methodology or ()))
+    if changes:
+        if as_of is not None:
+            raise AgentEvalError("--changes lists the changes of all days; leave out --as-of.")
+        of = versions or [_version(project, None)]
+        show_changes(project, consoles()[0], versions=of, template=template, output_format=chosen)
+        return
     if len(versions) > 1:
-        side_by_side(project, consoles()[0], versions=versions, template=template, output_format=chosen)
+        side_by_side(
+            project, consoles()[0], versions=versions, template=template, output_format=chosen, as_of=as_of
+        )
         return
     show(
         project,
@@ -176,6 +195,7 @@ def leaderboard(
         version=_version(project, versions[0] if versions else None),
         template=template,
         output_format=chosen,
+        as_of=as_of,
     )
 
 

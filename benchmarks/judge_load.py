@@ -46,10 +46,11 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
         }
         for row in held.iter_rows(named=True)
     )  # fmt: skip
+    [(panel, _)] = project.by_judge(admitted)
     judged = judge_transcripts(
         *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.answers.find),
         metrics=project.metrics,
-        panel=project.panel(["1.3.0"]),
+        panel=panel,
     )
     pairs = pl.DataFrame({"agent_id": ["load"], "methodology_version": ["1.3.0"]})
     for name in ("turn_judgments", "conversation_judgments"):

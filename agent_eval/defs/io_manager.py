@@ -43,6 +43,9 @@ class TableIO(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""
         target = table(context.asset_key.path[-1])
+        if not target.partition:  # rows are only added
+            self._store.upsert(target, obj, run_id=context.run_id)
+            return
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         self._refuse_edited(partitions)
         self._store.replace(target, obj, partitions, run_id=context.run_id)

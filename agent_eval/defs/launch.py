@@ -115,7 +115,8 @@ class Launch:
 
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
-        for event in news(sources, observed(self.instance), {*agents, *versions}):
+        pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
+        for event in news(sources, observed(self.instance), {*agents, *versions, *pairs}):
             self.instance.report_runless_asset_event(event)
 
     def materialise(

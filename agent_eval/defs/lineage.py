@@ -5,11 +5,11 @@ import polars as pl
 
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.partitions import key_frame
-from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page
 from agent_eval.storage.lineage import written_by_partition
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 _RATED = ["agent_id", "methodology_version", "judge", "prompt_hash", "is_effective"]
 
@@ -27,7 +27,7 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
     judged = judged.with_columns(
         n_prompts=pl.col("n_prompts") - pl.col("prompt_hash").is_null().cast(pl.Int64)
     )
-    judges = project.judge_specs(partitions["methodology_version"].unique().to_list())
+    judged_by = _judges(project, rated.select("agent_id", "methodology_version").unique())
     pages = {}
     for key in partitions.iter_rows(named=True):
         version = key["methodology_version"]
@@ -36,18 +36,25 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
             name,
             written.filter(of_key),
             judged.filter(of_key).drop(partitions.columns).sort("judge"),
-            _facts(project, version, judges.get(version)) | {"run": context.run.run_id},
+            _facts(project, version, judged_by.filter(of_key)) | {"run": context.run.run_id},
         )
         pages["|".join(key.values())] = {"lineage": dg.MetadataValue.md(page)}
     add_metadata_by_partition(context, name, pages)
 
 
-def _facts(project: Project, version: str, judge: JudgeSpec | None) -> dict[str, str]:
+def _judges(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """The models that some pairs keep: agent_id, methodology_version, models."""
+    specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
+    rows = [(*pair, " + ".join(spec.models)) for pair, spec in specs.items()]
+    return pl.DataFrame(rows, schema=dict.fromkeys((*pairs.columns, "models"), pl.String), orient="row")
+
+
+def _facts(project: Project, version: str, judged_by: pl.DataFrame) -> dict[str, str]:
     methodology = project.registry.get(version)
     return {
         "methodology": version,
         "rubrics and tests, hash": methodology.rubric_hash,
         "weights and penalties, hash": methodology.scoring_hash,
         "metrics, hash": project.metrics.hash,
-        "judge models": ", ".join(judge.models) if judge else "none",
+        "judge models": ", ".join(judged_by["models"].unique().sort()) or "none",
     }

@@ -53,7 +53,7 @@ def shape_of(partitions: dg.PartitionsDefinition | None) -> Shape:
 
 def partition_key(pair: AgentVersion) -> str:
     """Return the partition key of a pair: its dimensions sorted by name."""
-    return f"{pair.agent_id}|{pair.methodology_version}"
+    return pair.key
 
 
 def agent_versions(context: dg.AssetExecutionContext) -> list[AgentVersion]:

@@ -7,15 +7,21 @@ import polars as pl
 
 from agent_eval.defs.assets.common import OWNERS
 from agent_eval.defs.dagster_internals import create_external_asset_from_source_asset
-from agent_eval.defs.partitions import AGENTS, VERSIONS
+from agent_eval.defs.partitions import AGENTS, PAIRS, VERSIONS, key_frame
 from agent_eval.project import Project
 from agent_eval.project import data_versions as sources
 from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
+from agent_eval.tables.agent_version import AgentVersion
 
 
-def _agents(context: dg.AssetExecutionContext) -> list[str]:
-    return list(context.instance.get_dynamic_partitions("agent"))
+def _keys(context: dg.AssetExecutionContext, partitions: dg.PartitionsDefinition) -> list[str]:
+    return list(partitions.get_partition_keys(dynamic_partitions_store=context.instance))
+
+
+def _judge_versions(project: Project, keys: list[str]) -> Mapping[str, str]:
+    pairs = key_frame(PAIRS, keys).iter_rows(named=True)
+    return sources.judge_versions(project, [AgentVersion(**pair) for pair in pairs])
 
 
 def _source(
@@ -43,8 +49,7 @@ def _source(
     def seen(
         context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
     ) -> dg.DataVersionsByPartition:
-        keys = list(VERSIONS.get_partition_keys()) if partitions is VERSIONS else _agents(context)
-        return dg.DataVersionsByPartition(dict(observe(project, keys)))
+        return dg.DataVersionsByPartition(dict(observe(project, _keys(context, partitions))))
 
     source = create_external_asset_from_source_asset(
         seen
@@ -79,19 +84,19 @@ human_ratings = _source(
 judge_spec = _source(
     "judge_spec",
     "judging",
-    VERSIONS,
-    sources.judge_versions,
+    PAIRS,
+    _judge_versions,
     kind="yaml",
-    description="What judges are asked under a version, and which: a changed rubric makes this version's judgments stale, "
-    "and no other's.",
+    description="What judges are asked about an agent under a version, and which: a changed rubric makes this version's "
+    "judgments stale, and no other's; another judge those that it is named for.",
     observed={
         "rubrics, anchors and required tests": "agent_eval/methodology/versions/, data/methodologies/",
         "metrics and their rubrics": "agent_eval/metrics/, setting metric_modules",
         "judge profile": "agent_eval/metrics/profile.py",
         "recorded verdicts": "data/verdicts/*.jsonl",
-        "judge models and how they are asked": "settings judge_*, else the models that were last asked",
+        "judge models and how they are asked": "settings judge_*, else the models that this pair was last judged by",
     },
-    stales="judgments, rubric ratings and all that is made from them, of every agent under this version",
+    stales="judgments, rubric ratings and all that is made from them, of this agent under this version",
 )
 scoring_spec = _source(
     "scoring_spec",

@@ -5,7 +5,7 @@ answers are found once and the rows are given to every version that admits the c
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -62,6 +62,15 @@ class Judged:
 
     turn_judgments: pl.DataFrame
     conversation_judgments: pl.DataFrame
+
+    @classmethod
+    def concat(cls, parts: Iterable["Judged"]) -> "Judged":
+        """Return the rows of all parts together."""
+        held = list(parts)
+        return cls(
+            pl.concat(part.turn_judgments for part in held),
+            pl.concat(part.conversation_judgments for part in held),
+        )
 
 
 def judge_transcripts(

@@ -1,7 +1,7 @@
 """One judging pass, the same for turns, conversations and rubrics: who answers a question, and which answer counts.
 
-Stored answers are looked up once. Rules come first, then judge models for what rules leave unanswered, then the answers
-that others gave before. The first of them is effective; one that was lost to a judge's failure yields to any other.
+Stored answers are looked up once. Rules come first, then judge models for what rules leave unanswered, then recorded
+verdicts. The first of them is effective; one that was lost to a judge's failure yields to any other.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,11 @@ Answers = dict[str, list[tuple[str, Verdict]]]
 Row = dict[str, object]
 
 HUMAN = "human"
-PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
+PAID = (
+    "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
+    "system_fingerprint", "dropped_parameters",
+)  # fmt: skip
+"""Columns that say what a model's call cost and which model answered it."""
 
 
 @dataclass
@@ -73,7 +77,6 @@ def judge_questions(
     of_models: AnswersByQuestion = {}
     if panel is not None:
         of_models = panel.answers(_sequences(asked, names or {}), cache, shown, watch=watch)
-        cache = panel.others(cache)
     recorded = iter(answer_without_model(questions, RecordedJudge(cache)))
     for one in asked:
         for question, answers in one.with_answers():

@@ -33,6 +33,9 @@ class Scored:
     n_tokens_in: int | None = None
     n_tokens_out: int | None = None
     n_tokens_cached: int | None = None
+    response_model: str | None = None  # as the provider names the model that answered
+    system_fingerprint: str | None = None
+    dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
     disagreement: float | None = None  # of an ensemble, see judge/ensemble.py
 
 
@@ -55,6 +58,9 @@ class Unscored:
     n_tokens_in: int | None = None
     n_tokens_out: int | None = None
     n_tokens_cached: int | None = None
+    response_model: str | None = None  # as the provider names the model that answered
+    system_fingerprint: str | None = None
+    dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
 
 
 Verdict = Scored | NotApplicable | Unscored

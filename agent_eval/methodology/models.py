@@ -5,6 +5,7 @@ import json
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple, Self
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 Origin = Literal["published", "ours"]
@@ -37,6 +38,15 @@ class Version(NamedTuple):
         ):
             raise ValueError(f"version {text[:LONGEST_VERSION]!r} is not MAJOR.MINOR.PATCH, e.g. 1.3.0")
         return cls(*map(int, parts))
+
+
+def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
+    """Return the rows sorted by methodology_version, semantically, then by other columns, nulls last."""
+    versions = sorted(rows["methodology_version"].unique(), key=Version.parse)
+    place = pl.col("methodology_version").replace_strict(
+        versions, range(len(versions)), return_dtype=pl.Int64
+    )
+    return rows.sort(place, *then, nulls_last=True, maintain_order=True)
 
 
 class Frozen(BaseModel):

@@ -14,6 +14,7 @@ from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.storage import Store
 from agent_eval.storage.journal import Journal, finished_journals
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 _CACHE, _STATE = table("judge_cache"), table("judge_state")
 
@@ -53,21 +54,25 @@ class AnswerCache:
 
     def sync_recorded(self, verdicts: pl.DataFrame, *, run_id: str) -> None:
         """Make the store hold exactly these recorded verdicts (table judge_cache); answers of models stay."""
-        recorded = verdicts.with_columns(is_recorded=pl.lit(True))
         stored = self.store.read(_CACHE, pl.DataFrame({"is_recorded": [True]}))
-        changed = recorded.join(stored, on=["cache_key", "verdict", "judged_at"], how="anti")
-        withdrawn = stored.join(recorded, on="cache_key", how="anti")
+        changed = verdicts.join(stored, on=["cache_key", "verdict", "judged_at"], how="anti")
+        withdrawn = stored.join(verdicts, on="cache_key", how="anti")
         self.store.upsert(_CACHE, changed, run_id=run_id)
-        self.store.delete(_CACHE, withdrawn.select("cache_key"))
+        self.store.delete(_CACHE, withdrawn.select(_CACHE.key))
 
-    def last_judges(self) -> dict[str, JudgeSpec]:
-        """Return, by version, the judge that its judgments were last asked of."""
-        rows = self.store.read(_STATE, columns=["methodology_version", "spec"])
-        return {version: JudgeSpec.from_json(spec) for version, spec in rows.iter_rows()}
+    def last_judges(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
+        """Return, for those of these pairs that a model was asked about, the judge that they were last asked of.
 
-    def record_judge(self, versions: Collection[str], spec: JudgeSpec | None, *, run_id: str) -> None:
-        """Remember that the judgments of these versions were asked of this judge; without one nothing changes."""
+        Stores of earlier releases name one judge per version: it is that of each pair without one of its own.
+        """
+        rows = self.store.read(_STATE, columns=["agent_id", "methodology_version", "spec"]).iter_rows()
+        kept = {(agent, version): spec for agent, version, spec in rows}
+        found = {pair: kept.get(pair) or kept.get((None, pair.methodology_version)) for pair in pairs}
+        return {pair: JudgeSpec.from_json(spec) for pair, spec in found.items() if spec is not None}
+
+    def record_judge(self, pairs: Collection[AgentVersion], spec: JudgeSpec | None, *, run_id: str) -> None:
+        """Remember that the judgments of these pairs were asked of this judge; without one nothing changes."""
         if spec is None:
             return
-        rows = ({"methodology_version": version, "spec": spec.to_json()} for version in versions)
+        rows = (pair._asdict() | {"spec": spec.to_json()} for pair in pairs)
         self.store.upsert(_STATE, _STATE.frame(rows), run_id=run_id)

@@ -85,7 +85,8 @@ def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
 def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
     """The stored answers of one model with these parameters."""
     written = canonical(dict(spec.parameters)).decode()
-    return stored.filter(pl.col("model") == spec.models[0], pl.col("parameters") == written)
+    is_own = pl.col("is_recorded").is_null() & (pl.col("model") == spec.models[0])
+    return stored.filter(is_own & (pl.col("parameters") == written))
 
 
 @contextlib.contextmanager

@@ -18,13 +18,15 @@ from agent_eval.project.gates import gate_versions
 from agent_eval.project.ingest import agent_sessions_hash
 from agent_eval.project.project import Project
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 
 _PAIR = ["agent_id", "methodology_version"]
+_NO_RATINGS = ratings_hash(table("human_ratings").empty())
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Data versions by source and partition."""
+    """Data versions by source and partition; those of judge_spec by `AgentVersion.key`."""
 
     agent_sessions: Mapping[str, str]
     human_ratings: Mapping[str, str]
@@ -46,15 +48,14 @@ class Sources:
                     __version__,
                     self.agent_sessions[agent],
                     self.human_ratings[agent],
-                    self.judge_spec[version],
+                    self.judge_spec[key],
                     self.scoring_spec[version],
                     self.cluster_spec[version],
                 ),
             }
             for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
-            for version in sorted(
-                self.judge_spec.keys() & self.scoring_spec.keys() & self.cluster_spec.keys()
-            )
+            for version in sorted(self.scoring_spec.keys() & self.cluster_spec.keys())
+            if (key := _pair(agent, version).key) in self.judge_spec
         )
 
     def by_name(self) -> dict[str, Mapping[str, str]]:
@@ -62,12 +63,16 @@ class Sources:
         return dict(vars(self))
 
 
+def _pair(agent: str, version: str) -> AgentVersion:
+    return AgentVersion.of(agent_id=agent, methodology_version=version)
+
+
 def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
     """Hash the sources of some agents and versions; no ratings and no sessions have hashes too."""
     return Sources(
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
-        judge_spec=judge_versions(project, versions),
+        judge_spec=judge_versions(project, [_pair(a, v) for a in agents for v in versions]),
         scoring_spec=scoring_versions(project, versions),
         cluster_spec=cluster_versions(project, versions),
         gate_spec=gate_versions(project, versions),
@@ -90,22 +95,48 @@ def _rating_version(project: Project, agent: str) -> str:
     return digest(found, project.settings.rater_rule) if ratings["rater"].n_unique() > 1 else found
 
 
-def judge_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its rubrics and tests, the metrics, the judge profile, the recorded verdicts and the judge models.
+def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str, str]:
+    """Key of a pair → hash of its version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and its judge.
 
-    Without a model in the settings those count that the version's judgments were last asked of: a process that has
-    no model does not make a model's verdicts stale.
+    Without a model in the settings the judge is the one that the pair's judgments were last asked of: a process that
+    has no model does not make a model's verdicts stale, and a model that judged one version does not touch another.
     """
     recorded = verdicts_hash(project.verdicts[0])
-    judges = project.judge_specs(versions)
-    hashes = {}
-    for version, methodology in project.methodologies(versions).items():
-        asked = [judges[version].to_json()] if version in judges else []
+    judges = project.judge_specs(pairs)
+    asked = {}
+    for version, methodology in project.methodologies({pair.methodology_version for pair in pairs}).items():
         tests = [test.slug for test in methodology.required_tests]
-        hashes[version] = digest(
-            methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded, *asked
-        )
-    return hashes
+        asked[version] = (methodology.rubric_hash, tests, project.metrics.hash, PROFILE_VERSION, recorded)
+    return {
+        pair.key: digest(*asked[version], *([judges[pair].to_json()] if pair in judges else []))
+        for pair in pairs
+        if (version := str(pair.methodology_version)) in asked
+    }
+
+
+def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFrame:
+    """Return what the scores of some pairs are made from, as it is stored and set now: table board_inputs."""
+    stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
+    sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
+    rated = stored.read(table("human_ratings"), agents).partition_by("agent_id", as_dict=True)
+    ratings = {agent: ratings_hash(rows) for (agent,), rows in rated.items()}
+    judges = project.judge_specs(pairs)
+    asked = (verdicts_hash(project.verdicts[0]), project.metrics.hash, PROFILE_VERSION)
+    rules = {
+        version: digest(m.rubric_hash, [test.slug for test in m.required_tests], m.scoring_hash)
+        for version, m in project.methodologies({pair.methodology_version for pair in pairs}).items()
+    }
+    return table("board_inputs").frame(
+        {
+            **pair._asdict(),
+            "sessions_hash": sessions.get(pair.agent_id),
+            "ratings_hash": ratings.get(pair.agent_id, _NO_RATINGS),
+            "judge_hash": digest(*asked, *([judges[pair].to_json()] if pair in judges else [])),
+            "methodology_hash": rules[pair.methodology_version],
+            "code_version": __version__,
+        }
+        for pair in pairs
+    )
 
 
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
@@ -131,13 +162,14 @@ def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     is_lost = pl.col("status") == "unscored"
     is_left = pl.col("unscored_reason") == NEEDS_MODEL
     is_counted = pl.col("metric") != HALLUCINATION_PASSED
-    judges = project.judge_specs(pairs["methodology_version"].unique().to_list())
-    has_judge = pl.col("methodology_version").is_in(list(judges))
+    judges = project.judge_specs([AgentVersion(*row) for row in pairs.select(_PAIR).iter_rows()])
+    judged = pl.DataFrame(list(judges), schema=dict.fromkeys(_PAIR, pl.String), orient="row")
     columns = ["metric", "judge", "status", "unscored_reason", *_PAIR]
     of_metrics = pl.concat(
         project.store.read(table(name), pairs, columns=columns)
         for name in ("turn_judgments", "conversation_judgments")
-    ).filter(is_lost | (is_left & is_counted & has_judge))
+    )
+    could_be_asked = of_metrics.filter(is_left & is_counted).join(judged, on=_PAIR, how="semi")
     of_rubrics = project.store.read(table("rubric_ratings"), pairs, columns=["status", *_PAIR]).filter(
         is_lost
     )
@@ -147,4 +179,6 @@ def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     of_clusters = project.store.read(table("error_clusters"), pairs, columns=["cluster_id", *_PAIR]).join(
         unnamed, on="cluster_id", how="semi"
     )
-    return pl.concat(lost.select(_PAIR) for lost in (of_metrics, of_rubrics, of_clusters)).unique()
+    return pl.concat(
+        lost.select(_PAIR) for lost in (of_metrics.filter(is_lost), could_be_asked, of_rubrics, of_clusters)
+    ).unique()

@@ -27,8 +27,8 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         MissingDataError: If the data folder itself is not there.
     """
     folders = project.home.existing_sessions()
-    fingerprints = {  # taken before anything is read
-        agent: ingest_fingerprint(agent_sessions_hash(project, agent)) for agent in agents
+    hashes = {  # taken before anything is read
+        agent: agent_sessions_hash(project, agent) for agent in agents
     }
     ingested = {
         agent: read_sessions(agent, folders / agent, project.settings.success_reward) for agent in agents
@@ -43,7 +43,7 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         if not one.sessions.is_empty() or not one.import_errors.is_empty()
     ]
     truth = expected_calls(frames["conversations"], frames["tool_calls"])
-    agents_rows = _agent_rows(project, {agent: fingerprints[agent] for agent in present})
+    agents_rows = _agent_rows(project, {agent: hashes[agent] for agent in present})
     return frames | {"expected_calls": truth, "agents": agents_rows}
 
 
@@ -70,16 +70,17 @@ def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> N
     project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)
 
 
-def _agent_rows(project: Project, fingerprints: Mapping[str, str]) -> pl.DataFrame:
-    """Table agents, from the fingerprint of each agent."""
+def _agent_rows(project: Project, hashes: Mapping[str, str]) -> pl.DataFrame:
+    """Table agents, from the hash of each agent's entry and session files."""
     current = project.registry.current
-    entries = [project.declared[0].get(agent) or Agent(agent_id=agent) for agent in fingerprints]
+    entries = [project.declared[0].get(agent) or Agent(agent_id=agent) for agent in hashes]
     templates = [current.template_for(entry.category) for entry in entries]
     return table("agents").frame(
         {
             **entry.model_dump(include={"agent_id", "category", "provider", "baseline"}),
             "name": entry.name or entry.agent_id,
-            "taken_in": fingerprints[entry.agent_id],
+            "taken_in": ingest_fingerprint(hashes[entry.agent_id]),
+            "sessions_hash": hashes[entry.agent_id],
             "template": template.slug if template else None,
         }
         for entry, template in zip(entries, templates, strict=True)

@@ -3,7 +3,7 @@
 The command line and the Dagster resources both start here, so that they see the same thing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, find_root
 from agent_eval.storage import Store
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids
@@ -139,12 +140,11 @@ class Project:
         """The answers of judges in the store."""
         return AnswerCache(self.store, self._beside_store(".journal"))
 
-    def judge_specs(self, versions: Collection[str]) -> dict[str, JudgeSpec]:
-        """Version → the judge models of the settings, else those that its judgments were last asked of, if any were."""
+    def judge_specs(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
+        """Pair → the judge models of the settings, else those that its judgments were last asked of, if any were."""
         if (own := self.own_judge) is not None:
-            return dict.fromkeys(versions, own)
-        last = self.answers.last_judges()
-        return {version: last[version] for version in versions if version in last}
+            return dict.fromkeys(pairs, own)
+        return self.answers.last_judges(pairs)
 
     @property
     def own_judge(self) -> JudgeSpec | None:
@@ -154,15 +154,22 @@ class Project:
             return None
         return JudgeSpec(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine)
 
-    def panel(self, versions: Collection[str]) -> Panel | None:
-        """The judge models for some versions, ready to be asked; None where no model was ever asked.
+    def by_judge(self, transcripts: pl.DataFrame) -> Iterator[tuple[Panel | None, pl.DataFrame]]:
+        """Yield each judge with the transcripts of the pairs that it judges; None where no model was ever asked.
 
-        Without a model in the settings they are those that were last asked, with their earlier answers only.
+        A model of the settings is asked about every pair. Without one each pair keeps its own judge, which gives the
+        answers that it gave before.
         """
         if (own := self.own_judge) is not None:
-            return Panel(own, self.judge_runtime)
-        kept = self.judge_specs(sorted(versions))
-        return Panel(list(kept.values())[-1]) if kept else None
+            yield Panel(own, self.judge_runtime), transcripts
+            return
+        of_pair = transcripts.select(AgentVersion._fields).unique().sort(AgentVersion._fields)
+        specs = self.judge_specs([AgentVersion(*row) for row in of_pair.iter_rows()])
+        judges = [specs.get(AgentVersion(*row)) for row in of_pair.iter_rows()]
+        for judge in dict.fromkeys(judges) or [None]:
+            pairs = of_pair.filter(pl.Series([other == judge for other in judges], dtype=pl.Boolean))
+            panel = None if judge is None else Panel(judge)
+            yield panel, transcripts.join(pairs, on=AgentVersion._fields, how="semi")
 
     @cached_property
     def judge_runtime(self) -> JudgeRuntime:

@@ -1,6 +1,6 @@
 """The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -137,6 +137,34 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
             ),
             pl.String,
         ),
+    )
+
+
+def readable_changes(changes: pl.DataFrame) -> pl.DataFrame:
+    """Rows of table board_changes for reading, in their order: texts only, what did not change given once."""
+    names = ("when (UTC)", "version", "agent", "composite", "rank", "status", "cause")
+    return pl.DataFrame(
+        [_readable_change(row) for row in changes.iter_rows(named=True)],
+        schema=dict.fromkeys(names, pl.String),
+        orient="row",
+    )
+
+
+def _readable_change(row: dict[str, Any]) -> tuple[str, ...]:
+    def sides(name: str, text: Callable[[Any], str]) -> str:
+        old, new = row[f"old_{name}"], row[f"new_{name}"]
+        return text(new) if old == new else f"{text(old)} → {text(new)}"
+
+    others = [agent for agent in row["cause_agents"] if agent != row["agent_id"]]
+    of_others = f" of {', '.join(others)}" if others else ""
+    return (
+        row["changed_at"][:16].replace("T", " "),
+        row["methodology_version"],
+        row["name"] or row["agent_id"],
+        sides("composite_exact", shown),
+        sides("rank", lambda rank: "–" if rank is None else str(rank)),
+        sides("status", lambda status: status or "not on the board"),
+        f"{row['cause']}{of_others}",
     )
 
 

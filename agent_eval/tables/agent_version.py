@@ -12,6 +12,11 @@ class AgentVersion(NamedTuple):
     agent_id: AgentId
     methodology_version: MethodologyVersion
 
+    @property
+    def key(self) -> str:
+        """The pair as one text: the key of its partition in Dagster, dimensions sorted by name."""
+        return f"{self.agent_id}|{self.methodology_version}"
+
     @classmethod
     def of(cls, *, agent_id: str, methodology_version: str) -> "AgentVersion":
         """Build the pair from plain texts, e.g. of a row."""

@@ -8,8 +8,10 @@ from agent_eval.tables.columns import (
     COUNTED,
     DISCLOSED,
     DISPUTED,
+    INPUTS,
     MEASURED,
     MISSING,
+    NAMES,
     PASS_K,
     STATUS,
     VERSION,
@@ -20,64 +22,109 @@ from agent_eval.tables.columns import (
 )
 from agent_eval.tables.contract import Column, Table
 
+_BOARD = (
+    VERSION,
+    AGENT,
+    Column("name", S, "Display name"),
+    Column("template", S, "Domain template: ranks are within it"),
+    Column("rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"),
+    Column("rank_low", I, "Best rank that the intervals allow; null without an interval of its own"),
+    Column("rank_high", I, "Worst rank that the intervals allow; peers without one may stand anywhere"),
+    Column("rank_if_tested", I, "What if: rank in the template had no agent paid the penalty"),
+    Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),
+    *COMPOSED,
+    Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
+    Column("high", F, "Upper 95 % bound"),
+    Column("lead_points", F, "Points above the next one of the template (0: shared); null for the last"),
+    Column("point_0to100", F, "The most that one rating point in one session moves the composite"),
+    Column("lead_survives_point", B, "The lead is larger than one rating point of either agent moves"),
+    Column(
+        "is_pareto",
+        B,
+        "No agent of the template costs no more per conversation and scores no less, one of them truly; null when its cost is unknown",
+    ),
+    Column("n_sessions", I, "Sessions averaged", nullable=False),
+    *DISCLOSED,
+    Column(
+        "pass_at_1",
+        F,
+        "Mean over tasks of the share of correct trials, 0–1; null when unknown or over several task sets",
+    ),
+    Column("pass_at_1_worst", F, "The same if every trial that is not known had failed"),
+    Column("pass_at_1_best", F, "The same if every trial that is not known had passed"),
+    Column("n_tasks", I, "Tasks behind pass_at_1"),
+    *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
+    *MEASURED,
+    BENCHMARK,
+    *BOARD_FACTS,
+    Column(
+        "superseded_by",
+        S,
+        "The version that superseded this one when the board was made; null for the current one",
+    ),
+    STATUS,
+    MISSING,
+    DISPUTED,
+)
+
 DECLARED = (
     Table(
         "leaderboard",
         "one row per agent: the board of one version",
         ("methodology_version", "agent_id"),
+        _BOARD,
+        ("methodology_version",),
+    ),
+    Table(
+        "board_inputs",
+        "one row per agent of a board: what its row was made from",
+        ("methodology_version", "agent_id"),
+        (VERSION, AGENT, *INPUTS),
+        ("methodology_version",),
+    ),
+    Table(
+        "board_changes",
+        "one row per agent and change of its composite, rank or status on the board of a version; rows are only added",
+        ("methodology_version", "agent_id", "changed_at"),
         (
             VERSION,
             AGENT,
+            Column("changed_at", S, "When the run made the board, ISO 8601 in UTC", nullable=False),
             Column("name", S, "Display name"),
-            Column("template", S, "Domain template: ranks are within it"),
+            Column("template", S, "Domain template; of the earlier row when the agent left the board"),
+            Column("old_composite", F, "Composite before, 0–100; null without one"),
+            Column("new_composite", F, "Composite after, 0–100; null without one"),
+            Column("old_composite_exact", S, "Before, as an exact fraction"),
+            Column("new_composite_exact", S, "After, as an exact fraction"),
+            Column("old_rank", I, "Rank before; null when it had none"),
+            Column("new_rank", I, "Rank after; null when it has none"),
+            Column("old_status", S, "Status before; null when the agent is new on the board"),
+            Column("new_status", S, "Status after; null when the agent left the board"),
             Column(
-                "rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"
-            ),
-            Column("rank_low", I, "Best rank that the intervals allow; null without an interval of its own"),
-            Column(
-                "rank_high", I, "Worst rank that the intervals allow; peers without one may stand anywhere"
-            ),
-            Column("rank_if_tested", I, "What if: rank in the template had no agent paid the penalty"),
-            Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),
-            *COMPOSED,
-            Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
-            Column("high", F, "Upper 95 % bound"),
-            Column(
-                "lead_points", F, "Points above the next one of the template (0: shared); null for the last"
-            ),
-            Column("point_0to100", F, "The most that one rating point in one session moves the composite"),
-            Column(
-                "lead_survives_point", B, "The lead is larger than one rating point of either agent moves"
-            ),
-            Column(
-                "is_pareto",
-                B,
-                "No agent of the template costs no more per conversation and scores no less, one of them truly; null when its cost is unknown",
-            ),
-            Column("n_sessions", I, "Sessions averaged", nullable=False),
-            *DISCLOSED,
-            Column(
-                "pass_at_1",
-                F,
-                "Mean over tasks of the share of correct trials, 0–1; null when unknown or over several task sets",
-            ),
-            Column("pass_at_1_worst", F, "The same if every trial that is not known had failed"),
-            Column("pass_at_1_best", F, "The same if every trial that is not known had passed"),
-            Column("n_tasks", I, "Tasks behind pass_at_1"),
-            *(column for column in COUNTED if column.name in ("n_known", "n_unknown")),
-            *MEASURED,
-            BENCHMARK,
-            *BOARD_FACTS,
-            Column(
-                "superseded_by",
+                "cause",
                 S,
-                "The version that superseded this one when the board was made; null for the current one",
+                "What changed: session, rating, judge, methodology or code, several joined by ' + '",
+                nullable=False,
             ),
-            STATUS,
-            MISSING,
-            DISPUTED,
+            Column(
+                "cause_agents",
+                NAMES,
+                "Whose: the agent itself, or those that moved when only its rank changed",
+                nullable=False,
+            ),
         ),
-        ("methodology_version",),
+    ),
+    Table(
+        "board_history",
+        "one row per agent and state of its row of table leaderboard; rows are only added, when a value changed",
+        ("methodology_version", "agent_id", "recorded_at"),
+        (
+            *_BOARD,
+            Column("recorded_at", S, "When the run made the board, ISO 8601 in UTC", nullable=False),
+            Column(
+                "is_on_board", B, "False: the agent left the board, with these last values", nullable=False
+            ),
+        ),
     ),
     Table(
         "pairwise_comparisons",

@@ -13,6 +13,21 @@ CONVERSATION = Column("conversation_id", S, "The conversation, unique within its
 SESSION = Column("session_id", S, "The session folder", nullable=False)
 BY_PAIR = ("agent_id", "methodology_version")
 
+ANSWERED = (
+    Column(
+        "response_model",
+        S,
+        "The model that answered, as the provider names it, e.g. gpt-4o-mini-2024-07-18; null when unknown",
+    ),
+    Column(
+        "system_fingerprint", S, "The provider's fingerprint of the system that answered; null without one"
+    ),
+    Column(
+        "dropped_parameters",
+        NAMES,
+        "Parameters that the model was asked without, as it does not take them, e.g. temperature; null when unknown",
+    ),
+)
 PAID = (
     Column(
         "disagreement",
@@ -27,6 +42,7 @@ PAID = (
     Column(
         "n_tokens_cached", I, "Its share of the prompt tokens from the provider's cache; null when unknown"
     ),
+    *ANSWERED,
 )
 
 DECIDED_BY = Column(
@@ -120,6 +136,11 @@ PASS_K = (
 
 STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
 JUDGES = Column("judges", NAMES, "Who gave the effective ratings, sorted", nullable=False)
+JUDGE_MODELS = Column(
+    "judge_models",
+    NAMES,
+    "The models that gave effective ratings, those of recorded verdicts too, sorted; an ensemble is one",
+)
 MEASURED = (
     Column(
         "goal_completion",
@@ -139,6 +160,7 @@ MEASURED = (
         "Who gave the effective ratings, e.g. 'human + recorded'; 'none' without a rating",
         nullable=False,
     ),
+    JUDGE_MODELS,
 )
 BENCHMARK = Column("benchmark_id", S, "The run that counts; null for undeclared sessions")
 BOARD_FACTS = (
@@ -161,6 +183,14 @@ BOARD_FACTS = (
         "Conversations dropped because the harness failed: their session is marked so, or their class is harness_error",
     ),
 )
+INPUTS = (
+    Column("sessions_hash", S, "Hash of the agent's session files and of its entry in agents.yaml"),
+    Column("ratings_hash", S, "Hash of people's ratings of the agent"),
+    Column("judge_hash", S, "Hash of the judge models, the recorded verdicts and the metrics"),
+    Column("methodology_hash", S, "Hash of the version's rubrics, tests, weights and penalties"),
+    Column("code_version", S, "The release that computed it"),
+)
+"""What a score was made from; null in rows of releases that did not keep it."""
 MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
 DISPUTED = Column("disputed", NAMES, "What people differ on and nobody has decided, each with who said what")
 DISCLOSED = (

@@ -37,7 +37,8 @@ class Table:
     """One stored table.
 
     `partition` names the columns that say which partition a row belongs to: a write replaces the rows
-    of its partitions and no others. `key` identifies a row; two rows with equal keys are refused.
+    of its partitions and no others; to the table of an asset that names none, rows are only added.
+    `key` identifies a row; two rows with equal keys are refused.
     """
 
     name: str

@@ -16,6 +16,7 @@ DECLARED = (
             Column("template", S, "Domain template of the category in the current version; null when none"),
             Column("baseline", S, "The agent that this one is compared with in error trends"),
             Column("taken_in", S, "Hash of the session files these rows were read from, and of the release"),
+            Column("sessions_hash", S, "Hash of these session files and of the entry in agents.yaml"),
         ),
         ("agent_id",),
     ),

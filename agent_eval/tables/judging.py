@@ -2,6 +2,7 @@
 
 from agent_eval.tables.columns import (
     AGENT,
+    ANSWERED,
     BY_PAIR,
     CONVERSATION,
     DECIDED_BY,
@@ -111,7 +112,7 @@ DECLARED = (
     Table(
         "judge_cache",
         "one row per answered question and judge",
-        ("cache_key",),
+        ("cache_key", "is_recorded"),
         (
             Column("cache_key", S, "Hash of question_key, model, parameters and repeat", nullable=False),
             Column("question_key", S, "Hash of content, turn, metric, rubric and profile", nullable=False),
@@ -137,22 +138,28 @@ DECLARED = (
                 "cost_usd", F, "Its share of the call, US dollars; the sum is the bill; null when unknown"
             ),
             Column("judged_at", S, "ISO 8601", nullable=False),
+            *ANSWERED,
             Column(
                 "is_recorded",
                 B,
-                "True: it stands in data/verdicts and goes when it goes; null: a model answered here",
+                "True: it is a line of data/verdicts, answers as `recorded` only and is removed with its line; null: a model answered here, and it answers for that model only",
             ),
         ),
     ),
     Table(
         "judge_state",
-        "one row per version: the judge models that its judgments were last asked of",
-        ("methodology_version",),
+        "one row per agent and version whose judgments a model was asked for: the judge that it keeps",
+        ("agent_id", "methodology_version"),
         (
+            Column(
+                "agent_id",
+                S,
+                "The agent; null, in rows of an earlier release: every agent without a row of its own",
+            ),
             VERSION,
             Column("spec", S, "JSON object: models, temperature, mode, combine", nullable=False),
         ),
-        ("methodology_version",),
+        BY_PAIR,
     ),
     Table(
         "judge_audits",

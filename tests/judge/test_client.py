@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
+import polars as pl
 import pytest
 
 from agent_eval.judge.llm.budget import Price
@@ -104,6 +105,39 @@ def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server
     assert isinstance(form, dict)
     assert form["json_schema"]["schema"] == json.loads(json.dumps(PROMPT.schema))
     assert form["json_schema"]["strict"] is True
+
+
+def test_a_reply_names_the_model_that_answered_and_what_it_was_asked_without(server: Server) -> None:
+    server.body = REPLY | {"model": "o3-mini-2025-01-31", "system_fingerprint": "fp_44"}
+    reply = complete(LiteLLMClient("openai/o3-mini"))
+    assert isinstance(reply, Reply)
+    assert (reply.model, reply.fingerprint) == ("o3-mini-2025-01-31", "fp_44")
+    assert reply.dropped == ("temperature",)
+    assert "temperature" not in server.asked[0]
+    reply = complete(LiteLLMClient("openai/mock"))
+    assert isinstance(reply, Reply)
+    assert reply.dropped == ()
+    assert server.asked[1]["temperature"] == 0.0
+
+
+def test_an_answer_is_stored_with_the_model_that_gave_it(server: Server) -> None:
+    content = json.dumps({"helpfulness": {"evidence": None, "reason": "r", "score": 4}})
+    server.body = REPLY | {
+        "model": "o3-mini-2025-01-31",
+        "system_fingerprint": "fp_44",
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+        ],
+    }
+    store = Kept()
+    runtime = JudgeRuntime(lambda model: LiteLLMClient(model), store.writing, b"s")
+    sequences = [QuestionSequence(questions(talk(), [HELPFULNESS]))]
+    Panel(JudgeSpec(("openai/o3-mini",)), runtime).answers(sequences, table("judge_cache").empty())
+    said = store.frame().select("model", "response_model", "system_fingerprint", "dropped_parameters")
+    assert set(said.select(pl.all().exclude("dropped_parameters")).rows()) == {
+        ("openai/o3-mini", "o3-mini-2025-01-31", "fp_44")
+    }
+    assert said["dropped_parameters"].to_list() == [["temperature"]] * said.height
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,13 @@ def test_another_model_temperature_or_mode_is_asked_anew() -> None:
         client = ScriptedClient(model=spec.models[0])
         panel_of(client, spec=spec).answers(SEQUENCES, kept.frame())
         assert len(client.asked) == (12 if spec.mode == "per_metric" else 6)
-        assert panel_of(client, spec=spec).others(kept.frame()).height == len(kept.rows)
+
+
+def test_a_recorded_verdict_is_no_answer_of_the_model_that_it_names() -> None:
+    kept, client = Kept(), ScriptedClient()
+    panel_of(ScriptedClient(), kept=kept).answers(SEQUENCES, NOTHING)
+    panel_of(client).answers(SEQUENCES, kept.frame().with_columns(is_recorded=pl.lit(True)))
+    assert len(client.asked) == 6
 
 
 def test_an_ensemble_gives_one_answer_with_the_disagreement_and_each_judges_own() -> None:

@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, read_verdicts, verdicts_hash
@@ -128,7 +129,14 @@ def question(key: str) -> Question:
     return Question((of,), (of.turns(),), 0, "hash", (HELPFULNESS,), {"helpfulness": key})
 
 
-def test_the_latest_answer_of_any_model_counts(tmp_path: Path) -> None:
+def test_an_answer_that_a_model_gave_here_is_no_recorded_verdict(tmp_path: Path) -> None:
+    frame, _ = read_verdicts(written(tmp_path, GOOD))
+    answered = frame.with_columns(is_recorded=pl.lit(None, dtype=pl.Boolean))
+    verdict = asyncio.run(RecordedJudge(answered).judge(question(str(GOOD["question_key"]))))["helpfulness"]
+    assert verdict == NotApplicable("no recorded verdict on this content", is_abstention=True)
+
+
+def test_the_latest_recorded_answer_of_any_model_counts(tmp_path: Path) -> None:
     later = recorded("hash", 0, HELPFULNESS, rating_1to5=2) | {"judged_at": "2026-04-01T01:00:00+00:30"}
     later |= {"model": "model-b", "cache_key": "unchecked"}
     frame, _ = read_verdicts(written(tmp_path, GOOD))

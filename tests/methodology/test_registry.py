@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 from hypothesis import given
@@ -16,7 +17,7 @@ from agent_eval.methodology import (
     load,
     version_names,
 )
-from agent_eval.methodology.models import Version
+from agent_eval.methodology.models import Version, in_version_order
 from agent_eval.methodology.registry import MAX_BYTES, PACKAGED
 from tests.methodology.conftest import Write
 
@@ -419,3 +420,9 @@ def test_a_link_out_of_the_data_folder_is_not_followed(own: Path, tmp_path: Path
     (own / "9.0.0.yaml").symlink_to(outside)
     (problem,) = Registry.read(own).problems
     assert "leads out of the data folder" in problem.reason
+
+
+def test_rows_are_sorted_by_version_and_not_by_its_letters() -> None:
+    rows = pl.DataFrame({"methodology_version": ["1.10.0", "1.2.0", "1.2.0"], "name": ["a", None, "b"]})
+    assert in_version_order(rows, "name").rows() == [("1.2.0", "b"), ("1.2.0", None), ("1.10.0", "a")]
+    assert in_version_order(rows.clear()).is_empty()

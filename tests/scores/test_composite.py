@@ -567,6 +567,39 @@ def test_every_judge_is_named() -> None:
     assert row_of(rated=rated)["judge"] == "human + recorded + rule"
 
 
+def judged_by(**judges: tuple[str, str]) -> list[dict[str, Any]]:
+    """The ratings of a session, given by a/model but for some targets: (judge, rater)."""
+    who = {r["target"]: ("a/model", "a/model") for r in ratings()} | judges
+    return [r | dict(zip(("judge", "rater"), who[r["target"]], strict=True)) for r in ratings()]
+
+
+@pytest.mark.parametrize(
+    ("other", "models"),
+    [
+        (("b/model", "b/model"), ["a/model", "b/model"]),
+        (("recorded", "b/model"), ["a/model", "b/model"]),  # its verdict was recorded
+        (("ensemble", "a/model + b/model"), ["a/model", "ensemble"]),
+    ],
+)
+def test_two_models_that_are_no_ensemble_are_provisional_and_named(
+    other: tuple[str, str], models: list[str]
+) -> None:
+    row = row_of(rated=judged_by(D3=other))
+    assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
+    assert (row["missing"], row["judge_models"]) == ([f"two judges: {models[0]} and {models[1]}"], models)
+
+
+@pytest.mark.parametrize("other", [("human", "Ana"), ("rule", "rule"), ("recorded", "a/model")])
+def test_people_rules_and_the_same_model_are_no_second_judge(other: tuple[str, str]) -> None:
+    row = row_of(rated=judged_by(D3=other))
+    assert (row["status"], row["missing"], row["judge_models"]) == ("published", [], ["a/model"])
+
+
+def test_a_declared_ensemble_is_one_judge() -> None:
+    row = row_of(rated=[r | {"judge": "ensemble", "rater": "a/model + b/model"} for r in ratings()])
+    assert (row["status"], row["judge_models"]) == ("published", ["ensemble"])
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_row_order_never_matters(random: Random) -> None:

@@ -1,5 +1,6 @@
 """`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
 
+import datetime
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -10,10 +11,12 @@ from rich.text import Text
 from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
+from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
 from agent_eval.report.board import badges, interval, leads, one_decimal, outcomes, readable
 from agent_eval.report.markdown import inert, markdown_table
+from agent_eval.scores.composite.history import board_at
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.tables import table
@@ -31,20 +34,62 @@ class UnknownTemplateError(AgentEvalError):
         )
 
 
-def board_of(project: Project, version: str, template: str | None = None) -> pl.DataFrame:
+class DateError(AgentEvalError):
+    """A day was named that is no date."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text!r} is not a date. Expected ISO 8601, such as 2026-01-31 or 2026-01-31T12:00+02:00."
+        )
+
+
+def board_of(
+    project: Project, version: str, template: str | None = None, as_of: str | None = None
+) -> pl.DataFrame:
     """The stored board of one version, in reading order; empty before the first run.
+
+    Args:
+        project: Where it is stored.
+        version: Of the methodology.
+        template: Only the agents of this domain template.
+        as_of: A date or a time, ISO 8601: the board that was stored then.
 
     Raises:
         UnknownTemplateError: If the version has no such template.
+        DateError: If `as_of` is no date.
     """
-    methodology = project.registry.get(version)
-    board = project.store.read(table("leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+    check_template(project, version, template)
+    key = pl.DataFrame({"methodology_version": [version]})
+    if as_of is None:
+        board = project.store.read(table("leaderboard"), key)
+    else:
+        until = end_of(as_of)
+        board = board_at(project.store.read(table("board_history"), key), until)
     if template is not None:
-        slugs = [t.slug for t in methodology.templates]
-        if template not in slugs:
-            raise UnknownTemplateError(template, slugs)
         board = board.filter(pl.col("template") == template)
     return in_reading_order(one_version(board))
+
+
+def check_template(project: Project, version: str, template: str | None) -> None:
+    """Raise UnknownTemplateError if a template is named that the version does not have."""
+    slugs = [t.slug for t in project.registry.get(version).templates]
+    if template is not None and template not in slugs:
+        raise UnknownTemplateError(template, slugs)
+
+
+def end_of(date: str) -> float:
+    """Return the last moment of a day in UTC, or the moment of a time, in seconds since 1970.
+
+    Raises:
+        DateError: If the text is neither.
+    """
+    try:
+        if len(date) <= len("2026-01-31"):
+            day = datetime.date.fromisoformat(date)
+            return datetime.datetime.combine(day, datetime.time.max, datetime.UTC).timestamp()
+        return parse_timestamp(date).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise DateError(date) from error
 
 
 def leaderboard(
@@ -54,20 +99,28 @@ def leaderboard(
     version: str,
     template: str | None = None,
     output_format: str = "table",
+    as_of: str | None = None,
 ) -> None:
-    """Print the board; `json` is one array of the table's rows, with the standing of their version."""
-    board = board_of(project, version, template)
+    """Print the board, as it is or as it was on a day; `json` is one array of the table's rows.
+
+    The present board comes with the standing of its version; that of a day is printed as it was stored then.
+    """
+    board = board_of(project, version, template, as_of)
+    registry = project.registry if as_of is None else None
+    rows = board if registry is None else with_standing(board, registry)
     if output_format == "json":
-        print_json(with_standing(board, project.registry))
+        print_json(rows)
     elif output_format == "csv":
-        print_csv(with_standing(board, project.registry))
+        print_csv(rows)
     elif output_format == "md":
-        notes = "".join(f"{inert(note)}\n\n" for note in standing_notes(project.registry, version))
+        notes = "".join(
+            f"{inert(note)}\n\n" for note in (standing_notes(registry, version) if registry else ())
+        )
         print(f"{notes}{markdown_table(readable(board))}")  # noqa: T201
         for line in outcomes(board):
             print(f"\n{plain(line)}")  # noqa: T201
     else:
-        print_board(console, board, project.registry.get(version), project.registry)
+        print_board(console, board, project.registry.get(version), registry, as_of)
 
 
 def side_by_side(
@@ -77,6 +130,7 @@ def side_by_side(
     versions: Sequence[str],
     template: str | None = None,
     output_format: str = "table",
+    as_of: str | None = None,
 ) -> None:
     """Print the boards of several versions, asked for by name: every row shows its version.
 
@@ -84,14 +138,15 @@ def side_by_side(
     composite under the current version's penalty.
     """
     current = project.registry.current
-    boards = [board_of(project, version, template) for version in project.methodologies(versions)]
+    boards = [board_of(project, version, template, as_of) for version in project.methodologies(versions)]
     board = penalty_what_if(pl.concat(boards), current)
+    rows = board if as_of is not None else with_standing(board, project.registry)
     if output_format == "json":
-        print_json(with_standing(board, project.registry))
+        print_json(rows)
     elif output_format == "csv":
-        print_csv(with_standing(board, project.registry))
+        print_csv(rows)
     else:
-        for note in (note for version in versions for note in standing_notes(project.registry, version)):
+        for note in (n for v in versions for n in standing_notes(project.registry, v) if as_of is None):
             console.print(plain(note), style="yellow", markup=False, soft_wrap=True)
         if_now = f"under {current.version}'s penalty"
         texts = (
@@ -146,14 +201,23 @@ def standing_notes(registry: Registry, version: str) -> Iterator[str]:
         yield f"Methodology {version} is a draft and may still change."
 
 
-def print_board(console: Console, board: pl.DataFrame, methodology: Methodology, registry: Registry) -> None:
+def print_board(
+    console: Console,
+    board: pl.DataFrame,
+    methodology: Methodology,
+    registry: Registry | None,
+    as_of: str | None = None,
+) -> None:
     """The board for people: the standing of its version, one table per template, then what bars the unranked rows."""
-    for note in standing_notes(registry, methodology.version):
+    for note in standing_notes(registry, methodology.version) if registry else ():
         console.print(plain(note), style="yellow", markup=False, soft_wrap=True)
-    if board.is_empty():
+    if board.is_empty() and as_of is not None:
+        console.print(f"No board of {methodology.version} was recorded by {as_of}.", markup=False)
+    elif board.is_empty():
         console.print("No rows yet. Import transcripts and run `agent-eval run`.")
+    on = "" if as_of is None else f" · as of {as_of}"
     for (template,), rows in board.group_by("template", maintain_order=True):
-        title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}"
+        title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}{on}"
         console.print(_table(title, rows))
     for line in [*leads(board), *outcomes(board)]:
         console.print(plain(line), markup=False)

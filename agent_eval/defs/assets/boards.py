@@ -6,10 +6,18 @@ import dagster as dg
 import polars as pl
 
 from agent_eval import __version__
-from agent_eval.defs.assets.common import OWNERS, TableEvents, check_and_store, mapped_inputs, table_asset
+from agent_eval.defs.assets.common import (
+    OWNERS,
+    TableEvents,
+    check_and_store,
+    mapped_inputs,
+    table_asset,
+    table_multi_asset,
+)
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
+from agent_eval.project.boards import recorded
 from agent_eval.report.board import board_page, superseded_notes, versions_in
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
@@ -18,30 +26,42 @@ from agent_eval.scores.reliability import pass_rates as trials
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
 
 
-@dg.asset(
-    **table_asset("leaderboard"),
+# Stored in this order. `board_inputs` is last: until it is stored, the next run finds the causes of the same changes.
+_BOARD = {
+    "leaderboard": "The board: ranks within each template, on exact composites; unpublished rows below with their reasons.",
+    "board_changes": "What changed on the board: composite, rank and status before and after, and why. A run adds rows "
+    "where something changed, and removes none.",
+    "board_history": "Every state that a row of the board had, so that the board of an earlier day can be shown. A run "
+    "adds rows where something changed, and removes none.",
+    "board_inputs": "What each row of the board was made from, as hashes: what differs at the next board is the cause of "
+    "its changes.",
+}
+
+
+@dg.multi_asset(
+    **table_multi_asset(_BOARD, freshness={"leaderboard": WEEKLY}),
     group_name="boards",
     partitions_def=VERSIONS,
     ins=mapped_inputs(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
-    freshness_policy=WEEKLY,
 )
-def leaderboard(
+def boards_of_agents(
     context: dg.AssetExecutionContext,
     composite_scores: pl.DataFrame,
     reliability: pl.DataFrame,
     agents: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """The board: ranks within each template, on exact composites; unpublished rows below with their reasons."""
+    """The board of each version, what changed on it since it was made last, and why."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
     board = boards.leaderboard(composite_scores, agents, reliability, successors)
     for version in versions_in(board):
-        of_version = board.filter(pl.col("methodology_version") == version)
-        page = board_page(of_version, version, _report_at(project))
-        context.add_asset_metadata({"board": dg.MetadataValue.md(page)}, partition_key=version)
+        page = board_page(board.filter(methodology_version=version), version, _report_at(project))
+        text = {"board": dg.MetadataValue.md(page)}
+        context.add_asset_metadata(text, asset_key="leaderboard", partition_key=version)
     _show_successors(context, project, "leaderboard")
     show_lineage(context, project, "leaderboard")
-    yield from check_and_store(context, {"leaderboard": board}, composite_scores=composite_scores)
+    made = {"leaderboard": board, **recorded(project, board, composite_scores, context.partition_keys)}
+    yield from check_and_store(context, made, composite_scores=composite_scores)
 
 
 @dg.asset(
@@ -75,7 +95,14 @@ def reliability_leaderboard(
 
 @dg.asset(
     group_name="boards",
-    deps=[leaderboard, pairwise_comparisons, reliability_leaderboard, "error_trends", "gate_results"],
+    deps=[
+        "leaderboard",
+        "board_changes",
+        pairwise_comparisons,
+        reliability_leaderboard,
+        "error_trends",
+        "gate_results",
+    ],
     kinds={"html"},
     owners=OWNERS,
     code_version=__version__,
@@ -108,4 +135,4 @@ def _report_at(project: Project) -> str:
     return project.settings.report_url or str(project.settings.data_dir / "report")
 
 
-ASSETS = [leaderboard, pairwise_comparisons, reliability_leaderboard, html_report]
+ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, html_report]

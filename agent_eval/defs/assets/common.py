@@ -61,7 +61,9 @@ def table_asset(name: str) -> TableAsset:
     }
 
 
-def table_multi_asset(descriptions: Mapping[str, str]) -> TableMultiAsset:
+def table_multi_asset(
+    descriptions: Mapping[str, str], freshness: Mapping[str, dg.FreshnessPolicy] | None = None
+) -> TableMultiAsset:
     """Return the arguments of `@dg.multi_asset` for the op that fills these tables, each with its description."""
     return {
         "outs": {
@@ -71,6 +73,7 @@ def table_multi_asset(descriptions: Mapping[str, str]) -> TableMultiAsset:
                 owners=OWNERS,
                 code_version=__version__,
                 automation_condition=EAGER,
+                freshness_policy=(freshness or {}).get(name),
             )
             for name, description in descriptions.items()
         },

@@ -6,12 +6,11 @@ import polars as pl
 from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
-    dep,
     mapped_inputs,
     table_asset,
     table_multi_asset,
 )
-from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, TO_VERSION, versions_of
+from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
@@ -47,7 +46,7 @@ def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam
     group_name="ingest",
     partitions_def=PAIRS,
     ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
-    deps=[dep("judge_spec", TO_VERSION)],
+    deps=["judge_spec"],
 )
 def transcripts(
     context: dg.AssetExecutionContext,

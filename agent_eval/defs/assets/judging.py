@@ -1,5 +1,7 @@
 """Judging: what judges, rules and people say of turns, conversations and sessions."""
 
+from functools import partial
+
 import dagster as dg
 import polars as pl
 
@@ -13,14 +15,14 @@ from agent_eval.defs.assets.common import (
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
-from agent_eval.judge.engine import judge_transcripts
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, agent_versions, versions_of
+from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
 from agent_eval.project.gates import gates_of
 from agent_eval.project.ingest import store_recorded
 
-ASKED = [dep("judge_spec", TO_VERSION), dep("human_ratings", TO_AGENT)]
+ASKED: list[dg.AssetDep | str] = ["judge_spec", dep("human_ratings", TO_AGENT)]
 
 _MADE = {
     "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
@@ -50,18 +52,18 @@ def judgments(
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Every metric of every turn and conversation, each question asked once for all versions."""
-    agents, versions = _agents(context), versions_of(context)
-    store_recorded(project, agents, run_id=context.run.run_id)
-    judged = judge_transcripts(
-        *(transcripts, conversations, turns, project.ratings_of(agents), project.answers.find),
-        metrics=project.metrics, panel=project.panel(versions), names=project.blinded_terms(agents),
-        watch=watch_of(context, project),
+    agents, run_id = _agents(context), context.run.run_id
+    store_recorded(project, agents, run_id=run_id)
+    ask = partial(
+        judge_transcripts, conversations=conversations, turns=turns, metrics=project.metrics,
+        human_ratings=project.ratings_of(agents), lookup=project.answers.find,
+        names=project.blinded_terms(agents), watch=watch_of(context, project),
         rater_rule=project.settings.rater_rule,
     )  # fmt: skip
-    project.answers.record_judge(versions, project.own_judge, run_id=context.run.run_id)
-    yield from check_and_store(context, vars(judged), conversations=conversations, turns=turns)
-    at_hand = {"transcripts": transcripts, **vars(judged)}
-    yield from gate_check_results("turn_judgments", gates_of(project, at_hand))
+    judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
+    project.answers.record_judge(agent_versions(context), project.own_judge, run_id=run_id)
+    yield from check_and_store(context, judged, conversations=conversations, turns=turns)
+    yield from gate_check_results("turn_judgments", gates_of(project, {"transcripts": transcripts, **judged}))
 
 
 @dg.asset(
@@ -86,17 +88,16 @@ def rubric_ratings(
 
     Universal and domain scores are sums of these.
     """
-    agents, versions = _agents(context), versions_of(context)
-    ratings = rate(
-        *(transcripts, conversations, turns, sessions, project.ratings_of(agents)),
-        project.methodologies(versions),
-        project.answers.find,
-        judged=pl.concat([turn_judgments, conversation_judgments], how="diagonal"),
-        panel=project.panel(versions),
-        names=project.blinded_terms(agents),
-        watch=watch_of(context, project),
-        rater_rule=project.settings.rater_rule,
-    )
+    agents, methodologies = _agents(context), project.methodologies(versions_of(context))
+    judged = pl.concat([turn_judgments, conversation_judgments], how="diagonal")
+    ratings = pl.concat(
+        rate(
+            *(of_judge, conversations, turns, sessions, project.ratings_of(agents)),
+            *(methodologies, project.answers.find),
+            judged=judged, panel=panel, names=project.blinded_terms(agents), watch=watch_of(context, project),
+            rater_rule=project.settings.rater_rule,
+        ) for panel, of_judge in project.by_judge(transcripts)
+    )  # fmt: skip
     yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)
 
 

@@ -6,12 +6,14 @@ import polars as pl
 from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, versions_of
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
 from agent_eval.project import Project
+from agent_eval.project.data_versions import score_inputs
 from agent_eval.project.disputes import disputes
 from agent_eval.project.gates import gates_of
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
+from agent_eval.scores.composite.history import with_inputs
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.tools import assertions
 from agent_eval.scores.tools import correctness as tools
@@ -106,6 +108,7 @@ def composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
         project.methodologies(versions_of(context)), disputes(project, transcripts), import_errors,
     )  # fmt: skip
+    scored = with_inputs(scored, score_inputs(project, agent_versions(context)))
     yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
     at_hand = {"composite_scores": scored, "transcripts": transcripts}
     yield from gate_check_results("composite_scores", gates_of(project, at_hand))

@@ -102,6 +102,7 @@ class RecordedVerdict(Frozen):
         """The row of table judge_cache."""
         return {
             **self.model_dump(),
+            "is_recorded": True,
             "parameters": canonical(self.parameters).decode(),
             "verdict": canonical(self.verdict.model_dump(mode="json", exclude_none=True)).decode(),
         }
@@ -137,12 +138,16 @@ def verdicts_hash(frame: pl.DataFrame) -> str:
 
 
 class RecordedJudge:
-    """Answers from rows of judge_cache: for each question the latest answer of any model, else it abstains."""
+    """Answers from data/verdicts: for each question the latest recorded verdict, else it abstains.
+
+    Other rows of judge_cache are answers of models. They count for the model that gave them, and for no other judge.
+    """
 
     name = "recorded"
 
     def __init__(self, rows: pl.DataFrame) -> None:
         self._rows: dict[str, dict[str, object]] = {}
+        rows = rows.filter("is_recorded")
         when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
         for row in rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True):
             self._rows[row["question_key"]] = row

@@ -17,6 +17,7 @@ from agent_eval.metrics.profile import PROFILE_VERSION
 
 Row = dict[str, Any]
 _PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
+_ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 
 
 def rows_of(
@@ -39,13 +40,13 @@ def rows_of(
             "parameters": written,
             "repeat": 0,
             "verdict": canonical(_written(answer)).decode(),
-            **{name: getattr(answer, name) for name in _PAID},
+            **{name: getattr(answer, name) for name in (*_PAID, *_ANSWERED)},
             "judged_at": answer.answered_at,
         }
 
 
 def answers_of(cache: pl.DataFrame, model: str, parameters: Mapping[str, object]) -> dict[str, Scored]:
-    """Question key → the answer of one model with these parameters.
+    """Question key → the answer of one model with these parameters. A recorded verdict is no answer of a model.
 
     Args:
         cache: Rows of table judge_cache, of any model.
@@ -53,17 +54,10 @@ def answers_of(cache: pl.DataFrame, model: str, parameters: Mapping[str, object]
         parameters: As JudgeSpec gives them.
     """
     written = canonical(dict(parameters)).decode()
-    mine = cache.filter(pl.col("model") == model, pl.col("parameters") == written)
+    is_own = pl.col("is_recorded").is_null() & (pl.col("model") == model) & (pl.col("parameters") == written)
+    mine = cache.filter(is_own)
     found = {str(row["question_key"]): _scored(row) for row in _latest_last(mine)}
     return {key: answer for key, answer in found.items() if answer is not None}
-
-
-def of_others(cache: pl.DataFrame, models: Mapping[str, Mapping[str, object]]) -> pl.DataFrame:
-    """The rows that none of these models (name → parameters) gave."""
-    for model, parameters in models.items():
-        written = canonical(dict(parameters)).decode()
-        cache = cache.filter((pl.col("model") != model) | (pl.col("parameters") != written))
-    return cache
 
 
 def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
@@ -93,7 +87,8 @@ def _scored(row: Row) -> Scored | None:
         **verdict,
         answered_by=str(row["model"]),
         answered_at=str(row["judged_at"]),
-        **{n: row[n] for n in _PAID},
+        **{n: row[n] for n in (*_PAID, "response_model", "system_fingerprint")},
+        dropped_parameters=None if (dropped := row["dropped_parameters"]) is None else tuple(dropped),
     )
 
 

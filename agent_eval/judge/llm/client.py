@@ -39,6 +39,9 @@ class Reply:
     usage: Usage
     is_truncated: bool = False
     is_filtered: bool = False
+    model: str | None = None  # that answered, as the provider names it
+    fingerprint: str | None = None  # of the system behind it
+    dropped: tuple[str, ...] | None = None  # parameters that this model is asked without; None: not known
 
 
 class CallError(Exception):
@@ -99,7 +102,7 @@ class LiteLLMClient:
                 )
         except Exception as error:
             raise _call_error(litellm, error) from None  # the original's message may hold a key
-        return _reply(response, self.price)
+        return _reply(response, self.price, dropped_parameters(self.model, self.temperature))
 
     async def close(self) -> None:
         """Close litellm's connections."""
@@ -119,6 +122,31 @@ def price_of(model: str) -> Price | None:
         return None
     cached = info.get("cache_read_input_token_cost")
     return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+
+
+@functools.cache
+def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None:
+    """Return the parameters of a judge that litellm leaves out of its requests to a model; None where it cannot say.
+
+    They are those that make no difference to what litellm would send.
+    """
+    litellm = imported()
+    given: dict[str, Any] = {
+        "temperature": temperature,
+        "response_format": _schema_format("answer", {"type": "object", "properties": {}}),
+    }
+    try:
+        from litellm.utils import get_optional_params
+
+        name, provider, *_ = litellm.get_llm_provider(model)
+        sent_with = functools.partial(
+            get_optional_params, model=name, custom_llm_provider=provider, drop_params=True
+        )
+        full = sent_with(**given)
+        parts = {left_out: {n: v for n, v in given.items() if n != left_out} for left_out in given}
+        return tuple(left_out for left_out, rest in parts.items() if sent_with(**rest) == full)
+    except Exception:  # not part of its promised interface: the call itself says what is wrong with a model
+        return None
 
 
 @functools.cache
@@ -163,18 +191,28 @@ def _hide_from_logging() -> None:
 
 
 def _response_format(form: Prompt) -> Mapping[str, object]:
-    schema = {"name": form.name, "strict": True, "schema": form.schema}
-    return {"type": "json_schema", "json_schema": schema}
+    return _schema_format(form.name, form.schema)
 
 
-def _reply(response: Any, price: Price | None) -> Reply:
+def _schema_format(name: str, schema: Mapping[str, object]) -> Mapping[str, object]:
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
+
+
+def _reply(response: Any, price: Price | None, dropped: tuple[str, ...] | None) -> Reply:
     choice = response.choices[0]
     return Reply(
         text=choice.message.content or "",
         usage=_usage(response, price),
         is_truncated=choice.finish_reason == "length",
         is_filtered=choice.finish_reason == "content_filter",
+        model=_text(getattr(response, "model", None)),
+        fingerprint=_text(getattr(response, "system_fingerprint", None)),
+        dropped=dropped,
     )
+
+
+def _text(value: object) -> str | None:
+    return str(value) if value else None
 
 
 def _usage(response: Any, price: Price | None) -> Usage:

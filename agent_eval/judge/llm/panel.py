@@ -13,7 +13,7 @@ from typing import Protocol
 import polars as pl
 
 from agent_eval.judge.llm.budget import Budget
-from agent_eval.judge.llm.cache import answers_of, of_others, rows_of
+from agent_eval.judge.llm.cache import answers_of, rows_of
 from agent_eval.judge.llm.calls import Call, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
@@ -102,10 +102,6 @@ class Panel:
             for model in self.spec.models
             for calls in plan(sequences, self._known(model, cache), self.spec.mode)
         ]
-
-    def others(self, cache: pl.DataFrame) -> pl.DataFrame:
-        """The rows of judge_cache that this panel did not give."""
-        return of_others(cache, dict.fromkeys(self.spec.models, self.spec.parameters))
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
         """The rubrics of every system message; an audit with one call per metric shows each its own."""

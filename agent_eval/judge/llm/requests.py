@@ -76,6 +76,7 @@ class _CallAttempt:
     n_failed: int = 0
     n_timeouts: int = 0
     n_enlarged: int = 0
+    reply: Reply | None = None  # the last one
     is_repaired: bool = False
     is_ended: bool = False
     reason: UnscoredReason = "judge_error"
@@ -138,6 +139,7 @@ class ModelJudge:
         self._concurrency.finished(is_refused=False)
         self._budget.pay(reply.usage.cost_usd)
         attempt.usage += reply.usage
+        attempt.reply = reply
         return self._after_reply(attempt, reply, started)
 
     def _after_failure(self, attempt: _CallAttempt, error: CallError, started: float) -> float:
@@ -202,6 +204,7 @@ class ModelJudge:
 def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
     """A verdict for every metric, each with its share of what the call took, all its tries together."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
+    reply = attempt.reply or Reply("", Usage())
     verdicts: dict[str, Verdict] = {}
     shares = attempt.usage.shares(len(attempt.call.metrics))
     for metric, share in zip(attempt.call.metrics, shares, strict=True):
@@ -218,5 +221,8 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
             n_tokens_in=share.n_in,
             n_tokens_out=share.n_out,
             n_tokens_cached=share.n_cached,
+            response_model=reply.model,
+            system_fingerprint=reply.fingerprint,
+            dropped_parameters=reply.dropped,
         )
     return verdicts

@@ -4,6 +4,8 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.methodology.models import in_version_order
+
 JUDGED_BY = ("methodology_version", "judge", "judge_model", "status", "judged_at")
 """The columns of judgments that say who judged when."""
 
@@ -36,7 +38,7 @@ def about_page(
     )
     return {
         "written": written.sort("table").to_dicts(),
-        "judged": total.sort("methodology_version", "judge", "judge_model").to_dicts(),
+        "judged": in_version_order(total, "judge", "judge_model").to_dicts(),
         "sessions": sessions.sort("agent_id", "session_id").to_dicts(),
         "import_errors": import_errors.to_dicts(),
         "n_agents": agents.height,

@@ -15,6 +15,7 @@ from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_
 from agent_eval.scores.composite.ratings import grouped
 
 LAST = 10**6  # sorts after every rank
+CHANGES = 100  # the latest; `agent-eval leaderboard --changes` prints all
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,14 @@ def board_page(
     leaderboard: pl.DataFrame,
     reliability: pl.DataFrame,
     pairwise: pl.DataFrame,
+    changes: pl.DataFrame,
 ) -> dict[str, Any]:
     """What the board of a version shows; frames may hold other versions too."""
     of_version = pl.col("methodology_version") == version
     rows = in_reading_order(leaderboard.filter(of_version))
     names = {row["agent_id"]: row["name"] or row["agent_id"] for row in rows.to_dicts()}
     standings = tuple(standing(row, paths) for row in rows.to_dicts())
+    of_board = changes.filter(of_version).sort("changed_at", descending=True, maintain_order=True)
     return {
         "version": version,
         "methodology": methodologies[version],
@@ -71,6 +74,8 @@ def board_page(
         "n_ranked": rows["rank"].count(),
         "reliability": _reliability(reliability.filter(of_version), names, version, paths),
         "pairwise": _pairwise(pairwise.filter(of_version), names, version, paths),
+        "changes": words.readable_changes(of_board.head(CHANGES)).rows(),
+        "n_changes": of_board.height,
     }
 
 

@@ -20,7 +20,9 @@ from agent_eval.tables import table
 AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together
 CONVERSATIONS_AT_ONCE = 250  # whose texts are
 _CONVERSATION = ("agent_id", "conversation_id")
-_BOARDS = ("leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends")
+_BOARDS = (
+    "leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
+)  # fmt: skip
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
     "error_clusters", "failures", "reliability",
@@ -111,6 +113,7 @@ def _write_boards(site: Site, paths: Paths, renderer: Renderer, boards: Mapping[
             leaderboard=boards["leaderboard"],
             reliability=boards["reliability_leaderboard"],
             pairwise=boards["pairwise_comparisons"],
+            changes=boards["board_changes"],
         )
         renderer.page(paths.board(version), "board.html", content)
 

@@ -106,6 +106,7 @@ def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[st
         "domain_0to100": as_float(score),
         "domain_exact": as_text(score),
         "judges": found.judges,
+        "judge_models": found.judge_models,
         "n_unscored": found.n_unscored,
         "missing": found.missing,
         "is_disputed": found.is_disputed,

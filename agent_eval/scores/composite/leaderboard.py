@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.methodology.models import Methodology, Version
+from agent_eval.methodology.models import Methodology, Version, in_version_order
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
@@ -97,11 +97,8 @@ def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
                     "verdict": verdict(found, p_holm),
                 }
             )
-    return (
-        table("pairwise_comparisons")
-        .frame(rows)
-        .sort("methodology_version", "template", "agent_id", "other_agent_id")
-    )
+    comparisons = table("pairwise_comparisons").frame(rows)
+    return in_version_order(comparisons, "template", "agent_id", "other_agent_id")
 
 
 def verdict(found: Difference, p_corrected: float | None) -> str:

@@ -20,6 +20,8 @@ PAIR = ("methodology_version", "agent_id")
 PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
 LOST = ("unscored", "invalid")  # lost to judge or harness, not to the agent
 DISPUTED = "disputed"  # people differ and nobody has decided
+RECORDED = "recorded"
+NO_MODELS = ("human", "rule", "none")  # judges that are no models
 
 
 class DuplicateRatingError(AgentEvalError):
@@ -59,6 +61,7 @@ class Rated:
     session_ids: Sequence[str]  # sorted
     session_sums: Sequence[float | None]  # Σ of each one's part means; null unless all are rated
     judges: tuple[str, ...]
+    judge_models: tuple[str, ...]  # those behind recorded verdicts too; an ensemble is one
     n_unscored: int
     missing: tuple[str, ...]
     is_disputed: bool  # something is missing, and only because people differ
@@ -116,7 +119,7 @@ def rated(
     by_session, disputed = _by_session(sums, sessions), _disputed(rows, parts)
     found = {}
     for pair, of_pair in expected.items():
-        n_sessions, judges, n_unscored = facts.get(pair, (0, (), 0))
+        n_sessions, judges, n_unscored, models = facts.get(pair, (0, (), 0, ()))
         names, totals = by_session.get(pair, ((), ()))
         found[pair] = Rated(
             n_sessions=n_sessions,
@@ -124,6 +127,7 @@ def rated(
             session_ids=names,
             session_sums=totals,
             judges=tuple(judges),
+            judge_models=tuple(model for model in models if model not in NO_MODELS),
             n_unscored=n_unscored,
             missing=tuple(missing[pair]),
             is_disputed=pair in disputed,
@@ -151,12 +155,13 @@ def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """The effective rows of the expected parts, by number; a part that a session does not have gets a 'missing' row."""
     targets = parts["target"].unique()
-    used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", "is_effective")
+    model = pl.when(pl.col("judge") == RECORDED).then("rater").otherwise("judge").alias("model")
+    used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", model, "is_effective")
     rows = (
         effective(used.filter(pl.col("target").is_in(targets.implode())))
         .join(parts, on=[*PAIR, *Part._fields], nulls_equal=True)
         .join(sessions, on=[*PAIR, "session_id"], nulls_equal=True)
-        .select("part", "session", "conversation_id", "rating_1to5", "status", "reason", "judge")
+        .select("part", "session", "conversation_id", "rating_1to5", "status", "reason", "judge", "model")
     )
     absent = _absent(rows, parts, sessions).with_columns(status=pl.lit("missing"), reason=pl.lit("no rating"))
     return pl.concat([rows, absent], how="diagonal")
@@ -192,22 +197,24 @@ def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl
 
 def _facts(
     rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
-) -> dict[AgentVersion, tuple[int, list[str], int]]:
-    """Per pair: how many sessions it has, who rated, and how many ratings were lost."""
+) -> dict[AgentVersion, tuple[int, list[str], int, list[str]]]:
+    """Per pair: how many sessions it has, who rated, how many ratings were lost, and which models rated."""
     is_scored = pl.col("status") == "scored"
     by_part = rows.group_by("part").agg(
-        judges=pl.col("judge").filter(is_scored).unique(), n_lost=pl.col("status").is_in(LOST).sum()
+        judges=pl.col("judge").filter(is_scored).unique(),
+        models=pl.col("model").filter(is_scored).unique(),
+        n_lost=pl.col("status").is_in(LOST).sum(),
     )
     per_pair = (
         parts.join(by_part, on="part")
         .group_by(PAIR)
-        .agg(pl.col("judges").explode().drop_nulls().unique().sort(), pl.col("n_lost").sum())
+        .agg(pl.col("judges", "models").explode().drop_nulls().unique().sort(), pl.col("n_lost").sum())
         .join(sessions.group_by(PAIR).agg(n_sessions=pl.col("session_id").count()), on=PAIR)
-        .select(*PAIR, "n_sessions", "judges", "n_lost")
+        .select(*PAIR, "n_sessions", "judges", "n_lost", "models")
     )
     return {
-        AgentVersion(agent, version): (n, judges, lost)
-        for version, agent, n, judges, lost in per_pair.iter_rows()
+        AgentVersion(agent, version): (n, judges, lost, models)
+        for version, agent, n, judges, lost, models in per_pair.iter_rows()
     }
 
 

@@ -147,7 +147,8 @@ def composite_scores(
 
     Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
     harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
-    disclosure is missing, or ratings are missing only since people differ), published.
+    disclosure is missing, ratings are missing only since people differ, or two models rated that were not declared
+    as an ensemble), published.
 
     `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'.
 
@@ -208,6 +209,8 @@ def _row(
     u, d = _exact(universal["universal_exact"]), _exact(domain["domain_exact"])
     weighed = weigh(u, d, methodology, checked.repeatability_tested)
     judges = {*_names(universal["judges"]), *_names(domain["judges"])}
+    models = sorted({*_names(universal["judge_models"]), *_names(domain["judge_models"])})
+    two_judges = (f"two judges: {' and '.join(models)}",) if len(models) > 1 else ()
     lost = run.harness_failures if run.is_lost else ()
     left_out = () if run.is_lost else run.harness_failures
     is_lost = run.is_lost or bool(universal["n_unscored"]) or bool(domain["n_unscored"])
@@ -229,8 +232,21 @@ def _row(
         "u3_scope": checked.u3_scope,
         "hallucination_passed": checked.hallucination_passed,
         "judge": " + ".join(sorted(judges)) or "none",
-        "status": _status(template is not None, is_lost, _is_undecided(universal, domain), weighed, checked),
-        "missing": (*lost, *_names(universal["missing"]), *_names(domain["missing"]), *checked.missing),
+        "judge_models": models,
+        "status": _status(
+            template is not None,
+            is_lost,
+            _is_undecided(universal, domain),
+            weighed,
+            (*checked.missing, *two_judges),
+        ),
+        "missing": (
+            *lost,
+            *_names(universal["missing"]),
+            *_names(domain["missing"]),
+            *checked.missing,
+            *two_judges,
+        ),
         "warnings": (*checked.warnings, *left_out, *run.superseded),
     }
 
@@ -269,7 +285,7 @@ def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
 
 
 def _status(
-    has_template: bool, is_lost: bool, is_undecided: bool, weighed: Weighed, checked: Disclosed
+    has_template: bool, is_lost: bool, is_undecided: bool, weighed: Weighed, reservations: Sequence[str]
 ) -> Status:
     if not has_template:
         return "not_applicable"
@@ -277,7 +293,7 @@ def _status(
         return "invalid"
     if weighed.raw is None:
         return "provisional" if is_undecided else "incomplete"
-    return "provisional" if checked.missing else "published"
+    return "provisional" if reservations else "published"
 
 
 def _measured(
@@ -398,6 +414,7 @@ def _unrated(targets: Sequence[str]) -> Row:
         "universal_exact": None,
         "domain_exact": None,
         "judges": [],
+        "judge_models": [],
         "n_unscored": 0,
         "is_disputed": False,
         "missing": [f"{target}: no rating" for target in targets],

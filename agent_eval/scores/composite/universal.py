@@ -52,6 +52,7 @@ def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, M
                 "universal_0to100": as_float(score),
                 "universal_exact": as_text(score),
                 "judges": found.judges,
+                "judge_models": found.judge_models,
                 "n_unscored": found.n_unscored,
                 "missing": found.missing,
                 "is_disputed": found.is_disputed,

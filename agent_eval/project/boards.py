@@ -1,0 +1,42 @@
+"""The boards of a project over time: what a new board changes in the store, and the board of an earlier day."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+import polars as pl
+
+from agent_eval.project.project import Project
+from agent_eval.scores.composite.history import board_changes, new_history, seeded
+from agent_eval.storage.lineage import written_by_partition
+from agent_eval.tables import table
+
+
+def recorded(
+    project: Project, board: pl.DataFrame, composite_scores: pl.DataFrame, versions: Collection[str]
+) -> dict[str, pl.DataFrame]:
+    """Return the rows of board_changes and board_history that a new board adds, and its board_inputs.
+
+    Args:
+        project: Its store holds what was recorded before.
+        board: Table leaderboard as it is now, of these versions.
+        composite_scores: What it was made from.
+        versions: The versions whose boards were made.
+    """
+    keys = pl.DataFrame({"methodology_version": sorted(versions)}, schema={"methodology_version": pl.String})
+    names = ("leaderboard", "board_history", "board_inputs")
+    stored, history, before = (project.store.read(table(name), keys) for name in names)
+    earlier = seeded(stored, history, _made_at(project))
+    inputs = composite_scores.select(table("board_inputs").schema.names())
+    history, now = pl.concat([history, earlier]), datetime.now(UTC).isoformat(timespec="microseconds")
+    return {
+        "board_changes": board_changes(board, history, inputs, before, at=now),
+        "board_history": pl.concat([earlier, new_history(board, history, keys, at=now)]),
+        "board_inputs": inputs,
+    }
+
+
+def _made_at(project: Project) -> dict[str, str]:
+    """Version → when its stored board was made, ISO 8601."""
+    written = written_by_partition(project.store, {"leaderboard": table("leaderboard")})
+    made = written.select("methodology_version", "last_written").iter_rows()
+    return {version: at.replace(tzinfo=UTC).isoformat(timespec="microseconds") for version, at in made}

@@ -1,0 +1,203 @@
+"""Boards over time: which rows changed and why, and what a board showed at some point in time.
+
+A row of table board_history is a state of one row of table leaderboard, and holds until the next one of that agent.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.formats.timestamps import seconds
+from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
+
+CAUSES = {
+    "sessions_hash": "session",
+    "ratings_hash": "rating",
+    "judge_hash": "judge",
+    "methodology_hash": "methodology",
+    "code_version": "code",
+}
+"""Column of table board_inputs → the cause that it is when it differs."""
+CODE, JUDGE = "code", "judge"
+
+Row = Mapping[str, Any]
+
+_BOARD = table("leaderboard").schema.names()
+_OWN = ("composite_exact", "status")  # what an agent's own inputs decide; its rank depends on others too
+
+
+def with_inputs(composite_scores: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
+    """Return composite scores with the columns that name what they were made from, taken from table board_inputs."""
+    bare = composite_scores.drop(CAUSES.keys())
+    return bare.join(inputs, on=PAIR, how="left", maintain_order="left").select(composite_scores.columns)
+
+
+def board_at(history: pl.DataFrame, until: float) -> pl.DataFrame:
+    """Return the board as it was at a point in time (seconds since 1970): rows of table leaderboard."""
+    rows = [{**row} for row in _states(history, until).values() if row["is_on_board"]]
+    return table("leaderboard").frame(rows)
+
+
+def seeded(stored: pl.DataFrame, history: pl.DataFrame, made_at: Mapping[str, str]) -> pl.DataFrame:
+    """Return the stored boards as first rows of board_history, for versions that have no history yet.
+
+    Args:
+        stored: Table leaderboard before the new board is stored.
+        history: Table board_history.
+        made_at: Version → when its stored board was made, ISO 8601.
+    """
+    fresh = stored.join(history, on="methodology_version", how="anti")
+    return table("board_history").frame(
+        row | {"recorded_at": made_at[row["methodology_version"]], "is_on_board": True}
+        for row in fresh.iter_rows(named=True)
+    )
+
+
+def new_history(
+    board: pl.DataFrame, history: pl.DataFrame, versions: pl.DataFrame, *, at: str
+) -> pl.DataFrame:
+    """Return the rows that a new board adds to board_history: one per row that changed, appeared or left.
+
+    Args:
+        board: Table leaderboard as it is now.
+        history: Table board_history so far.
+        versions: The versions whose boards were made, column methodology_version.
+        at: When, ISO 8601.
+    """
+    known = _states(history.join(versions, on="methodology_version", how="semi"))
+    now = _by_key(board)
+    rows: list[dict[str, Any]] = []
+    for key, row in now.items():
+        before = known.get(key)
+        if before is None or not before["is_on_board"] or any(row[name] != before[name] for name in _BOARD):
+            rows.append({**row, "recorded_at": at, "is_on_board": True})
+    rows += [
+        {**row, "recorded_at": at, "is_on_board": False}
+        for key, row in known.items()
+        if key not in now and row["is_on_board"]
+    ]
+    return table("board_history").frame(rows)
+
+
+def board_changes(
+    board: pl.DataFrame, history: pl.DataFrame, inputs: pl.DataFrame, inputs_before: pl.DataFrame, *, at: str
+) -> pl.DataFrame:
+    """Return a row of table board_changes for each row whose composite, rank or status is not what it was.
+
+    The cause is what differs in the inputs of the agent itself where its composite or status changed, or where it
+    came or left. Where only its rank changed it is the cause of those agents of its template that did. A row of a
+    release that kept no inputs changed because of the code; where all inputs are equal, a judge gave an answer that
+    it had not given before, or lost one. A first board is no change.
+
+    Args:
+        board: Table leaderboard as it is now; other versions than those of the history have no earlier board.
+        history: Table board_history before the board.
+        inputs: What the board was made from, table board_inputs.
+        inputs_before: What the board before was made from.
+        at: When, ISO 8601.
+    """
+    states = {key: row for key, row in _states(history).items() if row["is_on_board"]}
+    had_board = set(history["methodology_version"])
+    now = {key: row for key, row in _by_key(board).items() if key.methodology_version in had_board}
+    why = _Causes(_by_key(inputs), _by_key(inputs_before))
+    moved = {key for key in {*states, *now} if _values(states.get(key), _OWN) != _values(now.get(key), _OWN)}
+    rows = []
+    for key in sorted({*states, *now}):
+        old, new = states.get(key), now.get(key)
+        if key not in moved and _values(old, ("rank",)) == _values(new, ("rank",)):
+            continue
+        shown = new or old or {}
+        movers = (
+            [key]
+            if key in moved
+            else _of_template(shown["template"], key.methodology_version, moved, states, now)
+        )
+        causes = why.of(movers or [key])
+        rows.append(
+            {
+                **key._asdict(),
+                "changed_at": at,
+                "name": shown["name"],
+                "template": shown["template"],
+                **_both(old, new),
+                "cause": " + ".join(causes),
+                "cause_agents": sorted(mover.agent_id for mover in movers or [key]),
+            }
+        )
+    return table("board_changes").frame(rows)
+
+
+class _Causes:
+    """What differs between two sets of inputs."""
+
+    def __init__(self, now: Mapping[AgentVersion, Row], before: Mapping[AgentVersion, Row]) -> None:
+        self._now, self._before = now, before
+
+    def of(self, keys: Sequence[AgentVersion]) -> list[str]:
+        """Return the causes of all of these agents, in the order of `CAUSES`."""
+        found = {cause for key in keys for cause in self._of_one(key)}
+        return [cause for cause in CAUSES.values() if cause in found]
+
+    def _of_one(self, key: AgentVersion) -> Collection[str]:
+        now, before = self._now.get(key), self._before.get(key)
+        if now is None:
+            return {"session"}  # its sessions are gone
+        if before is None:
+            return {CODE} if self._is_kept_nowhere(key.methodology_version) else {"session"}
+        known = [n for n in CAUSES if now[n] is not None and before[n] is not None]
+        return {CAUSES[n] for n in known if now[n] != before[n]} or {JUDGE}
+
+    def _is_kept_nowhere(self, version: str) -> bool:
+        return all(kept.methodology_version != version for kept in self._before)
+
+
+def _of_template(
+    template: object,
+    version: str,
+    moved: Collection[AgentVersion],
+    old: Mapping[AgentVersion, Row],
+    new: Mapping[AgentVersion, Row],
+) -> list[AgentVersion]:
+    """The agents that moved in a template of a version, or into it, or out of it."""
+    return [
+        key
+        for key in moved
+        if key.methodology_version == version
+        and template in {row["template"] for side in (old, new) if (row := side.get(key))}
+    ]
+
+
+def _both(old: Row | None, new: Row | None) -> dict[str, object]:
+    columns = {
+        "composite": "composite_score",
+        "composite_exact": "composite_exact",
+        "rank": "rank",
+        "status": "status",
+    }
+    return {
+        f"{when}_{name}": None if row is None else row[column]
+        for when, row in (("old", old), ("new", new))
+        for name, column in columns.items()
+    }
+
+
+def _values(row: Row | None, names: Sequence[str]) -> tuple[object, ...]:
+    return tuple(None if row is None else row[name] for name in names)
+
+
+def _states(history: pl.DataFrame, until: float = float("inf")) -> dict[AgentVersion, Row]:
+    """The last state of each row of a board that was recorded until then, also of those that left it."""
+    dated = [(seconds(row["recorded_at"]), row) for row in history.iter_rows(named=True)]
+    dated.sort(key=lambda item: item[0])
+    return {_key(row): row for when, row in dated if when <= until}
+
+
+def _by_key(rows: pl.DataFrame) -> dict[AgentVersion, Row]:
+    return {_key(row): row for row in rows.iter_rows(named=True)}
+
+
+def _key(row: Row) -> AgentVersion:
+    return AgentVersion(row["agent_id"], row["methodology_version"])
