@@ -46,7 +46,7 @@ ROOMS: Mapping[str, Room] = {
         "dagster",
     ),
     "project": _room(
-        "one project opened: its folders, settings and store; its clusters, gates, audits, report, data versions",
+        "one project opened: its folders, settings and store; its clusters, gates, boards over time, audits, report, data versions",
         "clusters errors formats gates judge methodology metrics report scores settings storage tables transcripts",
     ),
     "report": _room(
