@@ -1,7 +1,10 @@
 """A frozen version that was edited is scored by nobody; its boards stay, and say so."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import dagster as dg
@@ -47,9 +50,18 @@ def published_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own.mkdir(exist_ok=True)
     (own / "1.4.0.yaml").write_text(text, encoding="utf-8")
     assert freeze(own) == ("1.4.0",)
-    with at_home(root) as project:
-        assert run(project, versions=("1.3.0", "1.4.0")).exit_code == 0
+    in_own_process(root, "-m", "agent_eval", "run", "--methodology", "1.3.0", "--methodology", "1.4.0")
     return root
+
+
+def in_own_process(root: Path, *arguments: str) -> str:
+    """Run Python where the definitions have the partitions of the project's own versions; returns its stdout."""
+    home = {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=os.environ | home, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -102,20 +114,28 @@ def test_an_estimate_is_refused_as_the_run_is(edited: Path) -> None:
         estimate_run(Project.open(), consoles()[0], (), (), as_json=False)
 
 
-def test_an_asset_of_the_edited_version_fails_with_the_same_line(edited: Path) -> None:
-    from agent_eval.definitions import defs
+MATERIALISE = """
+import os
+import dagster as dg
+from agent_eval.definitions import defs
 
-    with dg.DagsterInstance.from_config(str(edited / ".dagster")) as instance:
-        made = defs.resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance,
-            asset_selection=[dg.AssetKey("leaderboard")],
-            partition_key="1.4.0",
-            raise_on_error=False,
-        )
-    assert not made.success
-    (failure,) = [e.step_failure_data.error for e in made.filter_events(lambda e: e.is_step_failure)]
-    assert failure is not None
-    assert "1.4.0 was published with hash" in str(failure.cause or failure)
+boards = dg.AssetSelection.assets("leaderboard").required_multi_asset_neighbors()
+with dg.DagsterInstance.from_config(os.environ["DAGSTER_HOME"]) as instance:
+    made = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+        instance=instance,
+        asset_selection=sorted(boards.resolve(defs.resolve_asset_graph())),
+        partition_key="1.4.0",
+        raise_on_error=False,
+    )
+(failure,) = [e.step_failure_data.error for e in made.filter_events(lambda e: e.is_step_failure)]
+print(made.success, failure.cause or failure)
+"""
+
+
+def test_an_asset_of_the_edited_version_fails_with_the_same_line(edited: Path) -> None:
+    printed = in_own_process(edited, "-c", MATERIALISE)
+    assert printed.startswith("False")
+    assert "1.4.0 was published with hash" in printed
 
 
 def test_the_board_of_the_edited_version_says_so_everywhere(edited: Path) -> None:

@@ -56,9 +56,8 @@ def judgments(
     store_recorded(project, agents, run_id=run_id)
     ask = partial(
         judge_transcripts, conversations=conversations, turns=turns, metrics=project.metrics,
-        human_ratings=project.ratings_of(agents), lookup=project.answers.find,
-        names=project.blinded_terms(agents), watch=watch_of(context, project),
-        rater_rule=project.settings.rater_rule,
+        human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule,
+        lookup=project.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
     judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
     project.answers.record_judge(agent_versions(context), project.own_judge, run_id=run_id)
