@@ -6,6 +6,7 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 from agent_eval.transcripts.models import Conversation, Expected, Turn
+from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 Grain = Literal["turn", "conversation", "session"]
 Kind = Literal["rating", "label", "value"]
@@ -20,7 +21,7 @@ NO_REPLY = "no reply in this turn"
 ENDED = "ended"
 """Why a turn is not judged: it is the last one and holds no message of the agent, or nothing but calls."""
 NO_TURNS = "the conversation has no turns"
-HARNESS_ERROR = "the harness failed: it says nothing of the agent"
+HARNESS_ERROR = HARNESS_FAILED
 NEEDS_MODEL = "needs a judge model"
 """Why a metric that arises has no answer: whoever was asked abstained."""
 

@@ -14,6 +14,7 @@ from agent_eval.formats.refusals import Refusal
 
 OutcomeClass = Literal["passed", "failed", "agent_error", "harness_error", "unknown"]
 CLASSES: tuple[OutcomeClass, ...] = get_args(OutcomeClass)
+HARNESS_FAILED = "the harness failed: it says nothing of the agent"
 ROUNDING = 1e-6  # a reward this close to 0 or 1 is 0 or 1
 
 _PROVIDER = r"(api|request|read|connect(ion)?|gateway|http|https|server|provider|upstream|litellm|openai|anthropic|azure|bedrock|model)"

@@ -8,6 +8,7 @@ import pytest
 
 from agent_eval.scores.tools.assertions import assertion_results
 from agent_eval.tables import table
+from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 AGENT = {"agent_id": "lumen", "conversation_id": "c"}
 CALLS = (("find", {"id": 1, "verbose": True}), ("refund", {"id": 1}))
@@ -19,7 +20,7 @@ def held(*expected: dict[str, Any], calls: Any = CALLS, **changes: Any) -> pl.Da
         AGENT | {"methodology_version": v, "session_id": "s", "is_admitted": True, "slot": "D1"} | changes
         for v in ("1.2.0", "1.3.0")
     ]
-    conversations = [AGENT | {"session_id": "s", "n_turns": 2, "expected": json.dumps(expected)}]
+    conversations = [AGENT | {"session_id": "s", "n_turns": 2, "expected": json.dumps(expected)} | changes]
     made = [
         AGENT
         | {
@@ -52,6 +53,13 @@ def test_expected_calls_hold_in_any_order_and_others_do_no_harm() -> None:
     found = row(whole({"name": "refund", "arguments": {"id": 1}}))
     assert (found["kind"], found["result"], found["reason"]) == ("tools", "passed", None)
     assert row(whole({"name": "refund"}, {"name": "find", "arguments": {"id": 1}}))["result"] == "passed"
+
+
+def test_what_the_harness_broke_off_is_unknown_and_not_a_missing_call() -> None:
+    wanted = whole({"name": "close"})
+    assert row(wanted, outcome_class="agent_error")["result"] == "failed"
+    found = row(wanted, outcome_class="harness_error")
+    assert (found["result"], found["reason"]) == ("unknown", HARNESS_FAILED)
 
 
 def test_their_order_counts_where_it_matters() -> None:

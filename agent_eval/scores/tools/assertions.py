@@ -15,6 +15,7 @@ from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
 from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
 _KEYS = {"mode", "tools", "forbidden"}
@@ -40,9 +41,11 @@ def assertion_results(
         call = {"name": row["name"], "arguments": row["arguments"]}
         calls.setdefault((row["agent_id"], row["conversation_id"]), []).append((row["turn_index"], call))
     rows = [
-        {"agent_id": agent, "conversation_id": conversation} | row
-        for agent, conversation, text, n_turns, n_users in asserting.select(
-            *_CONVERSATION, "expected", "n_turns", "n_user_messages"
+        {"agent_id": agent, "conversation_id": conversation}
+        | row
+        | ({"result": "unknown", "reason": HARNESS_FAILED} if outcome_class == "harness_error" else {})
+        for agent, conversation, text, n_turns, n_users, outcome_class in asserting.select(
+            *_CONVERSATION, "expected", "n_turns", "n_user_messages", "outcome_class"
         ).iter_rows()
         for row in _of_conversation(
             _EXPECTED.validate_json(text),
