@@ -1,5 +1,6 @@
 """The rooms of the package: what each imports is exactly what the table in tests/rooms.py says."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,15 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         for name in free:
             del imports[name]
     assert sorted(imports) == []
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    found: dict[str, list[str]] = {}
+    for path in rooms.modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
 def test_the_page_of_the_architecture_has_the_present_table() -> None:

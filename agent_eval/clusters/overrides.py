@@ -49,7 +49,7 @@ class Override(BaseModel, frozen=True, extra="forbid"):
 
 
 @dataclass(frozen=True)
-class Entry:
+class OverrideEntry:
     """An entry and where it stands."""
 
     file: str
@@ -67,7 +67,7 @@ class Applied:
     refused: tuple[Refusal, ...] = field(default=())
 
 
-def read_overrides(file: str, text: str) -> tuple[list[Entry], list[Refusal]]:
+def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refusal]]:
     """The entries of one file's text, a YAML list, and what was refused."""
     try:
         root = compose(text)
@@ -77,18 +77,18 @@ def read_overrides(file: str, text: str) -> tuple[list[Entry], list[Refusal]]:
             raise YamlError("expected a list of entries (- cluster: E-…)", root.line)
     except YamlError as error:
         return [], [Refusal(file, error.line, shorten(error.reason))]
-    entries: list[Entry] = []
+    entries: list[OverrideEntry] = []
     refusals: list[Refusal] = []
     for node in root.items:
         found = _entry(node)
         if isinstance(found, Override):
-            entries.append(Entry(file, node.line, found))
+            entries.append(OverrideEntry(file, node.line, found))
         else:
             refusals.append(Refusal(file, node.line, shorten(found)))
     return entries, refusals
 
 
-def overrides_hash(entries: Sequence[Entry]) -> str:
+def overrides_hash(entries: Sequence[OverrideEntry]) -> str:
     """Content hash of all entries in order, as a data version."""
     return digest("cluster_overrides", [entry.override.model_dump(mode="json") for entry in entries])
 
@@ -99,7 +99,7 @@ def split_id(parent: str, name: str) -> str:
 
 
 def apply_overrides(
-    registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[Entry], *, at: str
+    registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: str
 ) -> Applied:
     """Put people's words into the registry: splits, then merges, then names and severities.
 
@@ -140,7 +140,7 @@ class _Work:
         self.events: list[dict[str, object]] = []
         self.refused: list[Refusal] = []
 
-    def split(self, entry: Entry) -> None:
+    def split(self, entry: OverrideEntry) -> None:
         """Move the texts of each part; a part whose every text is unknown makes no cluster."""
         parent = entry.override.cluster
         if parent not in self.rows:
@@ -162,7 +162,7 @@ class _Work:
                 self.rows[new] = self._part(new, label, tool, name)
                 self.events.append(event("split", parent, new, BY, name, self.at))
 
-    def merge(self, entry: Entry) -> None:
+    def merge(self, entry: OverrideEntry) -> None:
         """Redirect the cluster, unless that leads nowhere."""
         away, into = entry.override.cluster, str(entry.override.merge_into)
         if away not in self.rows:
@@ -178,7 +178,7 @@ class _Work:
             if self.rows[away]["merged_into"] != into:
                 self.events.append(event("merge", away, into, BY, "as data/clusters says", self.at))
 
-    def name(self, entry: Entry) -> None:
+    def name(self, entry: OverrideEntry) -> None:
         """Note title, severity and root cause."""
         override = entry.override
         if override.cluster not in self.rows:
@@ -190,7 +190,7 @@ class _Work:
             self.refuse(entry, f"an earlier entry gives {override.cluster} another {clash[0]}; remove one")
         self.words[override.cluster] = {**said, **known}
 
-    def refuse(self, entry: Entry, reason: str) -> None:
+    def refuse(self, entry: OverrideEntry, reason: str) -> None:
         """Note an entry, or a part of it, that could not be applied."""
         self.refused.append(Refusal(entry.file, entry.line, shorten(reason)))
 

@@ -9,7 +9,7 @@ from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
-from agent_eval.judge.llm.calls import Estimate, QuestionSequence, estimate
+from agent_eval.judge.llm.calls import CallEstimate, QuestionSequence, estimate
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
@@ -64,7 +64,7 @@ def estimate_run(
     out.print("Nothing was asked. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 
-def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, Estimate]:
+def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, CallEstimate]:
     """The work of judge models that a run would do: for turns and conversations, for rubrics, and in all."""
     *_, stale = what_is_stale(project, agents, versions)
     tables = ingest(project, sorted(set(stale["agent_id"])))
@@ -82,7 +82,7 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
 
 def _estimated(
     project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
-) -> Estimate:
+) -> CallEstimate:
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
@@ -91,7 +91,7 @@ def _estimated(
     return estimate(panel.planned(sequences, project.answers.find(keys)), panel.shown(metrics))
 
 
-def _cost(project: Project, found: Estimate) -> float | None:
+def _cost(project: Project, found: CallEstimate) -> float | None:
     """US dollars; an ensemble's calls are shared out evenly over its models."""
     models = project.settings.judge_models
     costs = [found.cost_usd(project.price_of(model)) for model in models]

@@ -27,7 +27,7 @@ from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding, facts_of, findings_of
+from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
 from agent_eval.metrics.metric_set import DEFAULT, UnknownMetricError, expected_of, why_not_applicable
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
@@ -60,7 +60,7 @@ class Subject:
     turn_index: int | None = None  # None: the last turn on which what is asked arises
     metrics: tuple[Metric, ...] = DEFAULT.metrics
     names: BlindedTerms = NO_BLINDED_TERMS
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RatingFinding, ...] = ()
     secret: bytes = b""
 
     @cached_property
@@ -293,7 +293,7 @@ def agent_subject(
 
 def _findings(
     project: Project, version: str, agent_id: str, session: Sequence[Conversation]
-) -> tuple[Finding, ...]:
+) -> tuple[RatingFinding, ...]:
     """What the stored judgments of a session say, as rubric ratings are shown it."""
     pair = pl.DataFrame({"methodology_version": [version], "agent_id": [agent_id]})
     read = {name: project.store.read(table(name), pair) for name in _JUDGED}
@@ -304,7 +304,7 @@ def _findings(
     counted = judged.filter("is_effective", pl.col("status") == "scored").sort(
         "conversation_id", "turn_index", "metric", nulls_last=True
     )
-    found: list[Finding] = []
+    found: list[RatingFinding] = []
     for conversation in session:
         name, turns = conversation.conversation_id, conversation.turns()
         replied = [turn.turn_index for turn in turns if turn.reply == "replied"]

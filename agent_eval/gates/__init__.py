@@ -5,7 +5,7 @@ The limits themselves are settings (`settings.gate_spec`). Frames in, frames out
 """
 
 from agent_eval.gates.evaluate import INPUTS, KINDS, exit_code, gates
-from agent_eval.gates.finding import Finding, Result
+from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.settings import GateSpec
 
-__all__ = ["INPUTS", "KINDS", "Finding", "GateSpec", "Result", "exit_code", "gates"]
+__all__ = ["INPUTS", "KINDS", "GateFinding", "GateSpec", "Result", "exit_code", "gates"]

@@ -2,11 +2,11 @@
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, listed, short, worst
+from agent_eval.gates.finding import GateFinding, listed, short, worst
 from agent_eval.settings.gate_spec import Rules
 
 
-def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> Finding | None:
+def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFinding | None:
     """All assertions of one pair together; None where there is none, or the gate is switched off.
 
     `slotted`: those of conversations in a slot, and every declared trajectory; the reference calls of an imported
@@ -26,7 +26,7 @@ def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> Finding 
         for row in others.iter_rows(named=True)
     )
     text = f"{evidence}; {listed(told)}" if not others.is_empty() else evidence
-    return Finding("assertions", worst(counted["result"].to_list()), text)
+    return GateFinding("assertions", worst(counted["result"].to_list()), text)
 
 
 def _turn(turn_index: int | None) -> str:

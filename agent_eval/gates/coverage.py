@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, Result, worst
+from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.scores.composite.disclosures import is_present
 from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -59,11 +59,11 @@ def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
     return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
 
 
-def coverage_finding(asked: Asked, allowed: Fraction) -> Finding:
+def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
     """None put or none scored is unknown; more than the allowed share unscored fails."""
     n_asked, n_unscored, reasons = asked
     if n_asked == 0:
-        return Finding("coverage", "unknown", "no question was put to a model")
+        return GateFinding("coverage", "unknown", "no question was put to a model")
     why = f" ({', '.join(reasons)})" if reasons else ""
     share = Fraction(n_unscored, n_asked)
     evidence = (
@@ -71,11 +71,13 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> Finding:
         f"allowed {rounded(allowed * 100)} %"
     )
     if n_unscored == n_asked:
-        return Finding("coverage", "unknown", evidence)
-    return Finding("coverage", "failed" if share > allowed else "passed", evidence)
+        return GateFinding("coverage", "unknown", evidence)
+    return GateFinding("coverage", "failed" if share > allowed else "passed", evidence)
 
 
-def trial_finding(row: Mapping[str, object], reliability: pl.DataFrame, allowed: Fraction) -> Finding | None:
+def trial_finding(
+    row: Mapping[str, object], reliability: pl.DataFrame, allowed: Fraction
+) -> GateFinding | None:
     """Whether the planned trials are there: too many refused at import fails, too many lost to the harness is unknown.
 
     None where every trial is known. Trials of unknown outcome are shown; whether one may be is for thresholds to say.
@@ -106,10 +108,10 @@ def trial_finding(row: Mapping[str, object], reliability: pl.DataFrame, allowed:
         result = "failed"
     may = f"at most {rounded(allowed * 100)} % may be refused, and as many lost to the harness"
     evidence = "; ".join([told, *rates, may])
-    return Finding("coverage", result, evidence)
+    return GateFinding("coverage", result, evidence)
 
 
-def both(first: Finding, second: Finding | None) -> Finding:
+def both(first: GateFinding, second: GateFinding | None) -> GateFinding:
     """Two findings of one gate as one."""
     if second is None:
         return first
@@ -120,7 +122,7 @@ def both(first: Finding, second: Finding | None) -> Finding:
     )
 
 
-def benchmark_findings(row: Mapping[str, object]) -> Iterator[Finding]:
+def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
     """Required tests, disclosures and status, from a row of composite_scores of an agent with a slotted session."""
     missing, status = _texts(row["missing"]), str(row["status"])
     # nothing was held: the harness's failure, not a gap
@@ -128,17 +130,17 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[Finding]:
     tests, disclosures = _about(TESTS, missing), _about(DISCLOSURES, missing)
     warned = _about(TESTS, _texts(row["warnings"]))
     absent = [text for text in tests if not is_present(text)]
-    yield Finding(
+    yield GateFinding(
         "required_tests",
         "unknown" if lost else "failed" if absent else "unknown" if tests else "passed",
         "; ".join(grouped([*tests, *warned])) or "all required tests are present",
     )
-    yield Finding(
+    yield GateFinding(
         "disclosures",
         "unknown" if lost else "failed" if disclosures else "passed",
         "; ".join(grouped(disclosures)) or "all required disclosures are made",
     )
-    yield Finding("status", OF_STATUS[status], "; ".join([status, *grouped(missing)]))
+    yield GateFinding("status", OF_STATUS[status], "; ".join([status, *grouped(missing)]))
 
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, listed, short
+from agent_eval.gates.finding import GateFinding, listed, short
 from agent_eval.metrics.base import NEEDS_MODEL, SEVERITIES
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
@@ -36,7 +36,9 @@ def looked_for_failures(
     return {AgentVersion(agent, version): (n, n_judged) for version, agent, n, n_judged in counts.iter_rows()}
 
 
-def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]) -> Finding | None:
+def severity_finding(
+    rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]
+) -> GateFinding | None:
     """Failed with a cluster of the level or above; without one unknown, unless enough turns were judged for failures.
 
     Severities are those of the registry: a person's word, where there is one. None where the gate is switched off.
@@ -63,11 +65,11 @@ def severity_finding(rules: Rules, error_clusters: pl.DataFrame, looked: tuple[i
             f"e.g. {row['examples'][0]})"
             for row in found.iter_rows(named=True)
         )
-        return Finding(
+        return GateFinding(
             "errors", "failed", f"{found.height} error clusters that are {wanted}: {listed(named)}", level
         )
     n, n_judged = looked
     judged = f"{n_judged} of {n} questions about failures answered"
     if n_judged == 0 or Fraction(n - n_judged, n) > rules.max_unscored_share:
-        return Finding("errors", "unknown", f"none {wanted} found, but {judged}", level)
-    return Finding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)
+        return GateFinding("errors", "unknown", f"none {wanted} found, but {judged}", level)
+    return GateFinding("errors", "passed", f"no error cluster is {wanted}; {judged}", level)

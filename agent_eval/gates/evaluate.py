@@ -15,7 +15,7 @@ from agent_eval.gates.coverage import (
     trial_finding,
 )
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
-from agent_eval.gates.finding import Finding
+from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.silence import Silence, silence_finding, silences
 from agent_eval.gates.thresholds import agent_scores, means, score_bounds, threshold_findings
@@ -59,7 +59,7 @@ def gates(
     *,
     pairs: pl.DataFrame | None = None,
     failure_metrics: Collection[str] = (),
-    regressions: Mapping[AgentVersion, Finding] | None = None,
+    regressions: Mapping[AgentVersion, GateFinding] | None = None,
     judge_drift: pl.DataFrame | None = None,
     max_unscored_share: float = 0.05,
     version: str = "",
@@ -93,7 +93,7 @@ def gates(
     looked = looked_for_failures(given["turn_judgments"], failure_metrics)
     silent = silences(given["turn_judgments"])
     models = _models(*judged)
-    found: list[tuple[AgentVersion, Finding]] = []
+    found: list[tuple[AgentVersion, GateFinding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()
     for row in universe.sort(PAIR).iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
@@ -128,7 +128,7 @@ def gates(
         found += [(pair, finding) for finding in several]
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)
-        nothing = Finding("status", "unknown", "no transcripts: not run yet, or every record was refused")
+        nothing = GateFinding("status", "unknown", "no transcripts: not run yet, or every record was refused")
         found += [(AgentVersion(agent, version), nothing) for version, agent in unseen.iter_rows()]
     return _frame(found, version)
 
@@ -141,7 +141,7 @@ def exit_code(gates: pl.DataFrame) -> int:
     return 0 if results == {"passed"} else 2
 
 
-def _frame(found: list[tuple[AgentVersion, Finding]], version: str) -> pl.DataFrame:
+def _frame(found: list[tuple[AgentVersion, GateFinding]], version: str) -> pl.DataFrame:
     rows = (
         {
             **pair._asdict(),

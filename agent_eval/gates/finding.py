@@ -11,7 +11,7 @@ LONGEST = 80  # characters of a stranger's words in the evidence
 
 
 @dataclass(frozen=True)
-class Finding:
+class GateFinding:
     """One gate's answer. `subject` is what it speaks of where a gate has several, e.g. 'helpfulness in D2'."""
 
     gate: str

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, listed
+from agent_eval.gates.finding import GateFinding, listed
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
 from agent_eval.scores.statistics.compare import (
@@ -39,7 +39,7 @@ def regression_finding(
     quantities: Sequence[str] = (),
     not_comparable: Mapping[str, str] | None = None,
     answer_threshold: float = ANSWER_THRESHOLD,
-) -> Finding:
+) -> GateFinding:
     """Whether one pair is significantly worse than another in anything that both have, corrected after Holm.
 
     Args:
@@ -88,11 +88,11 @@ def regression_finding(
         reasons = dict.fromkeys(why_not.values()) or [
             "no score over two sessions and no two tasks that both have"
         ]
-        return Finding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
+        return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
     if worse.is_empty() and not turned.is_empty():
         why = listed(f"{row['quantity']}: {row['reason']}" for row in turned.iter_rows(named=True))
-        return Finding("regression", "unknown", f"against {name}: {why}", name)
+        return GateFinding("regression", "unknown", f"against {name}: {why}", name)
     tested = set(told["quantity"])
     is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
     if PASS_AT_1 in tested and is_repeated:
@@ -100,15 +100,15 @@ def regression_finding(
     if worse.is_empty() and (lacking := [q for q in quantities if q not in tested]):
         causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
-        return Finding("regression", "unknown", said, name)
+        return GateFinding("regression", "unknown", said, name)
     if worse.is_empty():
-        return Finding(
+        return GateFinding(
             "regression",
             "passed",
             f"nowhere significantly worse than {name} in {told.height} comparisons",
             name,
         )
-    return Finding(
+    return GateFinding(
         "regression", "failed", f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}", name
     )
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, Result, listed
+from agent_eval.gates.finding import GateFinding, Result, listed
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE
 from agent_eval.metrics.metric_set import OF_SILENCE
@@ -59,7 +59,7 @@ def silences(turn_judgments: pl.DataFrame) -> dict[AgentVersion, Silence]:
     }
 
 
-def silence_finding(rules: Rules, found: Silence) -> Finding | None:
+def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
     """Failed with a larger share of silent turns than allowed; unknown where no turn owed a reply or nobody looked.
 
     None where the gate is switched off.
@@ -71,9 +71,9 @@ def silence_finding(rules: Rules, found: Silence) -> Finding | None:
     ended = f"; {n} turn{'s' if n > 1 else ''} ended the conversation" if n else ""
     if not found.is_looked_for and found.n_due:
         off = ", ".join(sorted(OF_SILENCE))
-        return Finding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
+        return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
     if not found.n_due:
-        return Finding("silent_turns", "unknown", f"no turn owed a reply{ended}", threshold=allowed)
+        return GateFinding("silent_turns", "unknown", f"no turn owed a reply{ended}", threshold=allowed)
     share = Fraction(len(found.silent), found.n_due)
     where = f": {listed(found.silent)}" if found.silent else ""
     evidence = (
@@ -81,4 +81,4 @@ def silence_finding(rules: Rules, found: Silence) -> Finding | None:
         f"allowed {rounded(allowed * 100)} %{ended}"
     )
     result: Result = "failed" if share > allowed else "passed"
-    return Finding("silent_turns", result, evidence, value=share, threshold=allowed)
+    return GateFinding("silent_turns", result, evidence, value=share, threshold=allowed)

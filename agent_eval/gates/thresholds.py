@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.gates.finding import Finding, Result
+from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.gates.names import DIMENSIONS, is_score
 from agent_eval.metrics.base import HARNESS_ERROR, NEEDS_MODEL, NO_FAILURE, NO_TURNS
 from agent_eval.scores.composite.ratings import PAIR
@@ -144,7 +144,7 @@ def threshold_findings(
     scores: Scores,
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
-) -> Iterator[Finding]:
+) -> Iterator[GateFinding]:
     """One finding per threshold and scenario, and per threshold of the agent as a whole.
 
     A mean below its threshold fails. One that reaches it is unknown where more than `max_unscored_share` of the
@@ -182,18 +182,20 @@ def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
 
 def _of_scenarios(
     name: str, limit: Fraction, scenarios: Mapping[str, Mean], allowed: Fraction
-) -> Iterator[Finding]:
+) -> Iterator[GateFinding]:
     if not scenarios:
         yield _of_mean("threshold", name, name, limit, Mean(), allowed)
     for scenario, mean in sorted(scenarios.items()):
         yield _of_mean("threshold", name, f"{name} in {scenario}", limit, mean, allowed)
 
 
-def _of_mean(gate: str, name: str, subject: str, limit: Fraction, mean: Mean, allowed: Fraction) -> Finding:
+def _of_mean(
+    gate: str, name: str, subject: str, limit: Fraction, mean: Mean, allowed: Fraction
+) -> GateFinding:
     n_all = mean.n + mean.n_open
     if mean.n == 0:
         lacking = f"{n_all} answers are open" if n_all else "the metric did not arise, or was not asked"
-        return Finding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
+        return GateFinding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
     value = mean.total / mean.n
     evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} wanted"
     result: Result = "passed" if value >= limit else "failed"
@@ -202,7 +204,7 @@ def _of_mean(gate: str, name: str, subject: str, limit: Fraction, mean: Mean, al
         result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known: {_case(low, high)}"
     elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
         result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to tell"
-    return Finding(gate, result, evidence, subject, value, limit)
+    return GateFinding(gate, result, evidence, subject, value, limit)
 
 
 def _is_turned(limit: Fraction, low: Fraction, high: Fraction) -> bool:
@@ -214,10 +216,12 @@ def _case(low: Fraction, high: Fraction) -> str:
     return f"{_shown(low)} if all of them failed, {_shown(high)} if all passed"
 
 
-def _of_score(name: str, limit: Fraction, scores: Scores, bounds: Mapping[str, Bounds]) -> Iterator[Finding]:
+def _of_score(
+    name: str, limit: Fraction, scores: Scores, bounds: Mapping[str, Bounds]
+) -> Iterator[GateFinding]:
     values = scores.get(name, {})
     if not values:
-        yield Finding("score", "unknown", f"{name} is not known", name, None, limit)
+        yield GateFinding("score", "unknown", f"{name} is not known", name, None, limit)
     for of, value in sorted(values.items()):
         subject = f"{name} on {of}" if of else name
         evidence = f"{name} {_shown(value)}, at least {_shown(limit)} wanted"
@@ -227,7 +231,7 @@ def _of_score(name: str, limit: Fraction, scores: Scores, bounds: Mapping[str, B
             result = (
                 "unknown" if _is_turned(limit, *ends) or (value >= limit) != (ends[0] >= limit) else result
             )
-        yield Finding("score", result, evidence, subject, value, limit)
+        yield GateFinding("score", result, evidence, subject, value, limit)
 
 
 def _near(value: float) -> Fraction:

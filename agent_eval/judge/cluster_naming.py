@@ -15,7 +15,7 @@ from pydantic import BaseModel, JsonValue, StringConstraints, ValidationError
 from agent_eval.clusters.naming import Case, ClusterNames, Name, Said
 from agent_eval.formats.hashing import digest
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.llm.calls import Call, QuestionSequence
+from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.requests import PromptFormat
@@ -109,11 +109,11 @@ class NamingFormat(PromptFormat):
 
     asks_again = False
 
-    def prompt(self, call: Call) -> Prompt:
+    def prompt(self, call: JudgeCall) -> Prompt:
         """The prompt of one call: its clusters, those left out that are answered."""
         return naming_prompt([case for case in _cases(call) if case.cluster_id in call.keys], self.secret)
 
-    def read(self, call: Call, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
+    def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
         """The names by cluster. What was not asked about is passed over.
 
         Raises:
@@ -181,7 +181,7 @@ def naming_prompt(cases: Sequence[Case], secret: bytes) -> Prompt:
     return Prompt(messages, schema, "names", metrics, prompt_hash(messages, digest("schema", schema)))
 
 
-def _cases(call: Call) -> list[Case]:
+def _cases(call: JudgeCall) -> list[Case]:
     return [case for question in call.questions if isinstance(question, Naming) for case in question.cases]
 
 

@@ -18,7 +18,7 @@ from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Un
 from agent_eval.judge.rules import RULE, RulesJudge
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding, apply_caps
+from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
@@ -44,7 +44,7 @@ class AskedQuestions:
 
     agent_id: str
     questions: list[Question] = field(default_factory=list[Question])
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RatingFinding, ...] = ()
     answers: list[Answers] = field(default_factory=list[Answers])  # one per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
@@ -190,7 +190,7 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
     }
 
 
-def _bounded(name: str, verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+def _bounded(name: str, verdict: Verdict, findings: Sequence[RatingFinding]) -> Verdict:
     """A model's rating within the bounds that the findings set."""
     if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
         return verdict

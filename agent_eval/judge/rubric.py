@@ -32,10 +32,11 @@ from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import AUTONOMY
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import NO_TURNS, Metric
-from agent_eval.metrics.findings import Finding, facts_of, findings_of
+from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
@@ -89,7 +90,8 @@ def rubric_ratings(
         rater_rule: What decides where people differ.
     """
     held = _held(transcripts, conversations, turns, sessions)
-    parts = [part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)]
+    pairs = _pairs(transcripts)
+    parts = [part for pair in pairs for part in _parts(pair, methodologies, held)]
     if judged is not None:
         _find(parts, judged)
     asked = _asked(parts)
@@ -97,7 +99,7 @@ def rubric_ratings(
     for questions, of_place in asked:
         _hand_out(questions, of_place)
     placed = placed_ratings(human_ratings, conversations)
-    people = _people(placed, [version for version, _ in _pairs(transcripts)], rater_rule)
+    people = _people(placed, [pair.methodology_version for pair in pairs], rater_rule)
     return _TABLE.conform(_TABLE.frame(row for part in parts for row in _rows(part, people)))
 
 
@@ -173,17 +175,16 @@ class _Held:
 class _Material:
     """What the pairs have: conversations by pair and session, templates, and why a pair has no session."""
 
-    by_session: Mapping[tuple[str, str], Mapping[str, Sequence[_Held]]]
-    templates: Mapping[tuple[str, str], str]
-    reasons: Mapping[tuple[str, str], str]
+    by_session: Mapping[AgentVersion, Mapping[str, Sequence[_Held]]]
+    templates: Mapping[AgentVersion, str]
+    reasons: Mapping[AgentVersion, str]
 
 
 @dataclass
 class _Part:
     """One thing to be rated, with its question or the reason why it cannot be."""
 
-    methodology_version: str
-    agent_id: str
+    pair: AgentVersion
     session_id: str | None
     conversation_id: str | None
     target: str
@@ -191,19 +192,19 @@ class _Part:
     metric: Metric | None = None  # None: cannot be rated
     question: Question | None = None
     held: Sequence[_Held] = ()  # what is rated
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RatingFinding, ...] = ()
     status: str = "missing"
     reason: str = NO_RATING
     answers: list[tuple[str, Verdict]] = field(default_factory=list[tuple[str, Verdict]])
 
     @property
     def where(self) -> Row:
-        names = ("methodology_version", "agent_id", "session_id", "conversation_id", "target", "criterion")
-        return {name: getattr(self, name) for name in names}
+        names = ("session_id", "conversation_id", "target", "criterion")
+        return {**self.pair._asdict(), **{name: getattr(self, name) for name in names}}
 
 
-def _pairs(transcripts: pl.DataFrame) -> list[tuple[str, str]]:
-    return [(v, a) for v, a in transcripts.select(_PAIR).unique().sort(_PAIR).iter_rows()]
+def _pairs(transcripts: pl.DataFrame) -> list[AgentVersion]:
+    return [AgentVersion(a, v) for v, a in transcripts.select(_PAIR).unique().sort(_PAIR).iter_rows()]
 
 
 def _held(
@@ -221,11 +222,12 @@ def _held(
         (agent, c.conversation_id): (c, c.turns(), Transcript(c.turns()))
         for agent, c in conversations_from(wanted, turns.join(wanted, on=_CONVERSATION, how="semi"))
     }
-    by_session: dict[tuple[str, str], dict[str, list[_Held]]] = defaultdict(lambda: defaultdict(list))
+    by_session: dict[AgentVersion, dict[str, list[_Held]]] = defaultdict(lambda: defaultdict(list))
     for row in counted.sort(*_SESSION, "conversation_id").iter_rows(named=True):
         key = (row["agent_id"], row["conversation_id"])
         conversation, of_turns, transcript = built[key]
-        by_session[row["methodology_version"], row["agent_id"]][row["session_id"]].append(
+        pair = AgentVersion(row["agent_id"], row["methodology_version"])
+        by_session[pair][row["session_id"]].append(
             _Held(conversation, of_turns, hashes[key], row["slot"], frozenset(row["tests"]), transcript)
         )
     named = transcripts.filter(pl.col("template").is_not_null()).select(*_PAIR, "template").unique()
@@ -236,39 +238,35 @@ def _held(
     )
     return _Material(
         by_session,
-        {(v, a): template for v, a, template in named.iter_rows()},
-        {(v, a): reason for v, a, reason in why.iter_rows()},
+        {AgentVersion(a, v): template for v, a, template in named.iter_rows()},
+        {AgentVersion(a, v): reason for v, a, reason in why.iter_rows()},
     )
 
 
-def _parts(
-    pair: tuple[str, str], methodologies: Mapping[str, Methodology], held: _Material
-) -> Iterator[_Part]:
-    version, agent_id = pair
+def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _Material) -> Iterator[_Part]:
+    version = pair.methodology_version
     methodology = methodologies[version]
     template = next((t for t in methodology.templates if t.slug == held.templates.get(pair)), None)
     sessions = held.by_session.get(pair, {})
     if not sessions:
         reason = held.reasons.get(pair, f"no session declared for {version}")
         for dimension in methodology.dimensions:
-            yield _Part(version, agent_id, None, None, dimension.id, None, reason=reason)
-        yield from _without_conversation(
-            _Part(version, agent_id, None, None, "", None, reason=reason), template
-        )
+            yield _Part(pair, None, None, dimension.id, None, reason=reason)
+        yield from _without_conversation(_Part(pair, None, None, "", None, reason=reason), template)
     for session_id, conversations in sessions.items():
         yield from _universal_parts(pair, session_id, conversations, methodology)
         yield from _domain_parts(pair, session_id, conversations, template)
 
 
 def _universal_parts(
-    pair: tuple[str, str], session_id: str, held: Sequence[_Held], methodology: Methodology
+    pair: AgentVersion, session_id: str, held: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
     held = [h for h in held if h.turns]  # of a run without a message there is nothing to rate
     content_hash = session_hash(h.content_hash for h in held)
     metrics = universal_metrics(methodology)
     tests = frozenset[str]().union(*(h.tests for h in held))
     for dimension in methodology.dimensions:
-        part = _Part(*pair, session_id, None, dimension.id, None)
+        part = _Part(pair, session_id, None, dimension.id, None)
         if not held:
             part.reason = NO_TURNS
         elif dimension.needs_test is not None and dimension.needs_test not in tests:
@@ -285,20 +283,20 @@ def _lacks_test(dimension: Dimension) -> str:
 
 
 def _domain_parts(
-    pair: tuple[str, str], session_id: str, held: Sequence[_Held], template: Template | None
+    pair: AgentVersion, session_id: str, held: Sequence[_Held], template: Template | None
 ) -> Iterator[_Part]:
     metrics = criterion_metrics(template) if template else {}
     for slot in SCENARIOS:
         in_slot = [h for h in held if h.slot == slot] if template else []
         if not in_slot or template is None:
             empty = _Part(
-                *pair, session_id, None, slot, None, reason=f"no {slot} conversation in session {session_id}"
+                pair, session_id, None, slot, None, reason=f"no {slot} conversation in session {session_id}"
             )
             yield from _without_conversation(empty, template, [slot])
             continue
         for one in in_slot:
             for criterion in template.criteria:
-                part = _Part(*pair, session_id, one.conversation.conversation_id, slot, criterion.id)
+                part = _Part(pair, session_id, one.conversation.conversation_id, slot, criterion.id)
                 if one.turns:
                     _ask(part, metrics[f"{slot}.{criterion.id}"], [one], one.content_hash)
                 else:
@@ -312,11 +310,11 @@ def _without_conversation(
     """The rows of slots that cannot be rated: per criterion, or one per slot where no template names any."""
     for slot in slots:
         for criterion in [c.id for c in template.criteria] if template else [None]:
-            part = _Part(like.methodology_version, like.agent_id, like.session_id, None, slot, criterion)
+            part = _Part(like.pair, like.session_id, None, slot, criterion)
             part.reason = like.reason
             if template is None:
                 part.status = "not_applicable"
-                part.reason = f"no template for the agent's category in {like.methodology_version}"
+                part.reason = f"no template for the agent's category in {like.pair.methodology_version}"
             yield part
 
 
@@ -339,10 +337,10 @@ def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
     by_place: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
     for part in parts:
         if part.question is not None:
-            place = (part.methodology_version, part.agent_id, part.session_id, part.conversation_id)
+            place = (part.pair.methodology_version, part.pair.agent_id, part.session_id, part.conversation_id)
             by_place[place].append(part)
     return [
-        (AskedQuestions(of_place[0].agent_id, [_joined(of_place)], of_place[0].findings), of_place)
+        (AskedQuestions(of_place[0].pair.agent_id, [_joined(of_place)], of_place[0].findings), of_place)
         for of_place in by_place.values()
     ]
 
@@ -368,16 +366,16 @@ def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
     rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in counted.sort("conversation_id", "turn_index", "metric", nulls_last=True).iter_rows(named=True):
         rows[row["methodology_version"], row["agent_id"], row["conversation_id"]].append(row)
-    found: dict[tuple[str, str, str], tuple[Finding, ...]] = {}
+    found: dict[tuple[str, str, str], tuple[RatingFinding, ...]] = {}
     for part in parts:
         for held in part.held:
-            key = (part.methodology_version, part.agent_id, held.conversation.conversation_id)
+            key = (part.pair.methodology_version, part.pair.agent_id, held.conversation.conversation_id)
             if key not in found:
                 found[key] = _findings(held, rows[key])
             part.findings += found[key]
 
 
-def _findings(held: _Held, rows: Sequence[Row]) -> tuple[Finding, ...]:
+def _findings(held: _Held, rows: Sequence[Row]) -> tuple[RatingFinding, ...]:
     name = held.conversation.conversation_id
     replied = [turn.turn_index for turn in held.turns if turn.reply == "replied"]
     said = findings_of(rows, {name: held.tests}, {name: replied[-1]} if replied else {})
@@ -400,7 +398,7 @@ def _people(
 def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> Iterator[Row]:
     """The rows of one part; exactly one is effective."""
     place = part.conversation_id or part.session_id
-    key = (part.methodology_version, part.agent_id, place, part.target, part.criterion)
+    key = (part.pair.methodology_version, part.pair.agent_id, place, part.target, part.criterion)
     ratings = people.get(key, ())
     is_rated = bool(ratings) and part.metric is not None
     asked = {

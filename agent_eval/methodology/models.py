@@ -49,13 +49,13 @@ def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
     return rows.sort(place, *then, nulls_last=True, maintain_order=True)
 
 
-class Frozen(BaseModel):
+class FrozenRules(BaseModel):
     """Closed and unchangeable; an unknown key is an error that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Weights(Frozen):
+class Weights(FrozenRules):
     """Shares of the composite, as decimal texts so that they stay exact."""
 
     universal: Percent
@@ -68,7 +68,7 @@ class Weights(Frozen):
         return self
 
 
-class Anchors(Frozen):
+class Anchors(FrozenRules):
     """The words for the ratings 5 to 1."""
 
     five: Text = Field(alias="5")
@@ -82,7 +82,7 @@ class Anchors(Frozen):
         return {"5": self.five, "4": self.four, "3": self.three, "2": self.two, "1": self.one}
 
 
-class Dimension(Frozen):
+class Dimension(FrozenRules):
     """One universal dimension, rated once per session."""
 
     id: Literal["U1", "U2", "U3", "U4", "U5", "U6"]
@@ -93,7 +93,7 @@ class Dimension(Frozen):
     needs_test: TestSlug | None = None  # without this test in the session the dimension is missing
 
 
-class Criterion(Frozen):
+class Criterion(FrozenRules):
     """One of a template's three criteria."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -101,7 +101,7 @@ class Criterion(Frozen):
     anchors: Anchors
 
 
-class Scenario(Frozen):
+class Scenario(FrozenRules):
     """One of a template's five scenarios."""
 
     id: Literal["D1", "D2", "D3", "D4", "D5"]
@@ -110,7 +110,7 @@ class Scenario(Frozen):
     readings: dict[str, str] = Field(default_factory=dict)  # criterion id → how to read it in this scenario
 
 
-class Template(Frozen):
+class Template(FrozenRules):
     """A domain: five scenarios, three criteria each."""
 
     slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+_v\d+$")]
@@ -139,7 +139,7 @@ class Template(Frozen):
         return self
 
 
-class RequiredTest(Frozen):
+class RequiredTest(FrozenRules):
     """A test that every benchmark session holds. `enforcement` says what its absence does."""
 
     slug: TestSlug
@@ -151,7 +151,7 @@ class RequiredTest(Frozen):
     enforcement_origin: Origin
 
 
-class Penalty(Frozen):
+class Penalty(FrozenRules):
     """Points off the composite when a disclosed boolean has a value. Undisclosed is not that value."""
 
     disclosure: Literal["repeatability_tested"]
@@ -159,7 +159,7 @@ class Penalty(Frozen):
     points: Annotated[int, Field(ge=0, le=100)]
 
 
-class Reference(Frozen):
+class Reference(FrozenRules):
     """A publication that the methodology names. What is not known of it is null; nobody has checked it unless `verified`."""
 
     title: Text
@@ -171,7 +171,7 @@ class Reference(Frozen):
     verified: bool = False
 
 
-class Guidance(Frozen):
+class Guidance(FrozenRules):
     """Advice of the publication that no score depends on, and what this project adds to it."""
 
     text: Text
@@ -180,14 +180,14 @@ class Guidance(Frozen):
     verified: bool = False
 
 
-class Rule(Frozen):
+class Rule(FrozenRules):
     """A rule in words, and whose it is."""
 
     text: Text
     origin: Origin
 
 
-class Methodology(Frozen):
+class Methodology(FrozenRules):
     """One version. What scores and ratings rest on is frozen by `content_hash`.
 
     Outside the hash: its place among the versions (`published`, `status`, `superseded_by`, `supersedes`) and what is

@@ -36,7 +36,7 @@ _WHERE: dict[Scope, str] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class RatingFinding:
     """One thing that a judgment or the transcript says about a conversation or one of its turns."""
 
     metric: str
@@ -88,7 +88,7 @@ def rules_of(name: str) -> list[str]:
     return lines
 
 
-def bearing_on(name: str, findings: Iterable[Finding]) -> list[Finding]:
+def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFinding]:
     """The findings that a judgment of this rubric metric is shown. 'No failure' is no finding."""
     target = target_of(name)
     wanted = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
@@ -96,7 +96,7 @@ def bearing_on(name: str, findings: Iterable[Finding]) -> list[Finding]:
     return [f for f in found if _counts(f, _within(target), found)]
 
 
-def apply_caps(name: str, rating: int, findings: Sequence[Finding]) -> tuple[int, str]:
+def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tuple[int, str]:
     """The rating within the bounds of the judge profile, and a sentence that says so; '' where nothing bounds it.
 
     Args:
@@ -112,13 +112,15 @@ def apply_caps(name: str, rating: int, findings: Sequence[Finding]) -> tuple[int
     return lowest, f"Rated {rating}, bounded at {lowest}: {why}."
 
 
-def facts_of(conversation: Conversation, turns: Sequence[Turn], tests: frozenset[str]) -> Iterator[Finding]:
+def facts_of(
+    conversation: Conversation, turns: Sequence[Turn], tests: frozenset[str]
+) -> Iterator[RatingFinding]:
     """What a transcript itself says: 'no output' when the agent never said anything, 'crash' when it broke off.
 
     A crash is a message of the agent that is marked as an error, or no reply and no call in the whole conversation.
     """
     replies = [m for turn in turns for m in turn.messages if m.role == "assistant"]
-    of_conversation = Finding(TRANSCRIPT, NO_OUTPUT, conversation.conversation_id, tests=tests)
+    of_conversation = RatingFinding(TRANSCRIPT, NO_OUTPUT, conversation.conversation_id, tests=tests)
     if not any(m.content for m in replies):
         yield of_conversation
     if not any(turn.has_reply for turn in turns) or any(m.is_error for m in replies):
@@ -127,7 +129,7 @@ def facts_of(conversation: Conversation, turns: Sequence[Turn], tests: frozenset
 
 def findings_of(
     rows: Iterable[Mapping[str, object]], tests: Mapping[str, frozenset[str]], last_replies: Mapping[str, int]
-) -> list[Finding]:
+) -> list[RatingFinding]:
     """The findings of judged turns and conversations.
 
     Args:
@@ -144,9 +146,9 @@ def findings_of(
 
 def _finding(
     row: Mapping[str, object], answer: str, tests: Mapping[str, frozenset[str]], last_reply: int | None
-) -> Finding:
+) -> RatingFinding:
     name, turn_index = str(row["conversation_id"]), row.get("turn_index")
-    return Finding(
+    return RatingFinding(
         metric=str(row["metric"]),
         finding=answer,
         conversation_id=name,
@@ -168,14 +170,14 @@ def _answers(row: Mapping[str, object]) -> Iterator[str]:
             yield str(answer)
 
 
-def _is_met(cap: Cap, findings: Sequence[Finding]) -> bool:
+def _is_met(cap: Cap, findings: Sequence[RatingFinding]) -> bool:
     return any(
         f.metric == cap.metric and f.finding == cap.finding and _counts(f, cap.within, findings)
         for f in findings
     )
 
 
-def _counts(finding: Finding, within: Scope, findings: Sequence[Finding]) -> bool:
+def _counts(finding: RatingFinding, within: Scope, findings: Sequence[RatingFinding]) -> bool:
     """Whether a finding lies where it must to count."""
     if within == "anywhere":
         return True

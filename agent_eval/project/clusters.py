@@ -17,7 +17,7 @@ from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.naming import Namer, name_clusters
-from agent_eval.clusters.overrides import Entry, apply_overrides, overrides_hash, read_overrides
+from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, overrides_hash, read_overrides
 from agent_eval.clusters.rates import error_rates, runs
 from agent_eval.clusters.trends import compared, earlier_runs
 from agent_eval.formats.files import files_in
@@ -37,9 +37,9 @@ _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
 )
 
 
-def cluster_overrides(project: Project) -> tuple[list[Entry], list[Refusal]]:
+def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refusal]]:
     """All of data/clusters/*.yaml: the entries in order of files and lines, and what was refused."""
-    entries: list[Entry] = []
+    entries: list[OverrideEntry] = []
     refusals: list[Refusal] = []
     for path, reason in files_in(project.home.clusters, ".yaml"):
         file = clean(path.name)

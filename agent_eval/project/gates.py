@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import polars as pl
 
 from agent_eval.formats.hashing import digest
-from agent_eval.gates import INPUTS, Finding, GateSpec, gates
+from agent_eval.gates import INPUTS, GateFinding, GateSpec, gates
 from agent_eval.gates.names import check_names
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
@@ -101,7 +101,7 @@ def _failure_metrics(project: Project) -> set[str]:
     return {m.name for m in project.metrics.turn if m.is_failure and not m.is_measured}
 
 
-def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, Finding]:
+def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, GateFinding]:
     """Return what the comparison with its baseline found, for each pair that has one."""
     found = {}
     for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
@@ -119,7 +119,7 @@ def _other(pair: AgentVersion, baseline: Baseline) -> AgentVersion:
     )
 
 
-def _regression(project: Project, baseline: Baseline, pair: AgentVersion) -> Finding:
+def _regression(project: Project, baseline: Baseline, pair: AgentVersion) -> GateFinding:
     other = _other(pair, baseline)
     ours, theirs = _compared(project, pair), _compared(project, other)
     name = other.agent_id if baseline.agent else f"methodology {other.methodology_version}"

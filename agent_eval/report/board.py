@@ -10,7 +10,7 @@ from agent_eval.methodology import Methodology
 from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.names import Paths
-from agent_eval.report.svg import GREY, Span, spans
+from agent_eval.report.svg import GREY, IntervalBar, spans
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import from_text, rounded
@@ -200,12 +200,12 @@ def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -
     return "\n\n".join(filter(None, [plot, markdown_table(linked, links="report"), lacking]))
 
 
-def _span(row: dict[str, Any]) -> Span:
+def _span(row: dict[str, Any]) -> IntervalBar:
     """An agent's composite with its interval; without a composite the row says why."""
     status = str(row["status"])
     words = f"{composite(row)} {status}" if row["composite_score"] is not None else status
     colour = STATUS_COLOURS.get(status, GREY)
-    return Span(
+    return IntervalBar(
         row["name"] or row["agent_id"], row["composite_score"], row["low"], row["high"], words, colour
     )
 

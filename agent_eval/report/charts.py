@@ -71,7 +71,7 @@ def _polygon(points: Sequence[tuple[float, float]]) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class StackPart:
     """One part of a stacked bar, in percent of its width."""
 
     name: str
@@ -80,19 +80,19 @@ class Part:
     width: float
 
 
-def stacked(counts: Mapping[int, int]) -> tuple[Part, ...]:
+def stacked(counts: Mapping[int, int]) -> tuple[StackPart, ...]:
     """A bar parted by the shares of the ratings 1–5; parts without a count are left out."""
-    total, start, parts = sum(counts.values()), 0.0, list[Part]()
+    total, start, parts = sum(counts.values()), 0.0, list[StackPart]()
     for rating in RATINGS:
         if n := counts.get(rating, 0):
             width = 100 * n / total
-            parts.append(Part(str(rating), n, round(start, 2), round(width, 2)))
+            parts.append(StackPart(str(rating), n, round(start, 2), round(width, 2)))
             start += width
     return tuple(parts)
 
 
 @dataclass(frozen=True)
-class Span:
+class IntervalMark:
     """A value with its interval on a scale, in percent of the scale's width; bounds are None without an interval."""
 
     at: float
@@ -105,9 +105,11 @@ class Span:
         return 0.0 if self.low is None or self.high is None else round(self.high - self.low, 2)
 
 
-def span(value: float | None, low: float | None, high: float | None, scale: float = 100) -> Span | None:
+def span(
+    value: float | None, low: float | None, high: float | None, scale: float = 100
+) -> IntervalMark | None:
     """Where a value of 0..scale and its bounds lie; None without a value."""
     if value is None:
         return None
     at, left, right = (None if v is None else round(100 * v / scale, 2) for v in (value, low, high))
-    return Span(at or 0.0, left, right)
+    return IntervalMark(at or 0.0, left, right)

@@ -22,7 +22,7 @@ _LEFT, _LINE, _LONGEST = 190, 24, 26
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A part of a bar: its size, its colour and what it stands for."""
 
     size: float
@@ -35,12 +35,12 @@ class Bar:
     """One row: a label, its parts from left to right, and words after it."""
 
     label: str
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
     words: str = ""
 
 
 @dataclass(frozen=True)
-class Span:
+class IntervalBar:
     """A value with its interval, on the scale of the plot; bounds are null without an interval."""
 
     label: str
@@ -86,7 +86,7 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
     return _picture(title, lines, 720, height, left_out=len(rows) - len(drawn))
 
 
-def spans(title: str, rows: Sequence[Span], *, scale: float = 100) -> str:
+def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str:
     """Values as points with their intervals as lines, on a scale from 0; a row without a value keeps its place."""
     drawn, bottom = rows[:MOST], _LINE * min(len(rows), MOST) + 8
     lines = [

@@ -13,7 +13,7 @@ import polars as pl
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
-from agent_eval.scores.composite.ratings import Part, Rated, effective, rated
+from agent_eval.scores.composite.ratings import Rated, RatedTarget, effective, rated
 from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounded
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -191,31 +191,37 @@ class _Page:
     @property
     def universal(self) -> Rated:
         """Exact means of U1–U6."""
-        return rated(self.ratings, {self.pair: [Part(target, None) for target in DIMENSIONS]})[self.pair]
+        return rated(self.ratings, {self.pair: [RatedTarget(target, None) for target in DIMENSIONS]})[
+            self.pair
+        ]
 
     def criteria_of(self, scenario: str) -> list[Fraction | None]:
         """Exact means of a scenario's criteria; one null where the agent has no template."""
-        parts = [Part(scenario, c.id) for c in self.template.criteria] if self.template else []
-        parts = parts or [Part(scenario, None)]
+        parts = [RatedTarget(scenario, c.id) for c in self.template.criteria] if self.template else []
+        parts = parts or [RatedTarget(scenario, None)]
         return list(rated(self.ratings, {self.pair: parts})[self.pair].means.values())
 
     def dimension(self, target: str) -> Node:
         """One of U1–U6, down to the turns of the sessions it was rated on."""
         dimension = next(d for d in self.methodology.dimensions if d.id == target)
-        part = self._part(f"{target} {dimension.name}", Part(target, None), dimension.anchors, dimension)
+        part = self._part(
+            f"{target} {dimension.name}", RatedTarget(target, None), dimension.anchors, dimension
+        )
         return Node(part.title, (dimension.question, *part.detail), part.children)
 
     def scenario(self, target: str) -> Node:
         """One of D1–D5: its three criteria, down to the turns of the slot's conversations."""
         if self.template is None:
-            part = self._part(target, Part(target, None), None, None)
+            part = self._part(target, RatedTarget(target, None), None, None)
             return Node(f"{target}: missing", part.detail, part.children)
         scenario = next(s for s in self.template.scenarios if s.id == target)
         values = self.criteria_of(target)
         formula = f"({' + '.join(_fraction(value) for value in values)}) / 15 × 100"
         children = []
         for criterion in self.template.criteria:
-            part = self._part(f"{target}.{criterion.id}", Part(target, criterion.id), criterion.anchors, None)
+            part = self._part(
+                f"{target}.{criterion.id}", RatedTarget(target, criterion.id), criterion.anchors, None
+            )
             reading = scenario.readings.get(criterion.id)
             detail = (*([f"read here as: {reading}"] if reading else []), *part.detail)
             children.append(Node(part.title, detail, part.children))
@@ -239,7 +245,9 @@ class _Page:
         which = "" if rows.height <= LOWEST else f"; the {LOWEST} whose turns are rated lowest"
         yield Node(f"{rows.height} without a slot, no part of the composite{which}", children=shown)
 
-    def _part(self, name: str, part: Part, anchors: Anchors | None, dimension: Dimension | None) -> Node:
+    def _part(
+        self, name: str, part: RatedTarget, anchors: Anchors | None, dimension: Dimension | None
+    ) -> Node:
         rows = self.ratings.filter(
             pl.col("target") == part.target, pl.col("criterion").eq_missing(pl.lit(part.criterion, pl.String))
         )

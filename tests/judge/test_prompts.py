@@ -22,7 +22,7 @@ from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import RatingFinding
 from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation, Message, MessageToolCall, Outcome
 from tests.judge.attacks.grammar import read_back
@@ -217,9 +217,11 @@ def test_a_session_is_shown_with_numbers_scenarios_and_tests_in_place_of_ids() -
     one, two = talk(1, conversation_id="needle-1"), talk(1, conversation_id="needle-2", scenario="D3")
     question = Question((one, two), (one.turns(), two.turns()), None, "", (U1,))
     found = [
-        Finding("goal_completion", "0", "needle-2", tests=frozenset({"standardised_task"}), reason="Why."),
-        Finding("verbosity", "1", "needle-2", 0),
-        Finding("goal_completion", "0", "elsewhere", tests=frozenset({"standardised_task"})),
+        RatingFinding(
+            "goal_completion", "0", "needle-2", tests=frozenset({"standardised_task"}), reason="Why."
+        ),
+        RatingFinding("verbosity", "1", "needle-2", 0),
+        RatingFinding("goal_completion", "0", "elsewhere", tests=frozenset({"standardised_task"})),
     ]
     prompt = build(question, metrics=None, findings=found)
     frames = [item for item in shown(prompt) if "conversation" in item]
@@ -431,7 +433,7 @@ def test_a_session_of_many_long_conversations_stays_within_the_bound_too() -> No
         for i in range(12)
     )
     question = Question(held, tuple(c.turns() for c in held), None, "", (U1,))
-    found = [Finding("helpfulness", "1", f"c{i}", 0, reason="r" * 5_000) for i in range(12)]
+    found = [RatingFinding("helpfulness", "1", f"c{i}", 0, reason="r" * 5_000) for i in range(12)]
     prompt = build(question, metrics=None, findings=found)
     assert size_is_bounded(prompt)
     data = shown(prompt)

@@ -23,7 +23,7 @@ from agent_eval.judge.protocol import Question, Scored
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import RatingFinding
 from agent_eval.metrics.metric_set import TURN_METRICS
 from agent_eval.transcripts.models import Agent, Conversation
 from tests.judge.attacks import ATTACKS, FAKE_REPLY
@@ -49,7 +49,7 @@ def conversation_prompt(held: Conversation) -> Prompt:
 
 def session_prompt(held: Conversation, reason: str = "calm") -> Prompt:
     question = Question((held, held), (held.turns(), held.turns()), None, "", (U1,))
-    found = [Finding("helpfulness", "2", held.conversation_id, 0, reason=reason)]
+    found = [RatingFinding("helpfulness", "2", held.conversation_id, 0, reason=reason)]
     return build_prompt([question], secret=SECRET, findings=found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from agent_eval.judge.llm.budget import Budget
-from agent_eval.judge.llm.calls import Call, QuestionSequence, plan
+from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.requests import MOST_TRIES, ModelJudge, PromptFormat
@@ -56,7 +56,7 @@ def questions(of: Conversation, metrics: Sequence[Metric] = METRICS) -> list[Que
     ]  # fmt: skip
 
 
-def calls(n: int) -> list[Call]:
+def calls(n: int) -> list[JudgeCall]:
     return [
         c
         for sequence in plan([QuestionSequence(questions(talk(f"c{i}"))) for i in range(n)], ())
@@ -66,14 +66,14 @@ def calls(n: int) -> list[Call]:
 
 def ask(
     client: ScriptedClient,
-    *asked: Call,
+    *asked: JudgeCall,
     budget: Budget | None = None,
     kept: Kept | None = None,
     most: int = 4,
 ) -> list[Mapping[str, Verdict]]:
     kept = kept or Kept()
 
-    async def keep(call: Call, answers: Mapping[str, Scored]) -> None:
+    async def keep(call: JudgeCall, answers: Mapping[str, Scored]) -> None:
         kept.write([{"key": call.keys[name]} for name in answers])
 
     async def go() -> list[Mapping[str, Verdict]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.metrics.findings import (
-    Finding,
+    RatingFinding,
     apply_caps,
     bearing_on,
     checks_of,
@@ -23,8 +23,8 @@ TASK, ERROR = frozenset({"standardised_task"}), frozenset({"error_injection"})
 BEHAVIOR, TOOLS = "agent_behavior_failure", "tool_call_behavior_failure"
 
 
-def found(metric: str, finding: str, **where: Any) -> Finding:
-    return Finding(metric, finding, **{"conversation_id": "c", **where})
+def found(metric: str, finding: str, **where: Any) -> RatingFinding:
+    return RatingFinding(metric, finding, **{"conversation_id": "c", **where})
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def found(metric: str, finding: str, **where: Any) -> Finding:
     ],
 )
 def test_each_finding_of_the_methodology_bounds_its_rating(
-    target: str, finding: Finding, at_most: int
+    target: str, finding: RatingFinding, at_most: int
 ) -> None:
     rating, why = apply_caps(target, 5, [found("verbosity", "1"), finding])
     assert rating == at_most
@@ -62,7 +62,7 @@ def test_each_finding_of_the_methodology_bounds_its_rating(
         ("D1.craft", found(BEHAVIOR, "lack of specific information")),
     ],
 )
-def test_a_finding_elsewhere_bounds_nothing(target: str, finding: Finding) -> None:
+def test_a_finding_elsewhere_bounds_nothing(target: str, finding: RatingFinding) -> None:
     assert apply_caps(target, 5, [finding]) == (5, "")
 
 
@@ -98,7 +98,7 @@ def test_the_lowest_bound_counts_and_every_bound_below_the_rating_is_named() -> 
     ),
 )
 def test_a_bound_never_raises_a_rating_and_is_told_when_it_lowers_one(
-    target: str, rating: int, findings: list[Finding]
+    target: str, rating: int, findings: list[RatingFinding]
 ) -> None:
     bounded, why = apply_caps(target, rating, findings)
     assert 1 <= bounded <= rating
@@ -150,10 +150,10 @@ def test_rows_become_findings_one_for_each_label() -> None:
         {"conversation_id": "a", "metric": "goal_completion", "value": 0.0},
     ]  # fmt: skip
     assert findings_of(rows, {"a": TASK}, {"a": 1, "b": 3}) == [
-        Finding(BEHAVIOR, "repetition", "a", 1, TASK, True, "Why."),
-        Finding(BEHAVIOR, "unsafe action", "a", 1, TASK, True, "Why."),
-        Finding("helpfulness", "4", "b", 0),
-        Finding("goal_completion", "0", "a", None, TASK),
+        RatingFinding(BEHAVIOR, "repetition", "a", 1, TASK, True, "Why."),
+        RatingFinding(BEHAVIOR, "unsafe action", "a", 1, TASK, True, "Why."),
+        RatingFinding("helpfulness", "4", "b", 0),
+        RatingFinding("goal_completion", "0", "a", None, TASK),
     ]
 
 

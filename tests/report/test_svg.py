@@ -6,7 +6,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from agent_eval.report.svg import GREEN, MOST, Bar, Curve, Part, Span, bars, curves, matrix, radar, spans
+from agent_eval.report.svg import (
+    GREEN,
+    MOST,
+    Bar,
+    BarPart,
+    Curve,
+    IntervalBar,
+    bars,
+    curves,
+    matrix,
+    radar,
+    spans,
+)
 
 HOSTILE = '</text><script>alert(1)</script>](x) & "'
 
@@ -23,8 +35,10 @@ def texts(picture: ElementTree.Element) -> list[str]:
 
 
 PICTURES = {
-    "bars": bars(HOSTILE, [Bar(HOSTILE * 9, (Part(2, GREEN, HOSTILE), Part(1, GREEN, "b")), HOSTILE)] * 200),
-    "spans": spans(HOSTILE, [Span(HOSTILE * 9, 50, 40, 60, HOSTILE)] * 200),
+    "bars": bars(
+        HOSTILE, [Bar(HOSTILE * 9, (BarPart(2, GREEN, HOSTILE), BarPart(1, GREEN, "b")), HOSTILE)] * 200
+    ),
+    "spans": spans(HOSTILE, [IntervalBar(HOSTILE * 9, 50, 40, 60, HOSTILE)] * 200),
     "curves": curves(HOSTILE, [Curve(HOSTILE * 9, tuple((k, 1 / k) for k in range(1, 9)))] * 200),
     "radar": radar(HOSTILE, [(HOSTILE, 3.0)] * 6),
     "matrix": matrix(
@@ -50,7 +64,7 @@ def test_a_picture_is_smaller_than_eight_kilobytes_however_many_rows_there_are(n
 
 
 def test_rows_that_do_not_fit_are_counted() -> None:
-    rows = [Bar(f"row {i}", (Part(1, GREEN, "a"),)) for i in range(MOST + 3)]
+    rows = [Bar(f"row {i}", (BarPart(1, GREEN, "a"),)) for i in range(MOST + 3)]
     assert "and 3 more" in texts(drawing(bars("t", rows)))
 
 
@@ -70,7 +84,7 @@ def test_a_missing_rating_opens_the_radar_and_is_named() -> None:
 
 
 def test_a_value_lies_at_its_share_of_the_scale() -> None:
-    picture = drawing(spans("t", [Span("a", 50.0), Span("b", None, words="none")]))
+    picture = drawing(spans("t", [IntervalBar("a", 50.0), IntervalBar("b", None, words="none")]))
     (circle,) = picture.iter("{http://www.w3.org/2000/svg}circle")
     assert float(circle.get("cx", "")) == 190 + 180  # half of 360
     assert "none" in texts(picture)

@@ -25,7 +25,7 @@ FORMATS = ("table", "json", "csv", "md")
 _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 
 
-class UnknownTemplateError(AgentEvalError):
+class TemplateNotOnBoardError(AgentEvalError):
     """A template was named that the board does not have."""
 
     def __init__(self, template: str, known: list[str]) -> None:
@@ -74,7 +74,7 @@ def check_template(project: Project, version: str, template: str | None) -> None
     """Raise UnknownTemplateError if a template is named that the version does not have."""
     slugs = [t.slug for t in project.registry.get(version).templates]
     if template is not None and template not in slugs:
-        raise UnknownTemplateError(template, slugs)
+        raise TemplateNotOnBoardError(template, slugs)
 
 
 def end_of(date: str) -> float:

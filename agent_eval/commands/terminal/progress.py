@@ -11,7 +11,7 @@ from agent_eval.judge.llm.progress import Progress as Asked
 
 
 @dataclass
-class Shown:
+class ProgressDisplay:
     """The live display of one run; in a pipe it says a line now and then instead."""
 
     console: Console
@@ -43,10 +43,10 @@ class Shown:
 
 
 @contextlib.contextmanager
-def shown_progress(console: Console) -> Iterator[Shown]:
+def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
     """A display on this console, gone when the block ends."""
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield Shown(console, bars, bars.add_task("Reading what has changed …", total=None))
+        yield ProgressDisplay(console, bars, bars.add_task("Reading what has changed …", total=None))

@@ -10,7 +10,7 @@ import polars as pl
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.timestamps import seconds
 from agent_eval.judge.keys import cache_key
-from agent_eval.judge.llm.calls import Call
+from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.protocol import Scored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import PROFILE_VERSION
@@ -21,7 +21,7 @@ _ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 
 
 def rows_of(
-    call: Call, answers: Mapping[str, Scored], model: str, parameters: Mapping[str, object]
+    call: JudgeCall, answers: Mapping[str, Scored], model: str, parameters: Mapping[str, object]
 ) -> Iterator[Row]:
     """A row of judge_cache for each answer of a call."""
     written = canonical(dict(parameters)).decode()

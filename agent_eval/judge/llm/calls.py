@@ -8,7 +8,7 @@ from agent_eval.judge.llm.spec import Mode
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, build_prompt, can_share_call
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import RatingFinding
 
 CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
 TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
@@ -20,17 +20,17 @@ class QuestionSequence:
 
     questions: Sequence[Question]
     names: BlindedTerms = NO_BLINDED_TERMS
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RatingFinding, ...] = ()
 
 
 @dataclass(frozen=True)
-class Call:
+class JudgeCall:
     """Questions that are asked together: a turn's, with its conversation's where that may ride along."""
 
     questions: tuple[Question, ...]
     number: int = 0  # of its sequence: lower ones go first
     names: BlindedTerms = NO_BLINDED_TERMS
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RatingFinding, ...] = ()
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -48,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CallEstimate:
     """What calls will take: their number exactly, tokens roughly, US dollars when the price is known."""
 
     n_calls: int = 0
@@ -56,8 +56,8 @@ class Estimate:
     n_tokens_out: int = 0
     n_answers: int = 0
 
-    def __add__(self, other: "Estimate") -> "Estimate":
-        return Estimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
+    def __add__(self, other: "CallEstimate") -> "CallEstimate":
+        return CallEstimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
 
     @property
     def _counts(self) -> tuple[int, int, int, int]:
@@ -70,7 +70,7 @@ class Estimate:
 
 def plan(
     sequences: Sequence[QuestionSequence], answered: Container[str], mode: Mode = "one_call"
-) -> list[list[Call]]:
+) -> list[list[JudgeCall]]:
     """The calls of each sequence, in order; sequences without any are left out, the longest come first.
 
     Args:
@@ -79,9 +79,9 @@ def plan(
         mode: per_metric gives each metric a call of its own.
     """
     seen: set[str] = set()
-    planned: list[list[Call]] = []
+    planned: list[list[JudgeCall]] = []
     for sequence in sequences:
-        calls: list[Call] = []
+        calls: list[JudgeCall] = []
         for question in sequence.questions:
             fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, seen)]
             parts = [fresh] if mode == "one_call" else [[metric] for metric in fresh]
@@ -91,27 +91,27 @@ def plan(
             planned.append(calls)
     planned.sort(key=len, reverse=True)
     return [
-        [Call(c.questions, number, c.names, c.findings) for c in calls]
+        [JudgeCall(c.questions, number, c.names, c.findings) for c in calls]
         for number, calls in enumerate(planned)
     ]
 
 
-def estimate(planned: Sequence[Sequence[Call]], shown: Sequence[Metric] | None) -> Estimate:
+def estimate(planned: Sequence[Sequence[JudgeCall]], shown: Sequence[Metric] | None) -> CallEstimate:
     """What planned calls will take. Every prompt is built, none is sent."""
-    total = Estimate()
+    total = CallEstimate()
     for call in (call for calls in planned for call in calls):
         total += estimate_of(call, shown)
     return total
 
 
-def estimate_of(call: Call, shown: Sequence[Metric] | None) -> Estimate:
+def estimate_of(call: JudgeCall, shown: Sequence[Metric] | None) -> CallEstimate:
     """What one call will take."""
     prompt = build_prompt(
         call.questions, secret=b"estimate", metrics=shown, names=call.names, findings=call.findings
     )
     n_characters = sum(len(message["content"]) for message in prompt.messages)
     n_answers = len(call.metrics)
-    return Estimate(1, n_characters // CHARACTERS_PER_TOKEN, n_answers * TOKENS_PER_ANSWER, n_answers)
+    return CallEstimate(1, n_characters // CHARACTERS_PER_TOKEN, n_answers * TOKENS_PER_ANSWER, n_answers)
 
 
 def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
@@ -121,9 +121,9 @@ def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
     return True
 
 
-def _add(calls: list[Call], question: Question, sequence: QuestionSequence, mode: Mode) -> None:
+def _add(calls: list[JudgeCall], question: Question, sequence: QuestionSequence, mode: Mode) -> None:
     last = calls[-1] if calls else None
     if mode == "one_call" and last is not None and can_share_call(last.questions[0], question):
-        calls[-1] = Call((*last.questions, question), 0, sequence.names, sequence.findings)
+        calls[-1] = JudgeCall((*last.questions, question), 0, sequence.names, sequence.findings)
     else:
-        calls.append(Call((question,), 0, sequence.names, sequence.findings))
+        calls.append(JudgeCall((question,), 0, sequence.names, sequence.findings))

@@ -14,7 +14,7 @@ import polars as pl
 
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.cache import answers_of, rows_of
-from agent_eval.judge.llm.calls import Call, QuestionSequence, plan
+from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.ensemble import combined
@@ -95,7 +95,7 @@ class Panel:
                 by_model[model] |= verdicts
         return self._given(sequences, by_model)
 
-    def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[Call]]:
+    def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
         """The calls that `answers` would make, of all models."""
         return [
             calls
@@ -129,7 +129,7 @@ class Panel:
 async def _ask(
     spec: JudgeSpec,
     runtime: JudgeRuntime,
-    planned: Mapping[str, Sequence[Sequence[Call]]],
+    planned: Mapping[str, Sequence[Sequence[JudgeCall]]],
     prompt_format: PromptFormat,
     watch: Watch | None,
     every_s: float,
@@ -156,20 +156,20 @@ async def _ask(
 
 async def _pass(
     client: Client,
-    sequences: Sequence[Sequence[Call]],
+    sequences: Sequence[Sequence[JudgeCall]],
     spec: JudgeSpec,
     runtime: JudgeRuntime,
     prompt_format: PromptFormat,
     writer: AnswerWriter,
     reporter: Reporter,
 ) -> dict[str, Verdict]:
-    async def keep(call: Call, answers: Mapping[str, Scored]) -> None:
+    async def keep(call: JudgeCall, answers: Mapping[str, Scored]) -> None:
         await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
     judge = ModelJudge(client, prompt_format, AdaptiveConcurrency(runtime.concurrency), runtime.budget, keep)
     verdicts: dict[str, Verdict] = {}
 
-    async def sequence(calls: Sequence[Call]) -> None:
+    async def sequence(calls: Sequence[JudgeCall]) -> None:
         for call in calls:
             answered = await judge.ask(call)
             verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})

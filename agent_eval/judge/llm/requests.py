@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from agent_eval.judge.llm.budget import Budget, Usage
-from agent_eval.judge.llm.calls import Call
+from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
 from agent_eval.judge.llm.client import CallError, Client, Failure, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
@@ -28,7 +28,7 @@ FIRST_PAUSE_S = 0.25  # doubles: 0.25, 0.5, 1, 2, 4 seconds, and up to a fifth m
 LONGEST_WAIT_S = 120.0  # a provider that asks for more is not waited for
 MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
 
-Keep = Callable[[Call, Mapping[str, Scored]], Awaitable[None]]
+Keep = Callable[[JudgeCall, Mapping[str, Scored]], Awaitable[None]]
 """Stores the answers of a call, by metric name; returns when they are safe."""
 
 _AT_ONCE: Mapping[Failure, FailureKind] = {
@@ -48,13 +48,13 @@ class PromptFormat:
     max_tokens: int = 4096
     asks_again: ClassVar[bool] = True  # once, for a reply that cannot be read
 
-    def prompt(self, call: Call) -> Prompt:
+    def prompt(self, call: JudgeCall) -> Prompt:
         """The prompt of one call."""
         return build_prompt(
             call.questions, secret=self.secret, metrics=self.shown, names=call.names, findings=call.findings
         )
 
-    def read(self, call: Call, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
+    def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
         """The verdict of every metric of the call.
 
         Raises:
@@ -67,7 +67,7 @@ class PromptFormat:
 class _CallAttempt:
     """Tracks one call on its way: what is sent next, what it took so far, what was read."""
 
-    call: Call
+    call: JudgeCall
     prompt: Prompt
     messages: Messages
     max_tokens: int
@@ -101,7 +101,7 @@ class ModelJudge:
         self._budget, self._keep = budget, keep
         self._rng = rng or random.Random()
 
-    async def ask(self, call: Call) -> Mapping[str, Verdict]:
+    async def ask(self, call: JudgeCall) -> Mapping[str, Verdict]:
         """A verdict for every metric of the call, by name; Unscored with its reason where there is none."""
         attempt: _CallAttempt | None = None
         while True:
@@ -116,7 +116,7 @@ class ModelJudge:
             if pause:
                 await asyncio.sleep(pause)
 
-    def _begin(self, call: Call) -> _CallAttempt:
+    def _begin(self, call: JudgeCall) -> _CallAttempt:
         prompt = self._format.prompt(call)
         return _CallAttempt(call, prompt, prompt.messages, self._format.max_tokens)
 

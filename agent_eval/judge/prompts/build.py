@@ -19,7 +19,7 @@ from agent_eval.judge.prompts.forms import rubric, schema_of
 from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_line, turn_line, turn_lines
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.findings import Finding, bearing_on
+from agent_eval.metrics.findings import RatingFinding, bearing_on
 from agent_eval.metrics.metric_set import expected_of
 from agent_eval.transcripts.models import Turn
 
@@ -67,7 +67,7 @@ def build_prompt(
     secret: bytes,
     metrics: Sequence[Metric] | None = None,
     names: BlindedTerms = NO_BLINDED_TERMS,
-    findings: Sequence[Finding] = (),
+    findings: Sequence[RatingFinding] = (),
 ) -> Prompt:
     """The one call that asks every metric of the questions.
 
@@ -126,7 +126,7 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
 
 
 def _record(
-    first: Question, whole: Sequence[Question], names: BlindedTerms, findings: Sequence[Finding]
+    first: Question, whole: Sequence[Question], names: BlindedTerms, findings: Sequence[RatingFinding]
 ) -> list[str]:
     """The lines of the record."""
     if first.turn_index is not None:
@@ -151,7 +151,7 @@ def _findings_line(
     first: Question,
     whole: Sequence[Question],
     names: BlindedTerms,
-    findings: Sequence[Finding],
+    findings: Sequence[RatingFinding],
     is_session: bool,
 ) -> list[str]:
     bearing = _bearing(whole, findings)
@@ -162,7 +162,7 @@ def _findings_line(
     return [data_line("findings", shown, names)] if shown else []
 
 
-def _bearing(whole: Sequence[Question], findings: Sequence[Finding]) -> list[Finding]:
+def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> list[RatingFinding]:
     """The findings on what is shown that bear on any of the metrics asked, each once, in their order."""
     ids = {c.conversation_id for question in whole for c in question.conversations}
     held = [f for f in findings if f.conversation_id in ids]

@@ -1,7 +1,7 @@
 """An invented conversation on which prompts can be looked at without a project's own transcripts."""
 
 from agent_eval.clusters.naming import Case, Said
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import RatingFinding
 from agent_eval.transcripts.models import Agent, Conversation, Expected, Message, MessageToolCall
 
 AGENT = Agent(agent_id="otter-desk", name="Otter Desk", provider="Otterline", category="customer_service")
@@ -62,8 +62,8 @@ BROKEN_INPUT = Conversation(
     injected_error="The date does not exist.",
 )
 FINDINGS = (
-    Finding("helpfulness", "4", "example", 0, reason="Answers the question."),
-    Finding("goal_completion", "0", "example", reason="The booking was not moved yet."),
+    RatingFinding("helpfulness", "4", "example", 0, reason="Answers the question."),
+    RatingFinding("goal_completion", "0", "example", reason="The booking was not moved yet."),
 )
 
 _DATES = "E-0000000001", "E-0000000002"

@@ -12,7 +12,7 @@ from agent_eval.judge.prompts.build import build_prompt
 from agent_eval.judge.prompts.replies import ReplyError, repair_messages
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import NO_FAILURE, Metric
-from agent_eval.metrics.findings import Finding
+from agent_eval.metrics.findings import RatingFinding
 from agent_eval.metrics.profile import INFORMED_BY, PROFILE_HASH, PROFILE_VERSION
 from agent_eval.transcripts.models import Conversation, Expected, Message, MessageToolCall
 
@@ -25,7 +25,7 @@ def profile_hash() -> str:
     whole = Question((_CONVERSATION,), (turns,), None, "", _WHOLE_METRICS)
     rated = _CONVERSATION.model_copy(update={"injected_error": "x", "scenario": "D1"})
     session = Question((rated,), (turns,), None, "", _SESSION_METRICS)
-    finding = Finding("agent_behavior_failure", "repetition", "c", 0, reason="x")
+    finding = RatingFinding("agent_behavior_failure", "repetition", "c", 0, reason="x")
     asked = [
         build_prompt([of_turn, whole], secret=b""),
         build_prompt([whole], secret=b""),

@@ -15,7 +15,14 @@ from pydantic import JsonValue
 
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import Finding, calls_of, cut, may_have_failed, word_set, words_of_name
+from agent_eval.judge.rules.finding import (
+    RuleFinding,
+    calls_of,
+    cut,
+    may_have_failed,
+    word_set,
+    words_of_name,
+)
 from agent_eval.metrics.builtin.tool_call_behavior_failure import WRONG_ARGUMENTS
 from agent_eval.transcripts.models import Conversation, ToolCall
 
@@ -46,13 +53,13 @@ class _TooMuchError(Exception):
 _steps: ContextVar[int] = ContextVar("steps", default=0)
 
 
-def wrong_arguments(question: Question) -> Finding | None:
+def wrong_arguments(question: Question) -> RuleFinding | None:
     """Decides that a call of the agent does not fit its tool's schema, or asks a search for nothing."""
     for made in calls_of(question):
         tool = _tool(question.conversations[0], made.call.name)
         reason = _misfit(tool, made.call) or _empty_query(tool, made.call)
         if reason:
-            return Finding(
+            return RuleFinding(
                 WRONG_ARGUMENTS,
                 f"{made.call.name}: {reason}.",
                 call_text(made.call.name, made.call.arguments),

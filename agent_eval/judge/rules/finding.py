@@ -30,7 +30,7 @@ _HEAD = 80  # an error is told at the beginning of a result
 
 
 @dataclass(frozen=True)
-class Finding:
+class RuleFinding:
     """One failure, with the rule's reason and a verbatim quote."""
 
     label: str

@@ -5,7 +5,7 @@ import re
 
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import Finding, calls_of, only_reads, words_of_name
+from agent_eval.judge.rules.finding import RuleFinding, calls_of, only_reads, words_of_name
 from agent_eval.metrics.builtin.tool_call_behavior_failure import IGNORED_TOOL_RESULT
 from agent_eval.transcripts.models import ToolCall
 
@@ -25,7 +25,7 @@ _TROUBLE = re.compile(
 )
 
 
-def ignored_error(question: Question) -> Finding | None:
+def ignored_error(question: Question) -> RuleFinding | None:
     """Decides that the agent claims success after a call that surely failed and was the turn's last of its effect.
 
     The call would change something, its result is an error as declared or as a whole, no later call of the turn
@@ -43,7 +43,7 @@ def ignored_error(question: Question) -> Finding | None:
     claim = _claim("\n".join(said), last.call.name)
     if claim is None:
         return None
-    return Finding(
+    return RuleFinding(
         IGNORED_TOOL_RESULT,
         f"{last.call.name} failed ({' '.join((last.call.result or 'declared an error').split())[:100]}), and the reply "
         f"claims success: {claim!r}.",

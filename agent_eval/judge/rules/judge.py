@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.rules.arguments import wrong_arguments
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
-from agent_eval.judge.rules.finding import RULE, Finding
+from agent_eval.judge.rules.finding import RULE, RuleFinding
 from agent_eval.judge.rules.ignored_error import ignored_error
 from agent_eval.judge.rules.injection import followed_injection
 from agent_eval.judge.rules.repeated_call import repeated_call
@@ -19,7 +19,7 @@ from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 
-Check = Callable[[Question], Finding | None]
+Check = Callable[[Question], RuleFinding | None]
 
 CHECKS: Mapping[str, tuple[Check, ...]] = {  # the gravest first: its label is the main one
     AGENT_BEHAVIOR_FAILURE.name: (followed_injection, unsafe_call, no_reply, repetition, truncated_reply),

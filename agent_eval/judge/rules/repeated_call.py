@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent_eval.formats.hashing import canonical
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import Finding, may_have_failed, only_reads, word_set, words_of_name
+from agent_eval.judge.rules.finding import RuleFinding, may_have_failed, only_reads, word_set, words_of_name
 from agent_eval.judge.rules.repetition import is_asked_again
 from agent_eval.metrics.builtin.tool_call_behavior_failure import REPEATED_TOOL_CALL
 from agent_eval.transcripts.models import ToolCall
@@ -28,7 +28,7 @@ class _Made:
         return canonical([self.call.name, self.call.arguments])
 
 
-def repeated_call(question: Question) -> Finding | None:
+def repeated_call(question: Question) -> RuleFinding | None:
     """Decides that the agent called a tool again with equal arguments, and got the same.
 
     Abstains where the earlier call may have failed, the results differ, the user asked for it again, another call
@@ -44,7 +44,7 @@ def repeated_call(question: Question) -> Finding | None:
         first = _earlier(calls, at)
         if first is None or (first.turn_index != turn.turn_index and is_asked_again(turn)):
             continue
-        return Finding(
+        return RuleFinding(
             REPEATED_TOOL_CALL,
             f"{again.call.name} was called with the same arguments in turn {first.turn_index}, did not fail "
             "there, and nothing was changed since.",

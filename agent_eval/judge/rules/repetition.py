@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import Finding, quote_of, words_of
+from agent_eval.judge.rules.finding import RuleFinding, quote_of, words_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Turn
 
@@ -22,7 +22,7 @@ _CODE = re.compile(r"```|</?(execute|code|tool_call)>|[{};]\s*$", re.MULTILINE)
 _COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|great))\b", re.IGNORECASE)
 
 
-def repetition(question: Question) -> Finding | None:
+def repetition(question: Question) -> RuleFinding | None:
     """Decides that a text is one of an earlier turn, word for word or nearly so.
 
     Numbers must be equal, since a template with another figure says something new. Abstains where the text holds
@@ -45,7 +45,7 @@ def repetition(question: Question) -> Finding | None:
         said = words_of(earlier.agent_message)
         is_equal = words == said and words_of(turn.user_message or "") != words_of(earlier.user_message or "")
         if is_equal or (_is_similar(words, said) and not _is_same_wish(turn, earlier)):
-            return Finding(
+            return RuleFinding(
                 REPETITION, f"The text of turn {earlier.turn_index} is given again, unasked.", quote_of(text)
             )
     return None

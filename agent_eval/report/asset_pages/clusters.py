@@ -4,7 +4,7 @@ import polars as pl
 
 from agent_eval.clusters.severity import ORDERED
 from agent_eval.report.markdown import markdown_table
-from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, Part, bars
+from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, BarPart, bars
 
 LONGEST = 160  # characters of a cell on an asset's page
 MOST = 50  # clusters on an asset's page
@@ -43,7 +43,7 @@ def severities_plot(error_clusters: pl.DataFrame) -> str:
     rows = [
         Bar(
             name,
-            (Part(sum(counts[name]), colour, name),),
+            (BarPart(sum(counts[name]), colour, name),),
             f"{sum(counts[name])} in {len(counts[name])} clusters",
         )
         for name, colour in _SEVERITIES.items()
@@ -61,7 +61,7 @@ def trends_plot(error_trends: pl.DataFrame) -> str:
     rows = [
         Bar(
             agent,
-            tuple(Part(found[t], colour, t) for t, colour in _TRENDS.items() if t in found),
+            tuple(BarPart(found[t], colour, t) for t, colour in _TRENDS.items() if t in found),
             f"{sum(found.values())} clusters",
         )
         for agent, found in parts.items()

@@ -3,7 +3,7 @@
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
-from agent_eval.report.svg import AMBER, GREEN, GREY, RED, Bar, Part, bars
+from agent_eval.report.svg import AMBER, GREEN, GREY, RED, Bar, BarPart, bars
 
 MOST = 25  # rows of a table
 _AGENT = "agent_id"
@@ -57,7 +57,7 @@ def outcomes_plot(counted: pl.DataFrame) -> str:
     rows = [
         Bar(
             row["session_id"],
-            tuple(Part(row[column], colour, name) for column, colour, name in shown if row[column]),
+            tuple(BarPart(row[column], colour, name) for column, colour, name in shown if row[column]),
             f"n = {row['conversations']}",
         )
         for row in counted.iter_rows(named=True)
@@ -102,7 +102,7 @@ def tools_plot(counted: pl.DataFrame) -> str:
         Bar(
             row["name"],
             tuple(
-                Part(n, colour, name)
+                BarPart(n, colour, name)
                 for n, colour, name in (
                     (row["n"] - row["n_errors"] - row["n_unknown"], GREEN, "answered"),
                     (row["n_errors"], RED, "error"),
@@ -133,9 +133,9 @@ def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
 
 def slots_plot(counted: pl.DataFrame) -> str:
     """A bar per slot: conversations that count, and those that do not."""
-    parts: dict[str, list[Part]] = {}
+    parts: dict[str, list[BarPart]] = {}
     for slot, is_admitted, n in counted.select("slot", "is_admitted", "conversations").iter_rows():
-        part = Part(n, GREEN, "counts") if is_admitted else Part(n, AMBER, "does not count")
+        part = BarPart(n, GREEN, "counts") if is_admitted else BarPart(n, AMBER, "does not count")
         parts.setdefault(slot or "no slot", []).append(part)
     rows = [Bar(slot, tuple(found), f"{sum(p.size for p in found):g}") for slot, found in parts.items()]
     return bars("Conversations by slot", rows)

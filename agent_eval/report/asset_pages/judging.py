@@ -3,7 +3,7 @@
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
-from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RATING_COLOURS, RED, Bar, Part, bars
+from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RATING_COLOURS, RED, Bar, BarPart, bars
 
 _FREE = ("human", "rule", "recorded", "none")
 _PAIR = ["methodology_version", "agent_id"]
@@ -127,7 +127,7 @@ def answers_plot(counted: pl.DataFrame) -> str:
     rows = [
         Bar(
             metric,
-            tuple(Part(counts[s], *look) for s, look in _ANSWERS.items() if s in counts),
+            tuple(BarPart(counts[s], *look) for s, look in _ANSWERS.items() if s in counts),
             f"{counts.get('scored', 0)} of {sum(counts.values())} scored",
         )
         for metric, counts in parts.items()
@@ -156,16 +156,18 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
 def failures_plot(counted: pl.DataFrame) -> str:
     """One bar per failure label: whose fault it was."""
     looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "cannot be told")}
-    parts: dict[str, list[Part]] = {}
+    parts: dict[str, list[BarPart]] = {}
     for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
-        parts.setdefault(label, []).append(Part(n, *looks[author]))
+        parts.setdefault(label, []).append(BarPart(n, *looks[author]))
     rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
     return bars("Failures by label and whose fault they are", rows)
 
 
-def _rating_part(rating: int | None, share: float) -> Part:
+def _rating_part(rating: int | None, share: float) -> BarPart:
     return (
-        Part(share, GREY, "none") if rating is None else Part(share, RATING_COLOURS[rating - 1], str(rating))
+        BarPart(share, GREY, "none")
+        if rating is None
+        else BarPart(share, RATING_COLOURS[rating - 1], str(rating))
     )
 
 

@@ -12,9 +12,9 @@ from agent_eval.report.svg import (
     GREY,
     RED,
     Bar,
+    BarPart,
     Curve,
-    Part,
-    Span,
+    IntervalBar,
     bars,
     curves,
     matrix,
@@ -55,7 +55,7 @@ def domain_plot(scores: pl.DataFrame) -> str:
     """D1–D5, 0–100."""
     row = scores.row(0, named=True)
     rows = [
-        Bar(f"D{i}", (Part(value, BLUE, "score"),), f"{value:.1f}") if (value := row[f"d{i}"]) is not None
+        Bar(f"D{i}", (BarPart(value, BLUE, "score"),), f"{value:.1f}") if (value := row[f"d{i}"]) is not None
         else Bar(f"D{i}", (), "missing")
         for i in range(1, 6)
     ]  # fmt: skip
@@ -90,7 +90,7 @@ def composite_plot(scores: pl.DataFrame) -> str:
         _span("D", row["domain_0to100"], GREY),
         *(_span(name, score, GREY) for name, score in _session_scores(row)[:8]),
         _span("raw composite", row["raw_composite_score"], BLUE),
-        Span(
+        IntervalBar(
             "composite",
             row["composite_score"],
             low,
@@ -125,7 +125,7 @@ def aspects_plot(counted: pl.DataFrame) -> str:
     """Selection, parameters, sequence, utilisation and overall, each 0–1; then how many were correct in all."""
     row = counted.row(0, named=True)
     drawn = [
-        Bar(aspect, (Part(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
+        Bar(aspect, (BarPart(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
         for aspect in _ASPECTS
     ]
     plot = bars("Tool correctness by aspect, mean from 0 to 1", drawn, largest=1)
@@ -179,7 +179,7 @@ def reliability_ranks(board: pl.DataFrame) -> str:
         return "no agent has a task with enough trials of known outcome"
     shown = unbiased.filter(pl.col("k").is_in([1, 4])).sort("task_set", "k", "rank", "agent_id")
     rows = [
-        Span(
+        IntervalBar(
             f"{row['agent_id']} k={row['k']}",
             row["pass_hat_k"],
             row["pass_hat_k_low"],
@@ -236,7 +236,7 @@ def results_plot(counted: pl.DataFrame) -> str:
     rows = [
         Bar(
             row,
-            tuple(Part(counts[r], colour, r) for r, colour in _RESULTS.items() if r in counts),
+            tuple(BarPart(counts[r], colour, r) for r, colour in _RESULTS.items() if r in counts),
             f"{counts.get('passed', 0)} of {sum(counts.values())} passed",
         )
         for row, counts in parts.items()
@@ -275,8 +275,8 @@ def _sessions(row: dict[str, object], scores: object, mean: object) -> str:
     return "\n".join([markdown_table(told, limit=80), "", *lines]).strip()
 
 
-def _span(label: str, value: float | None, colour: str) -> Span:
-    return Span(label, value, words=_number(value), colour=colour)
+def _span(label: str, value: float | None, colour: str) -> IntervalBar:
+    return IntervalBar(label, value, words=_number(value), colour=colour)
 
 
 def _number(value: float | None) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.clusters import change, gravest_first
-from agent_eval.report.charts import Part, radar, stacked
+from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
@@ -70,7 +70,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Rated:
+class RatedCriterion:
     """A dimension or a criterion: its mean over sessions and every rating behind it."""
 
     id: str
@@ -81,14 +81,14 @@ class Rated:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class ScenarioScores:
     """One of D1–D5."""
 
     id: str
     name: str
     description: str
     score: float | None  # 0–100
-    criteria: Sequence[Rated]
+    criteria: Sequence[RatedCriterion]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Spread:
     metric: str
     n_scored: int
     n_eligible: int
-    bar: tuple[Part, ...]  # of ratings
+    bar: tuple[StackPart, ...]  # of ratings
     mean: float | None  # of ratings or values
     labels: Sequence[tuple[str, int]]  # failure labels; yes and no of a 0/1 metric
     gaps: Sequence[tuple[str, int]]  # why others have no value
@@ -191,7 +191,7 @@ def _words(value: Fraction | None) -> str:
 
 def _dimensions(
     universal: Row, methodology: Methodology, frames: Frames, slots: Mapping[str, Row], paths: Paths
-) -> Iterator[Rated]:
+) -> Iterator[RatedCriterion]:
     ratings = by_key(frames.rubric_ratings, "target", "criterion")
     for dimension in methodology.dimensions:
         given = [
@@ -199,17 +199,17 @@ def _dimensions(
             for row in _counting_first(only(ratings, dimension.id, None))
         ]
         mean = universal.get(dimension.id.lower())
-        yield Rated(dimension.id, dimension.name, dimension.question, mean, given)
+        yield RatedCriterion(dimension.id, dimension.name, dimension.question, mean, given)
 
 
 def _scenarios(
     domain: Row, template: Template | None, frames: Frames, slots: Mapping[str, Row], paths: Paths
-) -> Iterator[Scenario]:
+) -> Iterator[ScenarioScores]:
     ratings = by_key(frames.rubric_ratings, "target", "criterion")
     for scenario in template.scenarios if template else ():
         number = SCENARIOS.index(scenario.id) + 1
         criteria = [
-            Rated(
+            RatedCriterion(
                 id=criterion.id,
                 name=criterion.name,
                 question=scenario.readings.get(criterion.id, ""),
@@ -221,7 +221,9 @@ def _scenarios(
             )
             for i, criterion in enumerate(template.criteria if template else (), start=1)
         ]
-        yield Scenario(scenario.id, scenario.name, scenario.description, domain.get(f"d{number}"), criteria)
+        yield ScenarioScores(
+            scenario.id, scenario.name, scenario.description, domain.get(f"d{number}"), criteria
+        )
 
 
 def _counting_first(rows: Sequence[Row]) -> list[Row]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
-from agent_eval.report.charts import Span, span
+from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
 from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_order
@@ -35,7 +35,7 @@ class Standing:
     rank: str
     rank_order: int
     composite: str
-    span: Span | None
+    span: IntervalMark | None
     interval: str
     badges: tuple[Badge, ...]
     missing: tuple[str, ...]
@@ -110,7 +110,7 @@ def _tone(text: str) -> str:
     return "warn" if "not tested" in text else "good" if "passed" in text or "tested" in text else "plain"
 
 
-def spans(row: Row, name: str) -> Span | None:
+def spans(row: Row, name: str) -> IntervalMark | None:
     """pass_at_k or pass_hat_k of a reliability row, drawn on 0–1."""
     return span(row[name], row[f"{name}_low"], row[f"{name}_high"], scale=1)
 

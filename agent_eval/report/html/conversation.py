@@ -8,7 +8,7 @@ from typing import Any
 from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
 from agent_eval.report.html.tables import Row
-from agent_eval.report.html.texts import Shown, clean, shown
+from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
@@ -35,7 +35,7 @@ class Spoken:
 
     kind: str  # user, agent, call, result, system
     title: str
-    text: Shown
+    text: ShownText
     is_error: bool = False
     facts: tuple[str, ...] = ()
 

@@ -21,7 +21,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownText:
     """A text as a page shows it."""
 
     pieces: tuple[Piece, ...]
@@ -39,7 +39,7 @@ def clean(text: str) -> str:
     return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> Shown:
+def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> ShownText:
     """The text, `clean` and cut to `LONGEST` characters, parted at the quotes (number, words) that occur in it.
 
     Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
@@ -48,7 +48,7 @@ def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> Shown:
     kept = cleaned[:LONGEST]
     found = sorted(span for number, quote in quotes for span in _places(kept, number, quote))
     is_long = len(kept) > FOLDED or kept.count("\n") > FOLDED_LINES
-    return Shown(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found)
+    return ShownText(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found)
 
 
 def is_in(text: str, quote: str) -> bool:

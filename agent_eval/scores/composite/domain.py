@@ -7,7 +7,7 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import SCENARIOS, Methodology, Template
-from agent_eval.scores.composite.ratings import PAIR, Part, Rated, methodology_of, pairs_of, rated
+from agent_eval.scores.composite.ratings import PAIR, Rated, RatedTarget, methodology_of, pairs_of, rated
 from agent_eval.scores.statistics.exact import as_float, as_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -80,15 +80,15 @@ def _templates(
     }
 
 
-def _parts(template: Template | None) -> list[Part]:
+def _parts(template: Template | None) -> list[RatedTarget]:
     if template is None:
-        return [Part(scenario, None) for scenario in SCENARIOS]
-    return [Part(s.id, c.id) for s in template.scenarios for c in template.criteria]
+        return [RatedTarget(scenario, None) for scenario in SCENARIOS]
+    return [RatedTarget(s.id, c.id) for s in template.scenarios for c in template.criteria]
 
 
 def _row(pair: AgentVersion, template: Template | None, found: Rated) -> dict[str, object]:
     criteria = [c.id for c in template.criteria] if template else []
-    of_scenario = {s: [found.means[Part(s, c)] for c in criteria] for s in SCENARIOS}
+    of_scenario = {s: [found.means[RatedTarget(s, c)] for c in criteria] for s in SCENARIOS}
     scores = {s: scenario_0to100(values) for s, values in of_scenario.items()}
     score = domain_0to100(list(scores.values()))
     return {

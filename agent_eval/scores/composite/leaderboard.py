@@ -152,7 +152,7 @@ def one_version(board: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BoardEntry:
     """A published agent on the board of its version and template."""
 
     agent_id: str
@@ -183,29 +183,29 @@ class Entry:
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
 
-def difference_of(a: Entry, b: Entry) -> Difference:
+def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
     """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
     found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
     return found._replace(difference=float(a.exact - b.exact))
 
 
-_Fields = Mapping[tuple[str, str | None], list[Entry]]  # by version and template
+_Fields = Mapping[tuple[str, str | None], list[BoardEntry]]  # by version and template
 
 
 def _fields(composite_scores: pl.DataFrame) -> _Fields:
     """The published agents by version and template."""
-    fields = defaultdict[tuple[str, str | None], list[Entry]](list)
+    fields = defaultdict[tuple[str, str | None], list[BoardEntry]](list)
     for row in composite_scores.filter(pl.col("status") == "published").iter_rows(named=True):
         fields[row["methodology_version"], row["template"]].append(_entry(row))
     return fields
 
 
-def _entry(row: Mapping[str, Any]) -> Entry:
+def _entry(row: Mapping[str, Any]) -> BoardEntry:
     exact, sessions = from_text(row["composite_exact"]), row["session_scores"] or []
     n_sessions, n_conversations = row["n_sessions"], row["n_conversations"]
     is_known = len(sessions) == n_sessions and None not in sessions
     point = Fraction(row["point_0to100"] or 0).limit_denominator(10**6) / max(1, n_sessions)
-    return Entry(
+    return BoardEntry(
         agent_id=row["agent_id"],
         exact=exact,
         raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
@@ -259,7 +259,7 @@ def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, 
     ]
 
 
-def _lead(entry: Entry, field: Sequence[Entry]) -> dict[str, object]:
+def _lead(entry: BoardEntry, field: Sequence[BoardEntry]) -> dict[str, object]:
     """Points above the next agent, and whether one rating point of either would leave the order as it is."""
     others = [other for other in field if other is not entry and other.exact <= entry.exact]
     if not others:
@@ -269,7 +269,7 @@ def _lead(entry: Entry, field: Sequence[Entry]) -> dict[str, object]:
     return {"lead_points": float(lead), "lead_survives_point": survives}
 
 
-def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
+def _is_pareto(entry: BoardEntry, field: Sequence[BoardEntry]) -> bool | None:
     if entry.cost is None:
         return None
     return not any(
@@ -282,7 +282,7 @@ def _is_pareto(entry: Entry, field: Sequence[Entry]) -> bool | None:
 
 
 def _ranks_overall(fields: _Fields) -> dict[AgentVersion, int]:
-    of_version = defaultdict[str, list[Entry]](list)
+    of_version = defaultdict[str, list[BoardEntry]](list)
     for (version, _), field in fields.items():
         of_version[version] += field
     return {

@@ -45,7 +45,7 @@ class VersionNotGivenError(AgentEvalError):
         )
 
 
-class Part(NamedTuple):
+class RatedTarget(NamedTuple):
     """A universal dimension (no criterion), or a criterion of a scenario."""
 
     target: str
@@ -57,7 +57,7 @@ class Rated:
     """The ratings of one pair: a mean per part, null unless every session rated it."""
 
     n_sessions: int
-    means: Mapping[Part, Fraction | None]
+    means: Mapping[RatedTarget, Fraction | None]
     session_ids: Sequence[str]  # sorted
     session_sums: Sequence[float | None]  # Σ of each one's part means; null unless all are rated
     judges: tuple[str, ...]
@@ -104,7 +104,7 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def rated(
-    rubric_ratings: pl.DataFrame, expected: Mapping[AgentVersion, Sequence[Part]]
+    rubric_ratings: pl.DataFrame, expected: Mapping[AgentVersion, Sequence[RatedTarget]]
 ) -> dict[AgentVersion, Rated]:
     """For each pair the exact mean of each expected part, in that order.
 
@@ -135,10 +135,10 @@ def rated(
     return found
 
 
-def _numbered_parts(expected: Mapping[AgentVersion, Sequence[Part]]) -> pl.DataFrame:
+def _numbered_parts(expected: Mapping[AgentVersion, Sequence[RatedTarget]]) -> pl.DataFrame:
     """The expected parts in their order, with a number each: a million rows are grouped by numbers, not by names."""
     named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
-    schema = dict.fromkeys((*AgentVersion._fields, *Part._fields), pl.String)
+    schema = dict.fromkeys((*AgentVersion._fields, *RatedTarget._fields), pl.String)
     return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
 
 
@@ -159,7 +159,7 @@ def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.Dat
     used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", model, "is_effective")
     rows = (
         effective(used.filter(pl.col("target").is_in(targets.implode())))
-        .join(parts, on=[*PAIR, *Part._fields], nulls_equal=True)
+        .join(parts, on=[*PAIR, *RatedTarget._fields], nulls_equal=True)
         .join(sessions, on=[*PAIR, "session_id"], nulls_equal=True)
         .select("part", "session", "conversation_id", "rating_1to5", "status", "reason", "judge", "model")
     )
@@ -218,17 +218,19 @@ def _facts(
     }
 
 
-def _means(sums: pl.DataFrame, parts: pl.DataFrame) -> dict[tuple[AgentVersion, Part], Fraction | None]:
+def _means(
+    sums: pl.DataFrame, parts: pl.DataFrame
+) -> dict[tuple[AgentVersion, RatedTarget], Fraction | None]:
     """Exact means from integer sums and counts: sessions with equally many ratings are added up first."""
     equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
     named = parts.join(equal, on="part").select(
-        *PAIR, *Part._fields, "n", "total", "n_sessions", "is_complete"
+        *PAIR, *RatedTarget._fields, "n", "total", "n_sessions", "is_complete"
     )
-    collected: dict[tuple[AgentVersion, Part], list[tuple[Fraction, int, bool]]] = defaultdict(list)
+    collected: dict[tuple[AgentVersion, RatedTarget], list[tuple[Fraction, int, bool]]] = defaultdict(list)
     for version, agent, target, criterion, n, total, n_sessions, is_complete in named.iter_rows():
-        key_of = AgentVersion(agent, version), Part(target, criterion)
+        key_of = AgentVersion(agent, version), RatedTarget(target, criterion)
         collected[key_of].append((Fraction(total, n), n_sessions, is_complete))
     return {
         part: sum((total for total, _, _ in values), Fraction()) / sum(n for _, n, _ in values)

@@ -6,7 +6,7 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.methodology.models import Methodology
-from agent_eval.scores.composite.ratings import Part, methodology_of, pairs_of, rated
+from agent_eval.scores.composite.ratings import RatedTarget, methodology_of, pairs_of, rated
 from agent_eval.scores.statistics.exact import as_float, as_text
 from agent_eval.tables import table
 
@@ -33,7 +33,10 @@ def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, M
         VersionNotGivenError: If rows name a version without a methodology.
     """
     expected = {
-        pair: [Part(d.id, None) for d in methodology_of(pair.methodology_version, methodologies).dimensions]
+        pair: [
+            RatedTarget(d.id, None)
+            for d in methodology_of(pair.methodology_version, methodologies).dimensions
+        ]
         for pair in pairs_of(rubric_ratings)
     }
     rows = []
