@@ -1,6 +1,7 @@
 """The rooms of the package: what each imports is exactly what the table in tests/rooms.py says."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,30 @@ def _module(text: str, known: set[str]) -> str | None:
     while text and text not in known:
         text = text.rpartition(".")[0]
     return text or None
+
+
+def test_modules_that_a_text_names_exist() -> None:
+    packages = "|".join(name for name in ROOMS if (PACKAGE / name).is_dir())
+    named = re.compile(rf"`(?:agent_eval\.)?((?:{packages})(?:\.[a-z_]+)+)")
+    pages = [*rooms.modules(), *(rooms.ROOT / "docs").glob("*.md"), *(rooms.ROOT / "docs/howto").glob("*.md")]
+    unknown = {
+        (str(page.relative_to(rooms.ROOT)), name)
+        for page in pages
+        for name in named.findall(page.read_text(encoding="utf-8"))
+        if not _is_there(name)
+    }
+    assert unknown == set()
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or a name in one."""
+    path, _, last = name.rpartition(".")
+    for module in (name, path):
+        file = PACKAGE / module.replace(".", "/")
+        if file.is_dir() or file.with_suffix(".py").is_file():
+            return module == name or last in _text(file)
+    return False
+
+
+def _text(file: Path) -> str:
+    return (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[s
 
     Args:
         rules: The limits.
-        judge_drift: The drift of each model and metric, see `judge.drift`.
+        judge_drift: The drift of each model and metric, see `judge.audits.drift`.
         judges: The models that answered for the pair.
     """
     limits = rules.judge_drift

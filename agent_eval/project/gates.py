@@ -1,6 +1,6 @@
 """Gates of a project's store: one function for the command and for the asset, so that both say the same.
 
-What a gate demands and finds is decided in `scores.gates`; here is only where its rows, rules and baselines are.
+What a gate demands and finds is decided in `gates`; here is only where its rows, rules and baselines are.
 """
 
 from collections.abc import Collection, Mapping

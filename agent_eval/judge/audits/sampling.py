@@ -1,7 +1,7 @@
 """Audits of a judge model: asked for each metric alone, and asked the same again, does it say what it said?
 
 `disagreements` compares one call per metric with one call for all; `audit_sample` says what is asked again, and
-`judge.drift` what came of it.
+`judge.audits.drift` what came of it.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """pass@k and pass^k from counts: n trials of a task, c of them correct, k attempts.
 
 The arithmetic only: estimates of one task, and the posterior of one task or of the mean over tasks. Which trial
-was correct is told in `scores.trials`, the table is made in `scores.reliability`.
+was correct is told in `scores.reliability.trials`, the table is made in `scores.reliability`.
 """
 
 import math

@@ -91,7 +91,7 @@ def tool_correctness(
 
     Args:
         used: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise, with `"match"` and `"compare"` as in `scores.calls` (ignore, regex, tolerance, subset).
+        expected: Likewise, with `"match"` and `"compare"` as in `scores.tools.calls` (ignore, regex, tolerance, subset).
         sequence_matters: Whether the order of the expected calls counts.
         results_used: Whether the results reached the answer; None when unknown: utilisation is null, and
             overall is over the other aspects (null when only utilisation has a weight).

@@ -56,7 +56,7 @@ def match(
     Args:
         calls: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
         expected: Likewise, with `"match"` for the arguments: exact (the default when there are any), partial (extra
-            ones are allowed) or ignore (the default without). `"compare"` as in `scores.calls`.
+            ones are allowed) or ignore (the default without). `"compare"` as in `scores.tools.calls`.
         mode: How they are matched.
         forbidden: Names of tools, or expected calls; the latter forbid only calls that fit.
 
