@@ -21,7 +21,6 @@ from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
 _PAIR = ["agent_id", "methodology_version"]
-_NO_RATINGS = ratings_hash(table("human_ratings").empty())
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
     """Return what the scores of some pairs are made from, as it is stored and set now: table board_inputs."""
     stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
-    rated = stored.read(table("human_ratings"), agents).partition_by("agent_id", as_dict=True)
-    ratings = {agent: ratings_hash(rows) for (agent,), rows in rated.items()}
+    ratings = rating_versions(project, agents["agent_id"].to_list())
     judges = project.judge_specs(pairs)
     asked = (verdicts_hash(project.verdicts[0]), project.metrics.hash, PROFILE_VERSION)
     rules = {
@@ -130,7 +128,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
         {
             **pair._asdict(),
             "sessions_hash": sessions.get(pair.agent_id),
-            "ratings_hash": ratings.get(pair.agent_id, _NO_RATINGS),
+            "ratings_hash": ratings[pair.agent_id],
             "judge_hash": digest(*asked, *([judges[pair].to_json()] if pair in judges else [])),
             "methodology_hash": rules[pair.methodology_version],
             "code_version": __version__,
