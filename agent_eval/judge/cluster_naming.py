@@ -27,7 +27,7 @@ from agent_eval.judge.prompts.forms import object_form
 from agent_eval.judge.prompts.replies import object_of
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 
 PER_CALL = 5  # clusters
 LONGEST_TEXT = 400  # characters of a quote or reason that are shown
@@ -97,7 +97,7 @@ class Naming(Question):
         shown = {case.cluster_id: digest("case", _shown(case)) for case in cases}
         asked = ERROR_DEDUPLICATION
         keys = {
-            name: question_key(content, None, asked.name, asked.rubric_hash, PROFILE_VERSION)
+            name: question_key(content, None, asked.name, asked.rubric_hash, asked_since(asked.name))
             for name, content in shown.items()
         }
         metrics = tuple(replace(asked, name=name) for name in shown)

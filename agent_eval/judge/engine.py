@@ -44,7 +44,7 @@ from agent_eval.metrics.metric_set import (
     is_put_to_a_model,
     no_answer,
 )
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
@@ -200,7 +200,7 @@ def _question(
     seen = item.turns if turn_index is None else item.turns[: turn_index + 1]
     hashes = item.metrics.rubric_hashes
     keys = {
-        m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], PROFILE_VERSION)
+        m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], asked_since(m.name))
         for m in metrics
     }
     return Question((item.conversation,), (seen,), turn_index, content_hash, metrics, keys)

@@ -33,7 +33,7 @@ from agent_eval.judge.rules import AUTONOMY
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
 from agent_eval.metrics.base import NO_TURNS, Metric
 from agent_eval.metrics.findings import RatingFinding, facts_of, findings_of
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -319,7 +319,7 @@ def _without_conversation(
 
 
 def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) -> None:
-    key = question_key(content_hash, None, metric.name, metric.rubric_hash, PROFILE_VERSION)
+    key = question_key(content_hash, None, metric.name, metric.rubric_hash, asked_since(metric.name))
     part.metric = metric
     part.held = held
     part.question = Question(

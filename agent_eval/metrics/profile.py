@@ -3,8 +3,8 @@
 Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a person. The
 profile says what a rubric judgment is shown for a target (`INFORMED_BY`), how to look (`GUIDES`), which yes/no
 questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied by metrics/findings.py after the
-reply). PROFILE_VERSION is part of every question's key; it also stands for the words of the prompts, so a changed word
-asks anew. Ratings by people, recorded ratings and the counted U5 are never bounded.
+reply). PROFILE_VERSION stands for all of this and for the words of the prompts. The key of a question holds the version
+that last changed what is asked about its metric, so a changed word asks again about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
 
 The mapping is ours; the methodology is silent on it.
 """
@@ -15,6 +15,16 @@ from typing import Literal
 from agent_eval.formats.hashing import digest
 
 PROFILE_VERSION = "2"
+REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
+"""Metric → the profile version that last changed what is asked about it."""
+SINCE = "1"
+"""The same for every other metric. Words that all prompts share raise it."""
+
+
+def asked_since(metric: str) -> str:
+    """Return the profile version that last changed what is asked about a metric: part of its question's key."""
+    return REWORDED.get(metric, SINCE)
+
 
 Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
 """Where a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the

@@ -120,7 +120,12 @@ DECLARED = (
             Column("turn_index", I, "0-based; null above turn level"),
             Column("metric", S, "Metric name, 'U3', 'D2.accuracy', or a cluster's id", nullable=False),
             Column("rubric_hash", S, "Hash of rubric and answer schema", nullable=False),
-            Column("profile_version", S, "Judge profile", nullable=False),
+            Column(
+                "profile_version",
+                S,
+                "The judge profile that last changed what is asked about the metric",
+                nullable=False,
+            ),
             Column("model", S, "The model or person that answered", nullable=False),
             Column("parameters", S, "JSON object of model parameters", nullable=False),
             Column("repeat", I, "0-based number of the repeat", nullable=False),

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from agent_eval.judge.judging_pass import Lookup
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
@@ -79,7 +79,9 @@ def sessions(*ids: str, versions: Sequence[str] = (VERSION,)) -> pl.DataFrame:
 
 def recorded(content_hash: str, turn_index: int | None, metric: Metric, **verdict: object) -> Row:
     """One line of data/verdicts."""
-    question = question_key(content_hash, turn_index, metric.name, metric.rubric_hash, PROFILE_VERSION)
+    question = question_key(
+        content_hash, turn_index, metric.name, metric.rubric_hash, asked_since(metric.name)
+    )
     return {
         "cache_key": cache_key(question, "model-a", {}),
         "question_key": question,
@@ -87,7 +89,7 @@ def recorded(content_hash: str, turn_index: int | None, metric: Metric, **verdic
         "turn_index": turn_index,
         "metric": metric.name,
         "rubric_hash": metric.rubric_hash,
-        "profile_version": PROFILE_VERSION,
+        "profile_version": asked_since(metric.name),
         "model": "model-a",
         "parameters": {},
         "repeat": 0,

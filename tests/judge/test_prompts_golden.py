@@ -4,10 +4,16 @@ import pytest
 
 from agent_eval.judge.prompts import build, forms, profile, profile_hash, words
 from agent_eval.metrics import findings
-from agent_eval.metrics.profile import GUIDES, PROFILE_VERSION
+from agent_eval.metrics.profile import GUIDES, PROFILE_VERSION, REWORDED, SINCE, asked_since
 from tests.judge.golden_prompts import FOLDER, frozen_profiles, golden_texts
 
 TEXTS = golden_texts()
+
+
+def test_a_new_profile_version_says_which_questions_it_changed() -> None:
+    # Others keep their key: answers that were paid for are not asked again.
+    assert PROFILE_VERSION in {SINCE, *REWORDED.values()}
+    assert (asked_since("helpfulness"), asked_since("U1"), asked_since("U3")) == ("1", "1", "2")
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -29,7 +29,7 @@ from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 from agent_eval.metrics.metric_set import TURN_RATINGS, applicable
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.transcripts.content_hash import conversation_hash, session_hash, turn_hashes
 from agent_eval.transcripts.models import Conversation, Message, Turn
@@ -66,7 +66,11 @@ class Verdict:
     @property
     def question(self) -> str:
         return question_key(
-            self.content_hash, self.turn_index, self.metric.name, self.metric.rubric_hash, PROFILE_VERSION
+            self.content_hash,
+            self.turn_index,
+            self.metric.name,
+            self.metric.rubric_hash,
+            asked_since(self.metric.name),
         )
 
     def row(self) -> dict[str, JsonValue]:
@@ -78,7 +82,7 @@ class Verdict:
             "turn_index": self.turn_index,
             "metric": self.metric.name,
             "rubric_hash": self.metric.rubric_hash,
-            "profile_version": PROFILE_VERSION,
+            "profile_version": asked_since(self.metric.name),
             "model": MODEL,
             "parameters": {},
             "repeat": 0,

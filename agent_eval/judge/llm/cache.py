@@ -13,7 +13,7 @@ from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.protocol import Scored
 from agent_eval.metrics.base import Metric
-from agent_eval.metrics.profile import PROFILE_VERSION
+from agent_eval.metrics.profile import asked_since
 
 Row = dict[str, Any]
 _PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
@@ -35,7 +35,7 @@ def rows_of(
             "turn_index": question.turn_index,
             "metric": name,
             "rubric_hash": _rubric_hash(metric),
-            "profile_version": PROFILE_VERSION,
+            "profile_version": asked_since(metric.name),
             "model": model,
             "parameters": written,
             "repeat": 0,
