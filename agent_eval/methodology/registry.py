@@ -176,11 +176,15 @@ class Registry:
     def refuse_edited(self, versions: Collection[str]) -> None:
         """Refuse to score with any of `versions` that was edited after it was frozen.
 
+        A frozen version that can no longer be read is refused whatever the versions: which one is current, and what
+        it supersedes, is not known.
+
         Raises:
             EditedVersionError: If one of them was; it names the first.
         """
         edited = self.edited()
-        for version in sorted(edited.keys() & set(versions), key=Version.parse):
+        unreadable = edited.keys() - {m.version for m in self.methodologies}
+        for version in sorted(edited.keys() & set(versions) | unreadable, key=Version.parse):
             raise EditedVersionError(edited[version])
 
 

@@ -33,8 +33,15 @@ def session_hash(conversation_hashes: Iterable[str]) -> str:
 
 
 def messages_hash(conversation: Conversation) -> str:
-    """Return the hash of the messages alone: equal in copies, whatever goal or truth they were given."""
-    return digest("messages", [_content(message) for message in conversation.messages])
+    """Return the hash of what the agent said and called: of its texts the letters and digits alone, so that retouched copies are equal."""
+    said = (m for m in conversation.messages if m.role == "assistant")
+    return digest(
+        "messages", [[_letters(m.content or ""), [[c.name, c.arguments] for c in m.tool_calls]] for m in said]
+    )
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 def opening_hash(conversation: Conversation) -> str | None:

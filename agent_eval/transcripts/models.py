@@ -35,6 +35,12 @@ message of the agent or with calls only. none due: before the next user message 
 
 _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 
+
+def is_blank(text: str | None) -> bool:
+    """Return whether a text shows nothing: none, or only spaces and invisible characters."""
+    return not text or all(c.isspace() or not c.isprintable() for c in text)
+
+
 Measured = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False, strict=True)]
 """A cost or a time: finite, so that sums stay finite too."""
 
@@ -140,7 +146,7 @@ class Message(Frozen):
     @property
     def is_empty(self) -> bool:
         """Whether the message holds neither a word nor a call."""
-        return not self.tool_calls and not (self.content and self.content.strip())
+        return not self.tool_calls and is_blank(self.content)
 
     @model_validator(mode="before")
     @classmethod
@@ -323,7 +329,7 @@ def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> T
     at = next((i for i, m in enumerate(messages) if m.role == "user"), None)
     user = messages[at] if at is not None else None
     reply = [m for m in messages[0 if at is None else at + 1 :] if m.role == "assistant"]
-    texts = [m.content for m in reply if m.content and m.content.strip()]
+    texts = [m.content for m in reply if m.content and not is_blank(m.content)]
     latencies = [m.latency_ms for m in reply]
     known = [value for value in latencies if value is not None]
     return Turn(
@@ -347,7 +353,7 @@ def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> 
     answer = list(itertools.takewhile(lambda m: not m.tool_calls, reversed(reply)))
     if answer and all(m.is_empty for m in answer):
         return "ended" if is_last and answer[0].is_error else "no reply"
-    if reply and not (is_last and all(m.content is None or not m.content.strip() for m in reply)):
+    if reply and not (is_last and all(is_blank(m.content) for m in reply)):
         return "replied"
     if is_last:
         return "ended"

@@ -22,22 +22,31 @@ HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
         "rate limit": r"rate[ _-]?limit|too many requests|insufficient_quota|exceeded your current quota"
-        r"|overloaded_?error|(status|error|http)( code)?\W{0,3}(429|529)\b",
+        r"|overloaded|throttl(ed|ing)|resource_?exhausted|quota exceeded|(status|error|http)( code)?\W{0,3}(429|529)\b",
         "connection": r"connection[ _-]?error|connection (was )?(refused|reset|aborted|closed|lost|broken)"
         r"|server disconnected|remote end closed|remoteprotocolerror|ECONN(REFUSED|RESET|ABORTED)"
         r"|name or service not known|temporary failure in name resolution|network is unreachable"
-        r"|service ?unavailable|bad gateway|internal ?server ?error|(status|error|http)( code)?\W{0,3}50[0-4]\b",
+        r"|broken ?pipe|could not connect|ssl\.?SSLError|certificate verify failed|the server had an error"
+        r"|service ?unavailable|bad ?gateway|internal ?server ?error|(status|error|http)( code)?\W{0,3}50[0-4]\b",
         "authentication": r"authentication ?error|permissiondenied ?error|invalid (api|x-api)[ _-]?key"
-        r"|incorrect api key|api[ _-]?key (is )?(missing|not set|not found|required)"
+        r"|incorrect api key|api[ _-]?key (is )?(missing|not set|not found|required|expired)|401 unauthorized"
         r"|(status|error|http)( code)?\W{0,3}(401|403)\b",
         "time-out of the provider": rf"\b{_PROVIDER}[ ._-]?time[ -]?d?[ -]?out|\brequest timed out"
-        rf"|litellm\.Timeout|\b{_PROVIDER}\b[^.\n]{{0,40}}\btimed out|gateway time-?out",
+        rf"|litellm\.Timeout|deadline[ _]exceeded|waiting for (the )?provider|\b{_PROVIDER}\b[^.\n]{{0,40}}\btimed out|gateway time-?out",
         "environment reset": r"(environment|env|sandbox|container|docker|simulator)\b[^.\n]{0,40}"
         r"\b(reset|restart|start ?up|crash|died|unavailable|not available)|\breset of the (environment|env|sandbox)"
+        r"|(environment|env|sandbox|container|docker|simulator)\b[^.\n]{0,40}\b(failed to start|exited|timed out)"
+        r"|\benv\.reset\(\) failed|could not (reset|start) (the )?(environment|env|sandbox|container)"
         r"|fail(ed|ure)? (to|while|during) (reset|start)\w* (the )?(environment|env|sandbox|container)",
     }.items()
 }
 """Errors that are the harness's, by their documented names."""
+_OF_THE_AGENT = re.compile(
+    r"\b(agent|tool|assistant)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
+    r"|JSONDecode|Validation|Tool)\w*Error\b",
+    re.IGNORECASE,
+)
+"""Errors that name the agent or a tool, or begin with an exception of the agent's own code, whatever they quote."""
 
 _BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
 """Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
@@ -45,7 +54,10 @@ _BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_r
 
 def harness_cause(error: str) -> str | None:
     """The documented kind of harness error that the text names; None when it is the agent's own."""
-    return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(error[:20_000])), None)
+    text = error[:20_000]
+    if _OF_THE_AGENT.search(text):
+        return None
+    return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(text)), None)
 
 
 def class_of_error(error: str) -> OutcomeClass:
@@ -90,8 +102,8 @@ def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> s
 
 
 def is_between(reward: float | None) -> bool:
-    """Whether a reward lies strictly between 0 and 1."""
-    return reward is not None and ROUNDING < reward < 1 - ROUNDING
+    """Whether a reward is above 0 and is not 1, so that it alone tells no outcome."""
+    return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
 
 
 def is_failure_by_reading(correct: bool, source: str | None) -> bool:
@@ -104,9 +116,9 @@ def with_rewards_read(
 ) -> tuple[pl.DataFrame, list[tuple[str, Refusal]]]:
     """Decide what only rewards can: with `success_reward` all of them, without it what no reward can tell.
 
-    Where a session has rewards between 0 and 1, none of its trials is known as passed, and its failures are known
-    only because a 0 could be recognised, those failures are unknown too: 0 of them passed would be an error of
-    reading, not a result.
+    Where a session has rewards above 0 that are not 1, and none of its trials is known as passed, the failures that
+    were read from a reward of 0 or an error are unknown too: 0 of them passed would be an error of reading, not a
+    result. Declared failures stay.
 
     Args:
         conversations: Table conversations of one agent.
@@ -128,15 +140,15 @@ def with_rewards_read(
             outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
             outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
         ), []
-    is_between = correct.is_null() & reward.is_between(ROUNDING, 1 - ROUNDING, closed="none").fill_null(False)
+    tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
+    is_between = correct.is_null() & tells_nothing.fill_null(False)
     is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
         _BY_READING
     ).fill_null(False)
-    is_declared = correct.is_not_null() & ~is_read
     counts = conversations.group_by("session_id").agg(
-        n_between=is_between.sum(), n_declared=is_declared.sum()
+        n_between=is_between.sum(), n_passed=correct.fill_null(False).sum()
     )
-    unreadable = counts.filter(pl.col("n_between") > 0, pl.col("n_declared") == 0).sort("session_id")
+    unreadable = counts.filter(pl.col("n_between") > 0, pl.col("n_passed") == 0).sort("session_id")
     doubted = is_read & pl.col("session_id").is_in(unreadable["session_id"].to_list())
     told = [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, unreadable_rewards(between)))
@@ -151,6 +163,6 @@ def with_rewards_read(
 def unreadable_rewards(n_between: int) -> str:
     """The sentence about a source whose successes cannot be recognised."""
     return (
-        f"error of reading: {n_between} rewards lie between 0 and 1 and no success can be recognised; rewards of 0 and "
+        f"error of reading: {n_between} rewards are neither 0 nor 1 and no success can be recognised; rewards of 0 and "
         "errors count as unknown too. Give base_success in the records, or set success_reward in agent_eval.toml"
     )

@@ -109,6 +109,18 @@ def test_a_run_of_another_version_goes_on_and_leaves_the_edited_board_alone(edit
     assert after.filter(methodology_version="1.4.0").equals(before.filter(methodology_version="1.4.0"))
 
 
+def test_a_frozen_version_that_cannot_be_read_stops_runs_of_every_version(edited: Path) -> None:
+    file = edited / "data" / "methodologies" / "1.4.0.yaml"
+    text = file.read_text(encoding="utf-8").replace("points: 6", "points: 5")
+    assert 'universal: "0.40"' in text
+    file.write_text(text.replace('universal: "0.40"', 'universal: "0.41"', 1), encoding="utf-8")
+    before = everything(Project.open())
+    with pytest.raises(EditedVersionError, match=r"1\.4\.0 was published, but its file cannot be read now"):
+        run(Project.open(), versions=("1.3.0",), boards=True)
+    after = everything(Project.open())
+    assert [name for name in TABLES if not before[name].equals(after[name])] == []
+
+
 def test_an_estimate_is_refused_as_the_run_is(edited: Path) -> None:
     with pytest.raises(EditedVersionError, match=EDITED):
         estimate_run(Project.open(), consoles()[0], (), (), as_json=False)

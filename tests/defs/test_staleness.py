@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conftest import REPOSITORY
 from tests.defs.live import environment
 
-BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "import_errors"}
+BY_AGENT = {"agents", "sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors"}
 VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
 
 
@@ -69,8 +69,9 @@ def test_edited_weights_make_only_the_scores_of_their_version_stale(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
     by_dagster, by_command = stale(sample_copy, package)
-    # reliability reads its answer threshold from the same source as the scores read their weights
-    assert set(by_dagster) == {"universal_scores", "domain_scores", "composite_scores", "reliability"}
+    # reliability and tool_correctness read their settings from the same source as the scores read their weights
+    scores = {"universal_scores", "domain_scores", "composite_scores"}
+    assert set(by_dagster) == scores | {"reliability", "tool_correctness"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
     assert {key.split("|")[1] for key in by_command} == {"1.2.0"}
 

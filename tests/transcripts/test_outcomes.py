@@ -204,7 +204,7 @@ def test_composite_rewards_without_a_success_component_are_unknown_with_their_ze
     assert found.conversations["outcome_correct"].null_count() == 21
     ((file, line, reason),) = found.import_errors.select("file", "line", "reason").rows()
     assert (file, line) == ("x/conversations.jsonl", 0)
-    assert reason.startswith("error of reading: 8 rewards lie between 0 and 1")
+    assert reason.startswith("error of reading: 8 rewards are neither 0 nor 1")
     report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
     assert report.n_rewards_between == 8
 
@@ -222,7 +222,15 @@ def test_declared_failures_beside_composite_rewards_stay_failures(tmp_path: Path
     chat = [{"messages": [USER], "reward": 0.5}, {"messages": [USER], "correct": False}]
     (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in chat))
     found = taken("openai", tmp_path / "f.jsonl")
-    assert (classes(found), found.import_errors.height) == (["unknown", "failed"], 0)
+    assert (classes(found), found.import_errors.height) == (["unknown", "failed"], 1)
+
+
+@pytest.mark.parametrize("reward", ["0.83", 83, 1.5])
+def test_rewards_as_text_and_above_one_are_no_silent_zero(reward: object, tmp_path: Path) -> None:
+    chat = [{"messages": [USER], "reward": reward}, {"messages": [USER], "reward": 0}]
+    (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in chat))
+    found = taken("openai", tmp_path / "f.jsonl")
+    assert (classes(found), found.import_errors.height) == (["unknown", "unknown"], 1)
 
 
 @pytest.mark.parametrize(
@@ -236,6 +244,19 @@ def test_declared_failures_beside_composite_rewards_stay_failures(tmp_path: Path
         ("openai.APITimeoutError: Request timed out.", "time-out of the provider"),
         ("httpx.ReadTimeout", "time-out of the provider"),
         ("Failed to reset environment: docker is not running", "environment reset"),
+        ("401 Unauthorized", "authentication"),
+        ("RESOURCE_EXHAUSTED: Quota exceeded", "rate limit"),
+        ("ThrottlingException: Rate exceeded", "rate limit"),
+        ("litellm.exceptions.BadGatewayError", "connection"),
+        ("BrokenPipeError: [Errno 32] Broken pipe", "connection"),
+        ("env.reset() failed: database locked", "environment reset"),
+        ("Docker container failed to start", "environment reset"),
+        ("Sandbox timed out starting", "environment reset"),
+        ("KeyError: 'rate limit'", None),
+        ("Agent exceeded its own rate limit counter of 5 calls", None),
+        ("ToolError: Invalid API key argument passed to set_api_key", None),
+        ("AssertionError: expected status 503", None),
+        ("PermissionDeniedError: agent is not allowed to call refund", None),
         ("The agent timed out after 30 steps", None),
         ("ContextWindowExceededError: 400", None),
         ("ValueError: connection flight HAT429 is full", None),

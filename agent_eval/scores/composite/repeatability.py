@@ -1,6 +1,6 @@
 """Repeatability: which sessions are independent of one another, and why the others are not."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ class SessionEvidence(NamedTuple):
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     """Return why the sessions do not show that repeatability was tested; None when they do.
 
-    Three of them must be independent: complete, with the same questions, different in content, and run on
-    different dates or under different values of `session_run`. The reason names every session that does not count.
+    Three of them must be independent: complete, with the same questions, different in what the agent said
+    in more than half of the conversations, and run on different dates or under different values of `session_run`. The reason names every session that does not count.
     """
     complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
@@ -49,7 +49,13 @@ def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
 
 
 def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
-    return a.content != b.content and _at_other_times(a, b)
+    return not _is_copy(a, b) and _at_other_times(a, b)
+
+
+def _is_copy(a: SessionEvidence, b: SessionEvidence) -> bool:
+    """Return whether the agent's part is the same in half of the conversations or more."""
+    shared = Counter(a.content) & Counter(b.content)
+    return 2 * shared.total() >= max(len(a.content), len(b.content), 1)
 
 
 def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:
@@ -76,7 +82,7 @@ def _reason(
         return f"has neither a task_id nor a user message in {', '.join(parts)}"
     if first and (parts := _differing(session, first)):
         return f"asks other questions than session {first.session_id} in {', '.join(parts)}"
-    if copied := next((k for k in counted if k.content == session.content), None):
+    if copied := next((k for k in counted if _is_copy(k, session)), None):
         return f"is a copy of session {copied.session_id}"
     if not (session.session_date or session.session_run):
         return "has neither a date nor a session_run"

@@ -125,9 +125,9 @@ def trial_outcomes(
 
 
 def is_between_rewards() -> pl.Expr:
-    """Whether a conversation has a reward between 0 and 1 that tells no outcome."""
+    """Whether a conversation has a reward above 0 that is not 1 and tells no outcome."""
     reward = pl.col("outcome_reward")
-    is_between = reward.is_between(ROUNDING, 1 - ROUNDING, closed="none")
+    is_between = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
     return (pl.col("outcome_correct").is_null() & is_between).fill_null(False)
 
 

@@ -1,6 +1,7 @@
 """What every importer shares: records in, native conversations out, a refusal for each record that is none."""
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,6 +252,15 @@ def _inside(value: JsonValue) -> Iterable[JsonValue]:
     return [part for part in inner if isinstance(part, dict | list)]
 
 
+def _number_in(text: str) -> float | None:
+    """A reward that the file writes as text; null where it is no finite number."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def reward_outcome(
     format_name: str, reward: JsonValue, success: bool | None, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
@@ -262,7 +272,7 @@ def reward_outcome(
         success: From `base_success`.
         error: Where the record keeps an error, and what stands there; it decides where no reward above 0 does.
     """
-    number = number_of(reward)
+    number = number_of(reward) if not isinstance(reward, str) else _number_in(reward)
     place, text = error or ("", None)
     said = shorten(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})

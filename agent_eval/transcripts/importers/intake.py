@@ -32,7 +32,7 @@ from agent_eval.transcripts.importers.import_errors import (
     UnknownFormatError,
 )
 from agent_eval.transcripts.models import Conversation, Session
-from agent_eval.transcripts.outcomes import is_between, is_failure_by_reading
+from agent_eval.transcripts.outcomes import is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
 FORMATS: Mapping[str, Importer] = {
@@ -174,7 +174,7 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
-        n_rewards_between=0 if seen.n_declared else seen.n_between,
+        n_rewards_between=0 if seen.n_passed else seen.n_between,
         notes=tuple(
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
@@ -186,7 +186,7 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
 class _Seen:
     """What the outcomes of an import are, counted as they pass."""
 
-    n_declared: int = 0
+    n_passed: int = 0
     n_between: int = 0
 
     def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
@@ -194,8 +194,7 @@ class _Seen:
         for item in found:
             if isinstance(item, Conversation):
                 correct, reward = item.outcome.correct, item.outcome.reward
-                is_read = correct is not None and is_failure_by_reading(correct, item.outcome.source)
-                self.n_declared += correct is not None and not is_read
+                self.n_passed += correct is True
                 self.n_between += correct is None and is_between(reward)
             yield item
 
