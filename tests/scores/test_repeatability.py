@@ -67,14 +67,22 @@ def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> No
     assert found(tmp_path / "run").repeatability_tested is True
 
 
+def retouched(message: dict[str, Any]) -> dict[str, Any]:
+    """The agent's messages with doubled and zero-width spaces, another sign at the end and in capitals."""
+    if message["role"] != "assistant" or not message.get("content"):
+        return message
+    return message | {"content": f"{message['content'].upper().replace(' ', '  ')}\u200b!"}
+
+
 @pytest.mark.parametrize(
     "disguise",
     [
         lambda c: c,
         lambda c: c | {"goal": f"Other words for the goal of {c['conversation_id']}."},
         lambda c: c | {"metadata": {"copied": c["conversation_id"]}},
+        lambda c: c | {"messages": [retouched(m) for m in c["messages"]]},
     ],
-    ids=["byte copy", "another goal", "other metadata"],
+    ids=["byte copy", "another goal", "other metadata", "other spaces, signs and letter case"],
 )
 def test_copies_of_a_session_under_other_dates_are_no_evidence(tmp_path: Path, disguise: Change) -> None:
     for i, name in enumerate(NAMES):
