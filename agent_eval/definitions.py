@@ -6,19 +6,16 @@ Start reading here, then `defs/assets/`, then the package that each asset calls.
 import dagster as dg
 
 from agent_eval.defs.assets import audits, boards, errors, gates, ingest, judging, scores
-from agent_eval.defs.assets.common import with_table_contract
 from agent_eval.defs.automation import JOBS, SCHEDULES, SENSORS
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
 from agent_eval.defs.sources import SOURCES
 
-_MADE = [
-    *(*ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
-    *(*boards.ASSETS, *gates.ASSETS),
-]
-
 defs = dg.Definitions(
-    assets=[*SOURCES, *dg.map_asset_specs(with_table_contract, _MADE)],
+    assets=[
+        *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
+        *(*boards.ASSETS, *gates.ASSETS),
+    ],
     sensors=SENSORS,
     schedules=SCHEDULES,
     jobs=JOBS,

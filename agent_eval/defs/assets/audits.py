@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from agent_eval.defs.assets.common import KINDS, OWNERS, watch_of
+from agent_eval.defs.assets.common import KINDS, OWNERS, table_metadata, watch_of
 from agent_eval.judge.audits.drift import ALL_METRICS, Audit
 from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
@@ -22,6 +22,7 @@ AUDITED = dg.AssetCheckSpec(
     "the schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
     kinds=KINDS,
     owners=OWNERS,
+    metadata=table_metadata("judge_audits"),
     pool="llm",
     check_specs=[AUDITED],
 )

@@ -5,7 +5,7 @@ A table asset is a plain `@dg.asset(**table_asset("universal_scores"), ...)` who
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import dagster as dg
 import polars as pl
@@ -18,7 +18,7 @@ from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
-from agent_eval.tables import TABLES, table
+from agent_eval.tables import table
 from agent_eval.tables.rules import PARENTS
 
 OWNERS = ["team:evaluation"]
@@ -39,6 +39,7 @@ class TableAsset(TypedDict):
     automation_condition: dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
     backfill_policy: dg.BackfillPolicy
     check_specs: list[dg.AssetCheckSpec]
+    metadata: dict[str, Any]
 
 
 class TableMultiAsset(TypedDict):
@@ -58,6 +59,7 @@ def table_asset(name: str) -> TableAsset:
         "automation_condition": EAGER,
         "backfill_policy": ONE_RUN,
         "check_specs": _specs([name]),
+        "metadata": table_metadata(name),
     }
 
 
@@ -69,6 +71,7 @@ def table_multi_asset(
         "outs": {
             name: dg.AssetOut(
                 description=description,
+                metadata=table_metadata(name),
                 kinds=KINDS,
                 owners=OWNERS,
                 code_version=__version__,
@@ -96,25 +99,19 @@ def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
     return dg.AssetDep(name, partition_mapping=mapping)
 
 
-def with_table_contract(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """Add what the asset's table declares: grain and key to the description, the columns to the metadata."""
-    name = spec.key.path[-1]
-    if name not in TABLES:
-        return spec
+def table_metadata(name: str) -> dict[str, Any]:
+    """Return what the asset of a table shows of its contract: grain and key, and the columns with their meaning."""
     contract = table(name)
-    grain = contract.grain[0].upper() + contract.grain[1:]
     columns = [
         dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
         for c in contract.columns
     ]
-    return spec.replace_attributes(
-        description=f"{spec.description}\n\n{grain}. Key: {', '.join(contract.key)}.",
-        metadata={
-            **spec.metadata,
-            "dagster/column_schema": dg.TableSchema(columns),
-            "dagster/table_name": name,
-        },
-    )
+    grain = contract.grain[0].upper() + contract.grain[1:]
+    return {
+        "dagster/column_schema": dg.TableSchema(columns),
+        "dagster/table_name": name,
+        "grain": f"{grain}. Key: {', '.join(contract.key)}.",
+    }
 
 
 def check_and_store(
