@@ -96,7 +96,7 @@ def entries(folder: Path) -> list[Path]:
 def files_in(folder: Path, ending: str) -> Iterator[tuple[Path, str | None]]:
     """Path, and why it cannot be read or None, of each file with that ending, by name; hidden ones are not ours.
 
-    A missing folder has none. What stands in the place of a file, a link that leads out of the data folder and
+    A missing folder has none. Anything that is not a regular file, a link that leads out of the data folder and
     a folder that cannot be listed are given with their reason.
     """
     try:

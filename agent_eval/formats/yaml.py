@@ -154,7 +154,7 @@ def construct(node: Node, scalars: Scalars) -> object:
     """Return the plain value of a node.
 
     Raises:
-        YamlError: If a key is repeated, no scalar or a merge key, a tag is not supported, or a scalar is no value of
+        YamlError: If a key is repeated, no scalar or a merge key, a tag is not supported, or a scalar is not a value of
             its type.
     """
     return _Constructor(scalars).value(node, ())

@@ -60,7 +60,7 @@ def silences(turn_judgments: pl.DataFrame) -> dict[AgentVersion, Silence]:
 
 
 def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
-    """Failed with a larger share of silent turns than allowed; unknown where no turn owed a reply or nobody looked.
+    """Failed with a larger share of silent turns than allowed; unknown where no turn needed a reply or no judge looked.
 
     None where the gate is switched off.
     """

@@ -353,7 +353,7 @@ def hallucination_verdict(
 
 
 def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Scored]]:
-    """Who says what of a turn's behaviour: people alone where they said something, nobody where they differ."""
+    """Return who judged a turn's behaviour: people only if they rated it, no one if they differ."""
     if by_people is None:
         found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
         return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]

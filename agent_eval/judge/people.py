@@ -1,6 +1,6 @@
 """People's ratings as rows of turn_judgments and conversation_judgments: they count before every judge.
 
-Every rater keeps a row. Where raters differ and nobody has decided, one further row, `disputed`, is effective.
+Every rater keeps a row. If raters differ and no one has decided, one further row, `disputed`, is effective.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _ANSWER = ("rating_1to5", "value", "label", "further_labels")
 def with_people(
     judgments: Table, rows: pl.DataFrame, ratings: pl.DataFrame, transcripts: Transcripts
 ) -> pl.DataFrame:
-    """Return the rows with the ratings of the questions they answer, which replace 'nobody answered'.
+    """Return the rows with the ratings of the questions they answer, which replace the row 'no answer'.
 
     Args:
         judgments: The table of the rows: turn_judgments or conversation_judgments.

@@ -71,7 +71,7 @@ def rubric_ratings(
     criteria once for each conversation of a slot. A slot without conversation, a dimension whose required test is
     absent, a pair without a session and an agent without a template have rows that say so. People count before
     rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective. Where
-    people differ and nobody has decided, that row says so and has no rating: no judge takes their place.
+    people differ and no one has decided, that row says so and has no rating: no judge replaces them.
     A rating that names another session than its conversation's counts for nothing.
 
     Args:

@@ -160,7 +160,7 @@ class Penalty(FrozenRules):
 
 
 class Reference(FrozenRules):
-    """A publication that the methodology names. What is not known of it is null; nobody has checked it unless `verified`."""
+    """A publication that the methodology names. What is unknown is null; it is unchecked unless `verified`."""
 
     title: Text
     authors: Text | None = None

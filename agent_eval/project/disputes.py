@@ -1,4 +1,4 @@
-"""What people differ on and nobody has decided, as the judged tables hold it."""
+"""What people differ on and no one has decided, as stored in the judged tables."""
 
 import polars as pl
 

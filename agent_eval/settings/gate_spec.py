@@ -2,7 +2,7 @@
 
 Limits are exact fractions, so that a mean that equals its threshold passes. A key that is left out is not demanded;
 the later layer wins: `[gates]`, then `[gates.methodologies."1.3.0"]`, then `[gates.agents.<id>]`. Plain, as settings are;
-whether the names exist is told in `gates.names`.
+`gates.names` checks that the names exist.
 """
 
 import re

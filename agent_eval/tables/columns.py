@@ -60,7 +60,7 @@ JUDGMENT = (
     Column(
         "status",
         S,
-        "scored, not_applicable, unscored, or disputed: people differ and nobody has decided",
+        "scored, not_applicable, unscored, or disputed: people differ and no one has decided",
         nullable=False,
     ),
     Column("unscored_reason", S, "Why there is no value; null when scored"),
@@ -83,7 +83,7 @@ COUNTED = (
     Column("n_planned", I, "Trials that were planned: known, harness errors, unknown and refused records"),
     Column("n_known", I, "Of these with a known outcome"),
     Column("n_harness_errors", I, "Of these lost to the harness: unknown, and no failure of the agent"),
-    Column("n_unknown", I, "Of these with an outcome that nothing tells"),
+    Column("n_unknown", I, "Of these with an unknown outcome"),
     Column("n_refused", I, "Of these records refused at import, word-for-word copies apart"),
     Column("refused_sessions", NAMES, "Records refused at import by session: 'spring: 7'"),
 )
@@ -108,7 +108,7 @@ PASS_K = (
     Column("n_trials", I, "Trials of known outcome in the tasks that count", nullable=False),
     Column("n_trials_unknown", I, "Trials left out of the denominator: outcome unknown", nullable=False),
     *COUNTED,
-    Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have told was lost"),
+    Column("n_trials_judge_failed", I, "Of the unknown ones: a judgment that could have decided was lost"),
     Column("n_successes", I, "Correct trials in the tasks that count", nullable=False),
     Column("correctness_source", S, "outcome, interactions, goal_completion, or several joined by +"),
     Column("pass_at_k", F, "Probability that at least one of k trials is correct, 0–1"),
@@ -192,7 +192,7 @@ INPUTS = (
 )
 """What a score was made from; null in rows of releases that did not keep it."""
 MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nullable=False)
-DISPUTED = Column("disputed", NAMES, "What people differ on and nobody has decided, each with who said what")
+DISPUTED = Column("disputed", NAMES, "What people differ on and no one has decided, each with who said what")
 DISCLOSED = (
     Column("repeatability_tested", B, "Disclosure after its check; null when unknown or not evidenced"),
     Column("u3_scope", S, "single_message or multi_turn, after its check; null when not disclosed"),

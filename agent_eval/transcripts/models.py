@@ -270,7 +270,7 @@ class Session(Frozen):
     methodology_versions: Literal["any"] | tuple[str, ...]  # each once, MAJOR.MINOR.PATCH
     benchmark_id: str | None = None  # default: the session's own id
     date: datetime.date | None = None
-    session_run: SessionRun | None = None  # tells runs of one date apart
+    session_run: SessionRun | None = None  # distinguishes sessions of one date
     evaluator: str | None = None
     u3_scope: Literal["single_message", "multi_turn"] | None = None
     repeatability_tested: bool | None = None

@@ -102,7 +102,7 @@ def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> s
 
 
 def is_between(reward: float | None) -> bool:
-    """Whether a reward is above 0 and is not 1, so that it alone tells no outcome."""
+    """Return whether a reward is above 0 and not 1, so that it alone does not decide the outcome."""
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
 
 
@@ -125,7 +125,7 @@ def with_rewards_read(
         success_reward: The setting; null: not set.
 
     Returns:
-        The table, and a refusal for each session of which nothing can be told, with the session's id.
+        The table, and a refusal for each session whose outcomes cannot be read, with the session's id.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
     if success_reward is not None:

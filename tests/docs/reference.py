@@ -30,7 +30,7 @@ def settings_page() -> str:
     head = [
         "# Settings",
         "",
-        _made_from("agent_eval/settings.py"),
+        _made_from("agent_eval/settings/settings.py"),
         "",
         f"A setting stands in `{FILE}` at the project's root, or in the environment as `AGENT_EVAL_` and its name in "
         "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. The environment wins over the file, an "

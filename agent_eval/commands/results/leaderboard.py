@@ -35,7 +35,7 @@ class TemplateNotOnBoardError(AgentEvalError):
 
 
 class DateError(AgentEvalError):
-    """A day was named that is no date."""
+    """Raised when a named day is not a date."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ def board_of(
 
     Raises:
         UnknownTemplateError: If the version has no such template.
-        DateError: If `as_of` is no date.
+        DateError: If `as_of` is not a date.
     """
     check_template(project, version, template)
     key = pl.DataFrame({"methodology_version": [version]})

@@ -1,7 +1,7 @@
 """Pairwise verdicts: asking both ways round, and reading what was recorded in data/pairwise/*.jsonl.
 
 One JSON object a line: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" | "second" | "tie" |
-null, "judge": …, "rationale": …, "judged_at": …}`. What follows from them is told in `scores.statistics.tournament`.
+null, "judge": …, "rationale": …, "judged_at": …}`. `scores.statistics.tournament` computes the ratings from them.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Raters who differ: which rating of a part counts, by which rule, or that it is disputed.
 
-A later rating replaces an earlier one by the same rater and by nobody else.
+A later rating replaces only an earlier one by the same rater.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule
     """Return the last rating of every rater for each part, under each version, with what counts.
 
     Further columns: `is_effective`, `decided_by` (the rule and the ratings, where raters differed) and `dispute`
-    (the ratings, where nobody decided: then no rating of the part is effective).
+    (the ratings, if no one decided: then no rating of the part is effective).
 
     Args:
         human_ratings: Table human_ratings, placed (`placed_ratings`).

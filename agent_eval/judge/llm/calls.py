@@ -74,7 +74,7 @@ def plan(
     """The calls of each sequence, in order; sequences without any are left out, the longest come first.
 
     Args:
-        sequences: What is unanswered; a key that stands in several questions is asked by the first of them.
+        sequences: What is unanswered; a key that occurs in several questions is asked by the first of them.
         answered: Keys that need no call.
         mode: per_metric gives each metric a call of its own.
     """

@@ -23,7 +23,7 @@ def declared_use(question: Question) -> Verdict | None:
 def declared_outcome(conversation: Conversation) -> Verdict | None:
     """Decides goal completion where the data say whether the outcome is correct; a bare reward decides nothing.
 
-    Where the harness failed, the goal is nobody's to reach.
+    If the harness failed, the goal cannot be judged.
     """
     outcome = conversation.outcome
     if outcome.classified == "harness_error":

@@ -90,7 +90,7 @@ def board_changes(
     The cause is what differs in the inputs of the agent itself where its composite or status changed, or where it
     came or left. Where only its rank changed it is the cause of those agents of its template that did. A row of a
     release that kept no inputs changed because of the code; where all inputs are equal, a judge gave an answer that
-    it had not given before, or lost one. A first board is no change.
+    it had not given before, or lost one. A first board is not a change.
 
     Args:
         board: Table leaderboard as it is now; other versions than those of the history have no earlier board.

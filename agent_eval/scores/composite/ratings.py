@@ -19,7 +19,7 @@ from agent_eval.tables.agent_version import AgentVersion
 PAIR = ("methodology_version", "agent_id")
 PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
 LOST = ("unscored", "invalid")  # lost to judge or harness, not to the agent
-DISPUTED = "disputed"  # people differ and nobody has decided
+DISPUTED = "disputed"  # people differ and no one has decided
 RECORDED = "recorded"
 NO_MODELS = ("human", "rule", "none")  # judges that are no models
 

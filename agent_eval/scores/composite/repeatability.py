@@ -100,6 +100,6 @@ def _unnamed(session: SessionEvidence) -> list[str]:
 
 
 def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
-    """Those that state both date and run come first: they can be told apart from the most others."""
+    """Those that state both date and run come first: they can be distinguished from the most others."""
     date, run = session.session_date, session.session_run
     return (date is None) + (run is None), date is None, date or "", run or "", session.session_id

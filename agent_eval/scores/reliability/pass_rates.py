@@ -1,7 +1,7 @@
 """Reliability: does the agent do it again? pass@k and pass^k over independent trials of a task.
 
 A trial is one admitted conversation; its session, task and number say which run it was, and sessions are pooled.
-Whether a trial was correct is told in `scores.reliability.trials`, the arithmetic of one task stands in `scores.reliability.attempts`.
+`scores.reliability.trials` decides whether a trial was correct; `scores.reliability.attempts` holds the arithmetic of one task.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Records that were refused at import: trials that nobody can score, counted where they belong."""
+"""Records that were refused at import: trials that cannot be scored, counted for their agent and session."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple

@@ -66,7 +66,7 @@ def trial_outcomes(
     Returns:
         One row per version and admitted conversation: `task_set`, `task` (both null for a conversation without a
         task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown),
-        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have told was lost), `n_interactions` and `n_interactions_correct` (null when one is
+        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost), `n_interactions` and `n_interactions_correct` (null when one is
         not scored, or there is none).
 
     Raises:
@@ -96,7 +96,7 @@ def trial_outcomes(
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
     is_broken = pl.col("is_harness_error").fill_null(False)
-    # a source of which only failures can be recognised tells no rate: see `transcripts.outcomes`
+    # a source of which only failures can be recognised has no rate: see `transcripts.outcomes`
     said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
     of_session = ["methodology_version", "agent_id", "session_id"]
     is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
@@ -125,7 +125,7 @@ def trial_outcomes(
 
 
 def is_between_rewards() -> pl.Expr:
-    """Whether a conversation has a reward above 0 that is not 1 and tells no outcome."""
+    """Return whether a conversation has a reward above 0 that is not 1 and does not decide the outcome."""
     reward = pl.col("outcome_reward")
     is_between = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
     return (pl.col("outcome_correct").is_null() & is_between).fill_null(False)

@@ -2,7 +2,7 @@
 
 Three kinds. `tools`: the expected tools of an entry were called, in their order where it matters; further calls do no
 harm here (`tool_correctness` counts them). `trajectory`: an object in `assertions` with `mode`, `tools` and
-`forbidden`, see `scores.tools.trajectory`. `text`: words in `assertions`; nobody holds them against a transcript yet, so
+`forbidden`, see `scores.tools.trajectory`. `text`: words in `assertions`; they are not compared with a transcript yet, so
 they are unknown.
 """
 

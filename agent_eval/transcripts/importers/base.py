@@ -236,7 +236,7 @@ def base_success(record: Mapping[str, JsonValue], transcript: str) -> bool | Non
 
     Args:
         record: The record.
-        transcript: The key of its messages, which are not searched: nobody's words decide an outcome.
+        transcript: The key of its messages, which are not searched: a transcript's words never decide an outcome.
     """
     level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
     while level:

@@ -45,7 +45,7 @@ TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domai
 _ENDINGS = (".gz", ".jsonl", ".json")
 _ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
 _HEAD = 64 * 1024
-MOST_TOLD = 10_000  # refusals of one import that are told one by one
+MOST_TOLD = 10_000  # refusals of one import that are listed one by one
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tup
                 n_imported += 1
         sync_stream(stream)
     if n_more := n_refused - len(refusals):
-        reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are told one by one"
+        reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are listed one by one"
         refusals.append(Refusal(refusals[-1].file, 0, reason))
     if refusals:
         _write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())

@@ -156,7 +156,7 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
 
 
 def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[Fields]:
-    """Mark the message with which the agent broke the simulation off: the harness refused it, so nobody read it."""
+    """Mark the message with which the agent broke the simulation off: the harness refused it, so no one read it."""
     if termination_reason == "agent_error" and messages and messages[-1].get("role") == "assistant":
         messages[-1]["is_error"] = True
     return messages
