@@ -311,3 +311,19 @@ def test_a_regression_that_lost_trials_could_hide_is_unknown_and_says_why() -> N
     found = regression_finding("old", lost(10), theirs)
     assert found.result == "unknown"
     assert "10 of 20 trials of agent are not known: baseline better at worst" in found.evidence
+
+
+@pytest.mark.parametrize("n", [19, 20])
+def test_other_quantities_do_not_hide_trials_of_which_hardly_one_is_known(n: int) -> None:
+    scores = measured("", [], [90.0, 91.0, 92.0])["composite_scores"]
+    ours = lost(n) | {"composite_scores": scores.with_columns(agent_id=pl.lit("ours"))}
+    theirs = measured("theirs", [True] * 20, [90.0, 91.0, 92.0])
+    found = regression_finding("old", ours, theirs)
+    assert found.result == "unknown"
+    assert f"{n} of 20 trials of agent are not" in found.evidence
+
+
+def test_failing_every_one_of_many_tasks_is_a_regression() -> None:
+    sessions = [90.0, 91.0, 92.0]
+    ours, theirs = measured("new", [False] * 20, sessions), measured("old", [True] * 20, sessions)
+    assert regression_finding("before", ours, theirs).result == "failed"

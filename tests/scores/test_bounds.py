@@ -290,6 +290,18 @@ def test_a_comparison_that_lost_trials_could_turn_is_unknown_and_says_why() -> N
     assert weak["verdict_worst"] != weak["verdict_best"]
 
 
+def test_an_agent_without_a_known_trial_is_compared_by_its_bounds() -> None:
+    row = compared(of_tasks(12, 10), [row for i in range(12) for row in trials(f"t{i}", "harness")])
+    assert (row["verdict"], row["value"], row["other_value"], row["difference"]) == (
+        "unknown",
+        10 / 12,
+        None,
+        None,
+    )
+    assert (row["n"], row["other_value_worst"], row["other_value_best"]) == (0, 0, 1)
+    assert row["reason"] == "too few trials are known of both: 12 of 12 trials of b are not"
+
+
 def test_refused_records_can_turn_a_comparison() -> None:
     ours, theirs = of_tasks(12, 10), of_tasks(12, 2)
     assert compared(ours, theirs)["verdict"] == "a better"

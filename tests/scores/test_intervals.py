@@ -156,6 +156,7 @@ def test_many_tasks_are_tested_by_t() -> None:
 def test_the_same_difference_in_every_task_has_no_interval_but_a_p() -> None:
     assert paired([1.0] * 6) == (1.0, None, None, 2 / 64, None)
     assert paired([1.0]) == (1.0, None, None, 1.0, None)
+    assert paired([-1.0] * 20) == (-1.0, None, None, 2 / 2**20, None)
 
 
 def test_nothing_common_gives_nothing() -> None:

@@ -117,19 +117,23 @@ def _in_cases(row: Mapping[str, Any], p_values: Sequence[float | None], i: int) 
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
-    """Why a verdict is unknown that worst or best case would change; None when it stands in both."""
+    """Return why trials that are not known leave the verdict unknown; None if they cannot change it."""
+    if not row.get("cases"):
+        return None
     verdicts = {
         f"{made} at {end}"
         for end in ("worst", "best")
         if (made := row.get(f"verdict_{end}")) not in (None, row["verdict"], "unknown")
     }
-    if not verdicts or row["verdict"] == "unknown":
-        return None
     lost = " and ".join(
         f"{row[f'{side}n_planned'] - row[f'{side}n_known']} of {row[f'{side}n_planned']} trials of {row[name]}"
         for side, name in (("", "agent_id"), ("other_", "other_agent_id"))
         if row[f"{side}n_planned"] > row[f"{side}n_known"]
     )
+    if row["verdict"] == "unknown":
+        return f"too few trials are known of both: {lost} are not"
+    if not verdicts:
+        return None
     return f"{row['verdict']} as far as known, but {lost} are not known: {', '.join(sorted(verdicts))}"
 
 
@@ -296,12 +300,16 @@ def _over_tasks(
     rows = []
     for (task_set, quantity), tasks in both.group_by("task_set", "quantity", maintain_order=True):
         known = tasks.drop_nulls(["value", "value_other"])
-        if known.is_empty():
+        is_rate = quantity in RATES and "worst" in tasks.columns
+        if known.is_empty() and not is_rate:
             continue
-        ours, theirs = known["value"].to_list(), known["value_other"].to_list()
-        found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
-        row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
-        if quantity in RATES and "worst" in tasks.columns:
+        if known.is_empty():
+            row = _unknown_row(str(quantity), str(task_set), tasks)
+        else:
+            ours, theirs = known["value"].to_list(), known["value_other"].to_list()
+            found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
+            row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
+        if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
             row |= _rate(tasks, *lost)
         rows.append(row)
@@ -323,10 +331,25 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
     for end, ours, theirs, sign in (("worst", "worst", "best", -1.0), ("best", "best", "worst", 1.0)):
         pairs = zip(tasks[ours].to_list(), tasks[f"{theirs}_other"].to_list(), strict=True)
         found = paired([*(_rounded(a - b) for a, b in pairs), *([sign] * extra)])
-        cases[end] = {**found._asdict(), "difference": _rounded(found.difference)}
+        n = tasks.height + extra
+        cases[end] = {**found._asdict(), "difference": _rounded(found.difference), "n": n, "other_n": n}
         row[f"difference_{end}"] = cases[end]["difference"]
     is_known = row["n_planned"] == row["n_known"] and row["other_n_planned"] == row["other_n_known"]
     return row | {"cases": {} if is_known else cases}
+
+
+def _unknown_row(quantity: str, task_set: str, tasks: pl.DataFrame) -> dict[str, Any]:
+    """The row of a share of trials without a task of which both agents have a known trial."""
+    return {
+        "quantity": quantity,
+        "task_set": task_set,
+        "value": tasks["value"].mean(),
+        "other_value": tasks["value_other"].mean(),
+        **dict.fromkeys(("difference", *Difference._fields)),
+        "n": 0,
+        "other_n": 0,
+        "unit": "tasks",
+    }
 
 
 def _rounded(difference: float) -> float:
@@ -356,6 +379,8 @@ def _row(
 
 def _verdict(row: Mapping[str, Any]) -> str:
     difference = row["difference"]
+    if difference is None:
+        return "unknown"
     if difference == 0 and (row["unit"] == "sessions" or row["low"] is None):
         return "tie"
     if row["p_holm"] is None or min(row["n"], row["other_n"]) < 2:

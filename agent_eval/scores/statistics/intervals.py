@@ -188,8 +188,8 @@ def paired(differences: Sequence[float]) -> Difference:
     """The same tasks done by both: A − B per task.
 
     p by flipping signs, exact for up to 16 tasks that differ: as many of all ways to swap the two agents task by
-    task as give a difference at least as large. Beyond, the interval and p are those of t. Without any difference
-    it is a tie: p = 1, and as likely better as worse.
+    task as give a difference at least as large. Beyond, the interval and p are those of t; if all tasks differ equally,
+    p is exact for any number of them, 2 / 2^n, and there is no interval. Without any difference it is a tie: p = 1, and as likely better as worse.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -200,7 +200,7 @@ def paired(differences: Sequence[float]) -> Difference:
     p_value = _by_flipping(differing) if len(differing) <= MOST_FLIPPED else None
     error = deviation / math.sqrt(n)
     if error == 0:
-        return Difference(mean, None, None, p_value, None)
+        return Difference(mean, None, None, 2.0 ** (1 - n), None)
     reach = float(stdtrit(n - 1, _UPPER)) * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
