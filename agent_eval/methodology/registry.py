@@ -173,6 +173,11 @@ class Registry:
                 found[version] = MethodologyProblem(file, _changed(m, recorded), version=version)
         return found
 
+    def unreadable(self) -> dict[str, MethodologyProblem]:
+        """Version → problem, for every frozen version whose file cannot be read: which one is current is not known."""
+        known = {m.version for m in self.methodologies}
+        return {version: problem for version, problem in self.edited().items() if version not in known}
+
     def refuse_edited(self, versions: Collection[str]) -> None:
         """Refuse to score with any of `versions` that was edited after it was frozen.
 
@@ -183,8 +188,8 @@ class Registry:
             EditedVersionError: If one of them was; it names the first.
         """
         edited = self.edited()
-        unreadable = edited.keys() - {m.version for m in self.methodologies}
-        for version in sorted(edited.keys() & set(versions) | unreadable, key=Version.parse):
+        refused = edited.keys() & set(versions) | self.unreadable().keys()
+        for version in sorted(refused, key=Version.parse):
             raise EditedVersionError(edited[version])
 
 

@@ -119,6 +119,9 @@ def test_a_frozen_version_that_cannot_be_read_stops_runs_of_every_version(edited
         run(Project.open(), versions=("1.3.0",), boards=True)
     after = everything(Project.open())
     assert [name for name in TABLES if not before[name].equals(after[name])] == []
+    said = "1.4.0 was published, but its file cannot be read now"
+    assert said in CliRunner().invoke(app, ["leaderboard"]).output
+    assert said in publish(Project.open()).index.read_text(encoding="utf-8")
 
 
 def test_an_estimate_is_refused_as_the_run_is(edited: Path) -> None:

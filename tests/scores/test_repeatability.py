@@ -56,6 +56,18 @@ def test_three_sessions_of_the_same_questions_on_three_dates_are_evidence(tmp_pa
     assert found(tmp_path).repeatability_tested is True
 
 
+def test_a_copy_beside_enough_evidence_is_named_as_it_still_counts_in_the_mean(tmp_path: Path) -> None:
+    for name in NAMES:
+        write(tmp_path, name, name)
+    assert found(tmp_path).warnings == ()
+    write(tmp_path, "again", NAMES[0], date="2026-05-01")
+    disclosures = found(tmp_path)
+    assert disclosures.repeatability_tested is True
+    assert disclosures.warnings == (
+        f"repeatability_tested: session again is a copy of session {NAMES[0]} and counts in the mean like it",
+    )
+
+
 def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> None:
     for i, name in enumerate(NAMES):
         write(tmp_path / "dated", name, name, date="2026-04-14")

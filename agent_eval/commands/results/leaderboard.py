@@ -185,6 +185,8 @@ def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
 
 def standing_notes(registry: Registry, version: str) -> Iterator[str]:
     """What a reader of a version's board should know first: it was edited, superseded, or is a draft."""
+    for unreadable in registry.unreadable().values():
+        yield f"{unreadable.reason}. Until it can be read, the current version is not known."
     if (problem := registry.edited().get(version)) is not None:
         yield (
             f"Edited after it was frozen: {problem.reason}. This board was made with the frozen content; "

@@ -99,6 +99,9 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
         "shown": site.shown,
         "current": next((v for v, m in site.methodologies.items() if m.status == "current"), site.shown),
         "edited": site.edited,
+        "unreadable": [
+            reason for version, reason in site.edited.items() if version not in site.methodologies
+        ],
         "package_version": site.package_version,
         "as_of": site.written["last_written"].max(),
     }

@@ -13,7 +13,7 @@ import polars as pl
 
 from agent_eval.methodology.models import SCENARIOS, Methodology
 from agent_eval.scores.composite.ratings import DISPUTED, PAIR, methodology_of, pairs_of
-from agent_eval.scores.composite.repeatability import Question, SessionEvidence, lacking_evidence
+from agent_eval.scores.composite.repeatability import Question, SessionEvidence, copies, lacking_evidence
 from agent_eval.tables.agent_version import AgentVersion
 
 NOT_JUDGED = "present, not judged"
@@ -140,6 +140,8 @@ def _disclosed(
             missing.append(f"{name}: {problem}")
         elif problem and is_claimed:
             warnings.append(f"{name}: {problem}")
+    if tested:
+        warnings += [f"repeatability_tested: {copied}" for copied in copies(evidence)]
     return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings))
 
 

@@ -40,6 +40,16 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
     )
 
 
+def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
+    """Name each session whose agent part copies an earlier one: it adds no evidence, and still counts in the mean."""
+    ordered = sorted(sessions, key=_order)
+    return [
+        f"session {session.session_id} is a copy of session {earlier.session_id} and counts in the mean like it"
+        for i, session in enumerate(ordered)
+        if (earlier := next((e for e in ordered[:i] if _is_copy(e, session)), None)) is not None
+    ]
+
+
 def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
     kept: list[SessionEvidence] = []
     for session in sessions:
