@@ -63,7 +63,7 @@ def _section(metric: Metric) -> Iterator[str]:
         severity = (" | –" if i == 0 else severities[i]) if severities else ""
         yield f"| **{part}** | {words}{severity} |"
     for label, words in metric.by_rule.items():
-        yield f"| **{label}** | {words} Given by rule only. | {metric.severity_of(label)} |"
+        yield f"| **{label}** | {words} Given by rule, or by people; models are not asked for it. | {metric.severity_of(label)} |"
     yield from ("", metric.notes, "") if metric.notes else ("",)
 
 
