@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from agent_eval.defs.dagster_internals import BulkActionsFilter, BulkActionStatus
+from agent_eval.defs.dagster_internals import has_backfill_under_way
 from agent_eval.defs.instance import UNFINISHED, close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
@@ -27,7 +27,6 @@ from agent_eval.tables import table
 EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"
 QUIET_TICKS = 3
-ONGOING = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
 RUN_STATE = table("run_state")
 
 
@@ -165,7 +164,7 @@ def redo_missed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     wanted = observed(instance).fingerprints()
     stale = wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
     unfinished = instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED))
-    if stale.is_empty() or unfinished or instance.get_backfills(filters=ONGOING, limit=1):
+    if stale.is_empty() or unfinished or has_backfill_under_way(instance):
         return dg.SensorResult(skip_reason="nothing is stale, or work is under way", cursor="")
     state = digest(stale.rows(), instance.event_log_storage.get_maximum_record_id())
     before, _, n_quiet = (context.cursor or "").partition(" ")

@@ -12,9 +12,6 @@ import dagster as dg
 # Only the asset that Definitions makes of an observable source can be given owners, so `sources` makes it itself.
 from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
-# DagsterInstance.get_backfills takes no other filter, and `redo_missed` waits while a backfill is under way.
-from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
-
 # A copy of Dagster's list of the statuses in which a run has a process would miss a new status.
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
@@ -37,13 +34,12 @@ __all__ = [
     "INDEX_SHARD_NAME",
     "IN_PROGRESS_RUN_STATUSES",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
-    "BulkActionStatus",
-    "BulkActionsFilter",
     "ConfigurableClassData",
     "SqliteEventLogStorage",
     "add_metadata_by_partition",
     "create_engine",
     "create_external_asset_from_source_asset",
+    "has_backfill_under_way",
 ]
 
 _LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import of the definitions may
@@ -84,3 +80,14 @@ def add_metadata_by_partition(
             asset_key=dg.AssetKey(asset), partition_key=partition, metadata=metadata
         )
     vars(step)["_metadata_accumulator"] = gathered
+
+
+def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:
+    """Return whether a backfill is requested or being cancelled. `DagsterInstance.get_backfills` takes no other filter.
+
+    Imports on use: the module loads Dagster's server, which takes half as long as everything of this project.
+    """
+    from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
+
+    under_way = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
+    return bool(instance.get_backfills(filters=under_way, limit=1))

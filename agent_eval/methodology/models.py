@@ -52,7 +52,7 @@ def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 class FrozenRules(BaseModel):
     """Closed and unchangeable; an unknown key is an error that names it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Weights(FrozenRules):

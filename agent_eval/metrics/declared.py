@@ -29,7 +29,7 @@ _ALLOWED = {
 class Declared(BaseModel):
     """A custom metric's keys. `anchors` in any order; they are kept from 5 to 1 for ratings, as given for labels."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: Name
     grain: Literal["turn", "conversation"]  # whole sessions are rated by the methodology's U1–U6

@@ -58,7 +58,7 @@ Number = Annotated[Fraction, PlainValidator(exact), _TEXT]
 
 
 class _Closed(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Baseline(_Closed):

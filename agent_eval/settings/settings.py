@@ -28,7 +28,7 @@ class SettingsError(AgentEvalError):
 class Settings(BaseSettings):
     """What a project may set. Relative paths start at the project's root."""
 
-    model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True, defer_build=True)
 
     data_dir: Path = Field(default=Path("data"), description="The folder of sessions, ratings and the store.")
     store: Path | None = Field(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
-from pydantic import JsonValue, TypeAdapter
+from pydantic import ConfigDict, JsonValue, TypeAdapter
 
 from agent_eval.formats.json_text import dumps
 from agent_eval.tables import table
@@ -15,7 +15,7 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 
 Row = dict[str, object]
 
-_MESSAGES = TypeAdapter(tuple[Message, ...])
+_MESSAGES = TypeAdapter(tuple[Message, ...], config=ConfigDict(defer_build=True))
 _CHUNK = 20_000
 _KEYS = ("agent_id", "conversation_id")
 

@@ -13,6 +13,7 @@ from pydantic import (
     JsonValue,
     NonNegativeInt,
     StringConstraints,
+    TypeAdapter,
     model_validator,
 )
 
@@ -54,7 +55,7 @@ SessionRun = Annotated[
 class Frozen(BaseModel):
     """Closed and unchangeable; an unknown key is an error that names it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ToolCall(Frozen):
@@ -167,6 +168,12 @@ class Expected(Frozen):
     results_should_be_used: bool | None = None
     answer: str | None = None
     assertions: tuple[JsonValue, ...] = ()
+
+
+EXPECTED: TypeAdapter[tuple[Expected, ...]] = TypeAdapter(
+    tuple[Expected, ...], config=ConfigDict(defer_build=True)
+)
+"""Reads and writes the column `expected` of the table `conversations`."""
 
 
 class Outcome(Frozen):

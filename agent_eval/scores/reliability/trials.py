@@ -9,10 +9,9 @@ import math
 from typing import NamedTuple
 
 import polars as pl
-from pydantic import TypeAdapter
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.models import EXPECTED
 from agent_eval.transcripts.outcomes import ROUNDING
 
 ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
@@ -21,7 +20,6 @@ SOURCES = ("goal_completion", "interactions", "outcome")
 GROUP = ("methodology_version", "agent_id", "task_set")
 TRIAL = ("methodology_version", "agent_id", "conversation_id")
 _CONVERSATION = ("agent_id", "conversation_id")
-_EXPECTED = TypeAdapter(tuple[Expected, ...])
 _TOLERANCE = 1e-9
 # A tool score that lacks an aspect can only be known to be wrong: it does not say whether a trial was correct.
 _IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
@@ -191,7 +189,7 @@ def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
     rows = {
         (agent_id, conversation_id, entry.turn_index)
         for agent_id, conversation_id, text in texts.select(*_CONVERSATION, "expected").iter_rows()
-        for entry in _EXPECTED.validate_json(text)
+        for entry in EXPECTED.validate_json(text)
         if entry.answer is not None
     }
     schema = {"agent_id": pl.String, "conversation_id": pl.String, "turn_index": pl.Int64}

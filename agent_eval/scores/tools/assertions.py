@@ -9,17 +9,15 @@ they are unknown.
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
-from pydantic import TypeAdapter
 
 from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
-from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.models import EXPECTED, Expected
 from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 NO_JUDGE = "written in words: no judge holds it against the transcript"
 _KEYS = {"mode", "tools", "forbidden"}
-_EXPECTED = TypeAdapter(tuple[Expected, ...])
 _CONVERSATION = ("agent_id", "conversation_id")
 Calls = Sequence[tuple[int, Mapping[str, object]]]
 Row = dict[str, object]
@@ -48,7 +46,7 @@ def assertion_results(
             *_CONVERSATION, "expected", "n_turns", "n_user_messages", "outcome_class"
         ).iter_rows()
         for row in _of_conversation(
-            _EXPECTED.validate_json(text),
+            EXPECTED.validate_json(text),
             calls.get((agent, conversation), []),
             n_turns,
             has_user=n_users != 0,

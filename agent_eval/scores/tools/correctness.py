@@ -12,14 +12,13 @@ from fractions import Fraction
 from typing import Literal
 
 import polars as pl
-from pydantic import TypeAdapter
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.matching import Worth, best_total, in_order
 from agent_eval.tables import table
-from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.models import EXPECTED, Expected
 
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
 UTILISATION_METRIC = "tool_result_utilisation"
@@ -27,7 +26,6 @@ UNKNOWN_USE = "it is not known whether the results were used"
 _TOLERANCE = Fraction(1, 10**9)
 _CONVERSATION = ("agent_id", "conversation_id")
 _ROW = ("methodology_version", *_CONVERSATION)
-_EXPECTED = TypeAdapter(tuple[Expected, ...])
 
 Band = Literal["perfect", "good", "moderate", "poor"]
 
@@ -286,7 +284,7 @@ def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
     truths: dict[_Key, Expected] = {}
     columns = (*_CONVERSATION, "n_user_messages", "expected")
     for agent_id, conversation_id, n_users, text in texts.select(columns).iter_rows():
-        for entry in _EXPECTED.validate_json(text):
+        for entry in EXPECTED.validate_json(text):
             if (own := of_agent(entry, has_user=n_users != 0)) is not None:
                 key = (agent_id, conversation_id, own.turn_index)
                 truths[key] = _together(truths[key], own) if key in truths else own

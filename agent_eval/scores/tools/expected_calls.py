@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from agent_eval.formats.json_text import dumps
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.trajectory import partners
 from agent_eval.tables import table
-from agent_eval.transcripts.models import Expected
+from agent_eval.transcripts.models import EXPECTED, Expected
 
 RECORDED = "action_matches"
 """Key of a conversation's metadata: what its source says of each expected call, in their order."""
 NO_USER = "no user takes part: matched against the calls of the agent"
-_EXPECTED = TypeAdapter(tuple[Expected, ...])
 _CONVERSATION = ("agent_id", "conversation_id")
 Row = dict[str, object]
 Side = str  # assistant or user
@@ -63,7 +62,7 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
         for agent, conversation, text, n_turns, n_users, metadata in naming.select(columns).iter_rows()
         for row in _with_recorded(
             _of_conversation(
-                _EXPECTED.validate_json(text), made.get((agent, conversation), []), n_turns, n_users != 0
+                EXPECTED.validate_json(text), made.get((agent, conversation), []), n_turns, n_users != 0
             ),
             metadata,
         )
