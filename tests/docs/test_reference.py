@@ -3,13 +3,18 @@
 import pytest
 
 from agent_eval.settings import Settings
-from tests.docs import reference
+from tests.docs import graph, reference
 
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_page_is_up_to_date(name: str) -> None:
     written = (reference.FOLDER / name).read_text(encoding="utf-8")
     assert written == reference.PAGES[name](), f"run {reference.COMMAND}"
+
+
+def test_the_graph_of_assets_is_up_to_date() -> None:
+    written = graph.PAGE.read_text(encoding="utf-8")
+    assert written == graph.page_with_graph(written), f"run {graph.COMMAND}"
 
 
 def test_every_setting_says_what_it_does() -> None:
