@@ -69,6 +69,10 @@ def import_transcripts(
         err.print(one_line(note), markup=False, soft_wrap=True)
     if not report.n_imported:
         err.print("Nothing was imported.")
+        if report.is_changed:
+            err.print(
+                one_line(_kept(agent_id, report.session_id, report.n_refused)), markup=False, soft_wrap=True
+            )
         return 2
     state = "imported" if report.is_changed else "already there, unchanged"
     out.print(
@@ -80,6 +84,13 @@ def import_transcripts(
     if is_unread:
         err.print(one_line(unreadable_rewards(report.n_rewards_between)), markup=False, soft_wrap=True)
     return 1 if report.refusals or is_unread else 0
+
+
+def _kept(agent_id: str, session_id: str, n_refused: int) -> str:
+    return (
+        f"{n_refused} refused records are stored in session {agent_id}/{session_id} and count as missing. "
+        "Import a corrected file under this session id, or delete the folder of the session."
+    )
 
 
 def _check_category(project: Project, agent_id: str, category: str | None) -> None:

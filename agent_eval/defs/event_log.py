@@ -6,7 +6,7 @@ Configured in dagster.yaml, so that every process on that Dagster home uses it; 
 import functools
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -25,6 +25,7 @@ from agent_eval.defs.dagster_internals import (
 
 BATCH_SIZE = 200
 """Events in one transaction: few enough that another writer to the index does not wait long."""
+_NO_RUN = ""  # the run id of an event that belongs to no run
 
 
 class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
@@ -60,12 +61,24 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store all or none; when it raises, Dagster stores them one by one."""
-        shards = [INDEX_SHARD_NAME, *dict.fromkeys(e.run_id for e in events)]  # the index commits last
+        with self._in_one_transaction(e.run_id for e in events):
+            for event in events:
+                self.store_event(event)
+
+    @contextmanager
+    def events_outside_runs(self) -> Iterator[None]:
+        """Store the events that this thread reports outside of runs, such as observations, in one transaction."""
+        with self._in_one_transaction([_NO_RUN]):
+            yield
+
+    @contextmanager
+    def _in_one_transaction(self, run_ids: Iterable[str]) -> Iterator[None]:
+        """One transaction for each file; the index commits last."""
+        shards = [INDEX_SHARD_NAME, *dict.fromkeys(run_ids)]
         with self._db_lock, ExitStack() as stack:
             self._batch.connections = {s: stack.enter_context(self._transaction(s)) for s in shards}
             try:
-                for event in events:
-                    self.store_event(event)
+                yield
             finally:
                 del self._batch.connections
 

@@ -13,7 +13,7 @@ import dagster as dg
 import polars as pl
 
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
-from agent_eval.defs.observations import news, observed
+from agent_eval.defs.observations import news, observed, report
 from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
@@ -116,8 +116,7 @@ class Launch:
     def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
-        for event in news(sources, observed(self.instance), {*agents, *versions, *pairs}):
-            self.instance.report_runless_asset_event(event)
+        report(self.instance, news(sources, observed(self.instance), {*agents, *versions, *pairs}))
 
     def materialise(
         self,

@@ -3,13 +3,15 @@
 An observation is reported only when it says something new, so that its event stands for a change.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 
 import dagster as dg
 
 from agent_eval.project.data_versions import Sources
 
 DATA_VERSION = "dagster/data_version"
+_AT_ONCE = 200  # few enough that another writer to the event log does not wait long
 NAMES = tuple(Sources.__dataclass_fields__)
 
 
@@ -35,3 +37,12 @@ def news(
         for partition, version in sorted(versions.items())
         if seen[name].get(partition) != version and (partitions is None or partition in partitions)
     ]
+
+
+def report(instance: dg.DagsterInstance, observations: Sequence[dg.AssetObservation]) -> None:
+    """Report observations outside of a run, many in one transaction where the event log allows it."""
+    in_one_transaction = getattr(instance.event_log_storage, "events_outside_runs", nullcontext)
+    for start in range(0, len(observations), _AT_ONCE):
+        with in_one_transaction():
+            for observation in observations[start : start + _AT_ONCE]:
+                instance.report_runless_asset_event(observation)

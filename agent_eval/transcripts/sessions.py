@@ -182,7 +182,7 @@ class _SessionReader:
                 yield record
             elif reason := self._take_line(folder.name, task_set, record.value):
                 yield Refusal(file, record.number, reason)
-        if is_empty:
+        if is_empty and not (folder / ERRORS).is_file():  # else an import says why
             yield Refusal(file, 0, "the file holds no conversation; expected one JSON object a line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:

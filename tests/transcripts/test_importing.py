@@ -135,11 +135,20 @@ def test_refused_records_are_kept_beside_the_session_and_told_by_the_reader(
     ]
 
 
-def test_nothing_is_written_when_no_record_is_good(chat: Path, sessions: Path) -> None:
+def test_a_file_of_refused_records_only_leaves_a_session_that_counts_them(chat: Path, sessions: Path) -> None:
+    good = chat.read_text()
     chat.write_text("{bro\n[]\n")
     report = take(chat, sessions)
-    assert (report.n_imported, report.n_refused, report.is_changed) == (0, 2, False)
-    assert not (sessions / "a").exists()
+    assert (report.n_imported, report.n_refused, report.is_changed) == (0, 2, True)
+    assert not take(chat, sessions).is_changed
+    read = read_sessions("a", sessions / "a")
+    assert read.import_errors["line"].to_list() == [1, 2]
+    assert read.conversations.is_empty()
+    assert read.sessions["session_id"].to_list() == ["chat-log"]
+
+    chat.write_text(good)
+    assert take(chat, sessions).n_imported > 0
+    assert read_sessions("a", sessions / "a").import_errors.is_empty()
 
 
 def test_a_file_without_a_good_record_does_not_disturb_an_earlier_import(chat: Path, sessions: Path) -> None:
@@ -209,7 +218,7 @@ def test_a_link_out_of_the_sessions_folder_is_not_written_through(
 @pytest.mark.parametrize(
     "content", [b"\x1f\x8b\x08garbage", b"\x00\x01\x02", b"{", b"[", b"3", b"null", b'"text"', b"\xff{}"]
 )
-def test_rubbish_gives_a_refusal_and_no_session(
+def test_rubbish_gives_a_refusal_and_no_conversation(
     tmp_path: Path, sessions: Path, format_name: str, content: bytes
 ) -> None:
     path = tmp_path / "rubbish.json"
@@ -217,7 +226,7 @@ def test_rubbish_gives_a_refusal_and_no_session(
     report = take(path, sessions, format_name)
     assert report.n_imported == 0
     assert report.n_refused >= 1
-    assert not (sessions / "a").exists()
+    assert read_sessions("a", sessions / "a").conversations.is_empty()
 
 
 @pytest.mark.parametrize(

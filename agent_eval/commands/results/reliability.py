@@ -197,10 +197,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
 
 def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
     """For each agent and task set of which not every trial is known: what is missing, and what it could change."""
-    sets = rows.filter(pl.col("estimator") == rows["estimator"].last()).partition_by(
-        "agent_id", "task_set", maintain_order=True
-    )
-    for of_set in sets:
+    for of_set in rows.partition_by("agent_id", "task_set", maintain_order=True):
         first = of_set.row(0, named=True)
         if told := shortfall(first):
             yield f"{first['agent_id']} on {first['task_set']}: {told}."

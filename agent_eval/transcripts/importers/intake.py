@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from agent_eval.formats.atomic_files import locked, sync_folder, sync_stream
 from agent_eval.formats.files import is_slug
 from agent_eval.formats.json_text import clean, dumps
-from agent_eval.formats.refusals import MORE_REFUSED, Refusal
+from agent_eval.formats.refusals import MORE_REFUSED, Refusal, n_records
 from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
@@ -88,7 +88,8 @@ def import_file(
 
     Bad records are refused one by one, reported, and kept beside the session. Importing the same again
     changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps what
-    was added to it by hand. When no record is good nothing is written.
+    was added to it by hand. When every record is refused, a session that has conversations stays as it is; where there
+    is none, one without conversations is written, so that its refused records are counted. Any import replaces it.
 
     Args:
         format_name: A key of FORMATS.
@@ -161,12 +162,13 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         counted = seen.watching(_counting_left_out(found, left_out))
         n_imported, n_refused, refusals = _write_records(new, counted)
         _write(new / SESSION, session_text)
-        is_changed = n_imported > 0 and not _is_same(wanted.folder, new)
+        n_lost = sum(n_records(refusal.line, refusal.reason) for refusal in refusals)
+        is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(wanted.folder))
+        is_changed = is_worth_keeping and not _is_same(wanted.folder, new)
         if is_changed:
             _put_in_place(new, wanted.folder)
-    if not n_imported:
-        with suppress(OSError):
-            agent_folder.rmdir()  # only when it was made for nothing
+    with suppress(OSError):
+        agent_folder.rmdir()  # only when it was made for nothing
     return ImportReport(
         session_id=wanted.folder.name,
         n_imported=n_imported,
@@ -251,8 +253,15 @@ def _dumped(session: Session) -> bytes:
     return text.encode()
 
 
+def _has_conversations(folder: Path) -> bool:
+    path = folder / CONVERSATIONS
+    return path.is_file() and path.stat().st_size > 0
+
+
 def _check_origin(wanted: _Wanted) -> None:
     path = wanted.folder / CONVERSATIONS
+    if (wanted.folder / ERRORS).is_file() and not _has_conversations(wanted.folder):
+        return  # an import of which every record was refused
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
     match = _ORIGIN.fullmatch(str(value.get("source"))) if isinstance(value, dict) else None
