@@ -335,7 +335,7 @@ def gate(
     methodology: Version = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="TOML file whose [gates] hold in place of those of agent_eval.toml."),
+        typer.Option("--config", help="TOML file whose table `gates` replaces that of agent_eval.toml."),
     ] = None,
     github: Annotated[bool, typer.Option("--github", help="Annotations for GitHub Actions as well.")] = False,
     junit: Annotated[
