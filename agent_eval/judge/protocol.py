@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.models import Conversation, Turn
 
-UnscoredReason = Literal["parse_failure", "judge_error", "budget_exhausted", "truncated"]
+UnscoredReason = Literal["parse_failure", "judge_error", "budget_exhausted", "truncated", "refused"]
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Project:
         s = self.settings
         runtime = JudgeRuntime(
             client=lambda model: LiteLLMClient(
-                model, s.judge_temperature, s.judge_timeout_s, self.price_of(model)
+                model, s.judge_temperature, s.judge_timeout_s, self.price_of(model), s.judge_max_reply_mb
             ),
             writing=self.answers.writing,
             secret=self.prompt_secret,

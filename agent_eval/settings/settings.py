@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     )
     judge_max_tokens: int = Field(default=4096, ge=64, description="Tokens of a reply, thinking included.")
     judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
+    judge_max_reply_mb: float = Field(
+        default=4.0, gt=0, le=100, description="Megabytes of one reply, unpacked; a larger one is not read."
+    )
     judge_concurrency: int = Field(
         default=16, ge=1, le=1000, description="Calls at once, of each judge model."
     )

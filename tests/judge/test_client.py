@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -160,6 +162,15 @@ def test_failures_are_told_apart(server: Server, status: int, failure: str) -> N
     assert len(server.asked) == 1  # trying again is not the client's business
 
 
+def test_a_wait_until_a_date_is_read(server: Server) -> None:
+    server.status, server.body = 429, {"error": {"message": "no"}}
+    server.headers = {"Retry-After": formatdate(time.time() + 100, usegmt=True)}
+    error = complete(LiteLLMClient("openai/mock"))
+    assert isinstance(error, CallError)
+    assert error.retry_after_s is not None
+    assert 90 < error.retry_after_s <= 100
+
+
 def test_a_server_that_does_not_answer_and_one_that_is_not_there(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +181,8 @@ def test_a_server_that_does_not_answer_and_one_that_is_not_there(
     assert isinstance(slow, CallError)
     assert isinstance(gone, CallError)
     assert (slow.failure, gone.failure) == ("timeout", "connection")
+    assert "judge_timeout_s" in slow.detail
+    assert "judge_concurrency" in slow.detail
 
 
 def test_a_price_that_nobody_knows_is_none_also_after_a_call(server: Server) -> None:

@@ -7,19 +7,19 @@ off: trying again, storing and telling are the engine's business, and its logs w
 import asyncio
 import functools
 import logging
+import math
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
+from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
 from agent_eval.judge.prompts import Messages, Prompt
-
-Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit"]
-"""Why a call failed: refused for its rate; the server's fault; no connection; no answer in time; the key; the request
-is wrong; this one content cannot be judged there (too long, or filtered)."""
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download of prices at import
@@ -28,7 +28,6 @@ _ENVIRONMENT = {
 }
 _STAND_INS: set[str] = set()
 """Models that `_make_known` entered."""
-_GRACE_S = 5.0  # a transport that forgets its own time-out
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,7 @@ class Reply:
     usage: Usage
     is_truncated: bool = False
     is_filtered: bool = False
+    refusal: str | None = None  # the model declined to answer, in its words
     model: str | None = None  # that answered, as the provider names it
     fingerprint: str | None = None  # of the system behind it
     dropped: tuple[str, ...] | None = None  # parameters that this model is asked without; None: not known
@@ -79,16 +79,19 @@ class LiteLLMClient:
 
     model: str
     temperature: float = 0.0
-    timeout_s: float = 60.0
+    timeout_s: float = 60.0  # of the whole call, to the last byte of the reply
     price: Price | None = None  # None: litellm's own, where it has one
+    max_reply_mb: float = 4.0  # unpacked
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
         """One call."""
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
+        exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
+        token = EXCHANGE.set(exchange)
         try:
-            async with asyncio.timeout(self.timeout_s + _GRACE_S):
+            async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
                     model=self.model,
                     messages=list(messages),
@@ -100,9 +103,26 @@ class LiteLLMClient:
                     num_retries=0,
                     max_retries=0,
                 )
+            dropped = dropped_parameters(self.model, self.temperature)
+            return _reply(response, self.price, dropped, exchange.refusal)
         except Exception as error:
-            raise _call_error(litellm, error) from None  # the original's message may hold a key
-        return _reply(response, self.price, dropped_parameters(self.model, self.temperature))
+            raise self._call_error(
+                litellm, error, exchange
+            ) from None  # the original's message may hold a key
+        finally:
+            EXCHANGE.reset(token)
+
+    def _call_error(self, litellm: Any, error: Exception, exchange: Exchange) -> CallError:
+        """What went wrong, sorted by what to do about it."""
+        if exchange.failure is not None:
+            return CallError(exchange.failure, redact(exchange.detail))
+        headers = getattr(error, "litellm_response_headers", None)
+        failure = _failure(litellm, error, has_answer=headers is not None)
+        if failure == "connection" and exchange.is_connected:
+            failure = "server"  # it was reached: the reply broke off, or cannot be read
+        if failure == "timeout":
+            return CallError(failure, redact(_too_slow(self.timeout_s)), _retry_after_s(headers))
+        return CallError(failure, redact(f"{type(error).__name__}: {error}"), _retry_after_s(headers))
 
     async def close(self) -> None:
         """Close litellm's connections."""
@@ -169,6 +189,7 @@ def imported() -> ModuleType:
     import litellm
 
     if not litellm.suppress_debug_info:
+        install()
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         for name in ("callbacks", "success_callback", "failure_callback"):
@@ -198,10 +219,11 @@ def _schema_format(name: str, schema: Mapping[str, object]) -> Mapping[str, obje
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
 
 
-def _reply(response: Any, price: Price | None, dropped: tuple[str, ...] | None) -> Reply:
+def _reply(response: Any, price: Price | None, dropped: tuple[str, ...] | None, refusal: str | None) -> Reply:
     choice = response.choices[0]
     return Reply(
         text=choice.message.content or "",
+        refusal=refusal,
         usage=_usage(response, price),
         is_truncated=choice.finish_reason == "length",
         is_filtered=choice.finish_reason == "content_filter",
@@ -227,12 +249,10 @@ def _usage(response: Any, price: Price | None) -> Usage:
     return Usage(n_in, n_out, n_cached, price.of(n_in, n_out, n_cached or 0))
 
 
-def _call_error(litellm: Any, error: Exception) -> CallError:
-    """What litellm raised, sorted by what to do about it."""
-    headers = getattr(error, "litellm_response_headers", None)
-    detail = redact(f"{type(error).__name__}: {error}")
-    return CallError(
-        _failure(litellm, error, has_answer=headers is not None), detail, _retry_after_s(headers)
+def _too_slow(timeout_s: float) -> str:
+    return (
+        f"no answer within {timeout_s:g} s. For a slow or local model raise judge_timeout_s, "
+        "or lower judge_concurrency so that fewer calls share it"
     )
 
 
@@ -254,8 +274,13 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
 
 
 def _retry_after_s(headers: Any) -> float | None:
-    """Seconds that the provider asks to wait; a date instead of a number is left to the back-off."""
+    """Seconds that the provider asks to wait, from a number or a date; None where it asks for nothing readable."""
+    asked = str(headers.get("retry-after") or "").strip() if headers else ""
     try:
-        return max(0.0, float(headers.get("retry-after"))) if headers else None
-    except (TypeError, ValueError):
-        return None
+        seconds = float(asked)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(asked).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -19,6 +19,7 @@ from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.ensemble import combined
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
+from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter, Row
@@ -171,7 +172,7 @@ async def _pass(
 
     async def sequence(calls: Sequence[JudgeCall]) -> None:
         for call in calls:
-            answered = await judge.ask(call)
+            answered = await _answered(judge, call)
             verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
             n_unscored = sum(isinstance(v, Unscored) for v in answered.values())
             runtime.budget.n_unscored += n_unscored
@@ -185,3 +186,18 @@ async def _pass(
     except ExceptionGroup as failed:  # the first cancels the rest, and says what happened
         raise failed.exceptions[0] from None
     return verdicts
+
+
+async def _answered(judge: ModelJudge, call: JudgeCall) -> Mapping[str, Verdict]:
+    """What the judge answers; an error that nobody foresaw costs this call and no other.
+
+    Raises:
+        OSError: If the answer cannot be stored.
+    """
+    try:
+        return await judge.ask(call)
+    except OSError:
+        raise
+    except Exception as error:
+        lost = Unscored("judge_error", redact(f"{type(error).__name__}: {error}"))
+        return dict.fromkeys((metric.name for metric in call.metrics), lost)

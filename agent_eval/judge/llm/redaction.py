@@ -1,19 +1,34 @@
-"""Secrets stay in the environment: whatever a provider's error says is cleared of them before anybody sees it."""
+"""API keys stay in the environment: they are removed from all that a provider sends before it is stored or shown."""
 
+import base64
 import contextlib
+import functools
+import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 from agent_eval.formats.json_text import clean
 
 LONGEST = 300  # characters of an error that are kept
+_SEARCHED = 10_000  # characters of an error that are searched
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST = 6  # shorter values are no secrets, and would blank out common words
-_PATTERNS = re.compile(
-    r"\b(?:sk|pk|rk|xai|gsk|hf|AIza)[-_][\w*-]{6,}|AIza[\w-]{10,}|(?i:bearer)\s+\S+"
-    r"|(?i:(?:api[-_ ]?key|token|secret|password)\b[^\w]{1,4})[\w*./+-]{6,}|(?<=//)[^/\s@]+@"
+_TOKENS = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|hf|AIza)[-_][\w*-]{6,}|AIza[\w-]{10,}"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{12,}"  # AWS
+    r"|\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}|\bgl(?:pat|ptt|rt|dt)-[\w-]{16,}"  # GitHub, GitLab
+    r"|\bxox[a-z]-[\w-]{8,}|\bxapp-[\w-]{8,}"  # Slack
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"  # JWT
+    r"|\b(?i:basic)\s+[A-Za-z0-9+/]{16,}={0,2}|\b(?i:bearer)\s+[\w.~+/-]{12,}=*"
 )
+"""Values that are keys by their form, whoever they belong to."""
+_IN_ERRORS = re.compile(
+    r"(?i:bearer)\s+\S+|(?i:(?:api[-_ ]?key|token|secret|password)\b[^\w]{1,4})[\w*./+-]{6,}|(?<=//)[^/\s@]+@"
+)
+"""What stands where errors show a key; in a judge's reasons the same words are usual."""
 HIDDEN = "[hidden]"
 
 
@@ -32,8 +47,48 @@ def kept_secret(file: Path) -> bytes:
 
 
 def redact(text: str) -> str:
-    """The text in one line without keys, neither those of the environment nor what looks like one; cut to LONGEST."""
-    values = {v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)
-    return clean(" ".join(_PATTERNS.sub(HIDDEN, text).split()))[:LONGEST]
+    """Return an error's text in one line without keys, cut to LONGEST; only its first _SEARCHED characters are read."""
+    searched = text[:_SEARCHED]
+    if (
+        len(text) > _SEARCHED
+    ):  # a key that the cut divides is not recognised: leave out what follows the last space
+        searched = searched.rpartition(" ")[0] or searched[: _SEARCHED // 2]
+    return clean(" ".join(_IN_ERRORS.sub(HIDDEN, hide_secrets(searched)).split()))[:LONGEST]
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text without the keys of the environment and without values that are keys by their form."""
+    return _TOKENS.sub(HIDDEN, hide_keys(text))
+
+
+def hide_keys(text: str) -> str:
+    """Return a text without the keys of the environment, plain or in JSON, URL, base64 or hexadecimal encoding."""
+    values = frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
+    pattern = _pattern(values)
+    return text if pattern is None else pattern.sub(HIDDEN, text)
+
+
+@functools.lru_cache(maxsize=8)
+def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
+    forms = {form for value in values for form in _encoded(value)}
+    exact = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+    loose = "|".join(re.escape(form) for value in values for form in _hexadecimal(value))
+    return re.compile(f"{exact}|(?i:{loose})") if values else None
+
+
+def _encoded(value: str) -> Iterator[str]:
+    """The value as it is, in JSON, and within base64, where it may begin at any of three places."""
+    raw = value.encode()
+    yield value
+    yield json.dumps(value)[1:-1]
+    for before, encode in ((n, e) for n in range(3) for e in (base64.b64encode, base64.urlsafe_b64encode)):
+        whole = encode(b"\0" * before + raw).decode()
+        begin, end = (0, 2, 3)[before], (before + len(raw)) * 8 // 6
+        yield whole[begin:end]
+
+
+def _hexadecimal(value: str) -> Iterator[str]:
+    raw = value.encode()
+    yield from {quote(value), quote(value, safe=""), quote_plus(value)}
+    yield "".join(f"%{byte:02x}" for byte in raw)
+    yield raw.hex()

@@ -15,9 +15,10 @@ from typing import ClassVar
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
-from agent_eval.judge.llm.client import CallError, Client, Failure, Reply
+from agent_eval.judge.llm.client import CallError, Client, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
-from agent_eval.judge.llm.redaction import redact
+from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, redact
+from agent_eval.judge.llm.transport import Failure
 from agent_eval.judge.prompts import Messages, Prompt, ReplyError, build_prompt, read_reply, repair_messages
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict
 from agent_eval.metrics.base import Metric
@@ -169,6 +170,9 @@ class ModelJudge:
             attempt.n_enlarged += 1
             attempt.max_tokens *= 2
             return 0.0
+        if reply.refusal is not None and not reply.text:
+            self.circuit_breaker.answered()
+            return self._end(attempt, "refused", redact(f"the model declined to answer: {reply.refusal}"))
         try:
             attempt.read |= self._format.read(attempt.call, attempt.prompt, reply.text)
         except ReplyError as error:
@@ -210,7 +214,7 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
     for metric, share in zip(attempt.call.metrics, shares, strict=True):
         read = attempt.read.get(metric.name)
         verdict = (
-            replace(read, answered_by=model, answered_at=now)
+            replace(_without_keys(read), answered_by=model, answered_at=now)
             if isinstance(read, Scored)
             else Unscored(attempt.reason, attempt.detail)
         )
@@ -221,8 +225,21 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
             n_tokens_in=share.n_in,
             n_tokens_out=share.n_out,
             n_tokens_cached=share.n_cached,
-            response_model=reply.model,
-            system_fingerprint=reply.fingerprint,
+            response_model=reply.model and hide_secrets(reply.model),
+            system_fingerprint=reply.fingerprint and hide_secrets(reply.fingerprint),
             dropped_parameters=reply.dropped,
         )
     return verdicts
+
+
+def _without_keys(said: Scored) -> Scored:
+    """What a judge said, without API keys: a provider can repeat the one that it was sent.
+
+    A quote keeps what only looks like a key: it has to be found in the transcript word for word.
+    """
+    return replace(
+        said,
+        rationale=hide_secrets(said.rationale),
+        evidence=said.evidence and hide_keys(said.evidence),
+        label=said.label and hide_secrets(said.label),
+    )

@@ -1,0 +1,242 @@
+"""What comes over the wire: each reply is read whole, unpacked and bounded before litellm sees it.
+
+litellm reads replies of any size and unpacks them in the event loop, follows redirects to any address, and raises on
+odd counts of tokens. So its transport is wrapped: while a call of ours is under way, a reply passes `bounded` first.
+"""
+
+import contextlib
+import json
+import math
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import httpx
+
+Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit"]
+"""Why a call failed: refused for its rate; the server's fault; no connection; no answer in time; the key; the request
+is wrong; this one content cannot be judged there (too long, or filtered)."""
+
+MEGABYTE = 1_000_000
+_MOST_OF_AN_ERROR = 16_384  # bytes of a reply with an error status that are read
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_UNPACKED_BY = {
+    "": None,
+    "identity": None,
+    "gzip": 31,
+    "x-gzip": 31,
+    "deflate": 15,
+}  # content encoding → zlib's wbits
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+@dataclass
+class Exchange:
+    """One call on the wire: what its reply may take, and what was found wrong with it."""
+
+    most_bytes: int
+    is_connected: bool = False
+    failure: Failure | None = None
+    detail: str = ""
+    refusal: str | None = None  # what the model says when it declines to answer
+
+
+EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+"""The call of ours that this task is making."""
+
+
+def install() -> None:
+    """Wrap litellm's transports, once for a process."""
+    import httpx
+    from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport
+
+    for transport in (LiteLLMAiohttpTransport, httpx.AsyncHTTPTransport):
+        handle = transport.handle_async_request
+        if not hasattr(handle, "__wrapped__"):
+            setattr(transport, "handle_async_request", _wrapped(handle))  # noqa: B010  # no assignment to a method
+
+
+def _wrapped(
+    handle: Callable[..., Awaitable["httpx.Response"]],
+) -> Callable[..., Awaitable["httpx.Response"]]:
+    async def handle_bounded(self: object, request: "httpx.Request") -> "httpx.Response":
+        exchange = EXCHANGE.get()
+        if exchange is None:
+            return await handle(self, request)
+        import httpx
+
+        request.headers["accept-encoding"] = "gzip, deflate"  # what `bounded` unpacks
+        try:
+            response = await handle(self, request)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise
+        except httpx.TransportError:
+            exchange.is_connected = True
+            raise
+        exchange.is_connected = True
+        return await bounded(response, request, exchange)
+
+    setattr(handle_bounded, "__wrapped__", handle)  # noqa: B010
+    return handle_bounded
+
+
+async def bounded(
+    response: "httpx.Response", request: "httpx.Request", exchange: Exchange
+) -> "httpx.Response":
+    """Read a reply to its end, within the bounds of the exchange.
+
+    Returns:
+        The same reply with its body unpacked; of an error's body the beginning; of a chat completion only what is
+        read of it, without counts of tokens that are none.
+
+    Raises:
+        httpx.ReadError: If the reply is too large, cannot be unpacked, is no JSON, holds no choice, or redirects to
+            another origin. `exchange` says which.
+    """
+    import httpx
+
+    def refuse(failure: Failure, detail: str) -> httpx.ReadError:
+        exchange.failure, exchange.detail = failure, detail
+        return httpx.ReadError(detail, request=request)
+
+    try:
+        if response.status_code in _REDIRECTS and (origin := _other_origin(response, request)):
+            raise refuse(
+                "refused",
+                f"the server redirects to {origin}, which gets no key; if it is right, set it as base URL",
+            )
+        body = await _read(response, exchange.most_bytes, refuse)
+    finally:
+        with contextlib.suppress(httpx.TransportError):
+            await response.aclose()
+    if response.is_success:
+        body = _tidied(body, response.headers.get("content-type", ""), exchange, refuse)
+    kept = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
+    ]
+    return httpx.Response(response.status_code, headers=kept, content=body, request=request)
+
+
+def _other_origin(response: "httpx.Response", request: "httpx.Request") -> str | None:
+    try:
+        target = request.url.join(response.headers.get("location", ""))
+    except Exception:  # httpx raises several classes for an address that is none
+        return "an address that cannot be read"
+    here = (request.url.scheme, request.url.host, request.url.port)
+    return (
+        None
+        if (target.scheme, target.host, target.port) == here
+        else f"{target.scheme}://{target.netloc.decode()}"
+    )
+
+
+_Refuse = Callable[[Failure, str], Exception]
+
+
+async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes:
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _UNPACKED_BY:
+        raise refuse("server", f"the reply is packed with {encoding[:40]!r}, which was not asked for")
+    is_error = response.status_code >= 400
+    bound = _MOST_OF_AN_ERROR if is_error else most
+    bits = _UNPACKED_BY[encoding]
+    packer = None if bits is None else zlib.decompressobj(bits)
+    body = bytearray()
+    try:
+        async for chunk in response.aiter_raw():
+            body += chunk if packer is None else packer.decompress(chunk, bound - len(body) + 1)
+            if len(body) > bound:
+                if is_error:
+                    return bytes(body[:bound])
+                raise refuse(
+                    "unfit", f"the reply is larger than {most / MEGABYTE:g} MB (setting judge_max_reply_mb)"
+                )
+    except zlib.error:
+        raise refuse("server", "the reply is packed and cannot be unpacked") from None
+    return bytes(body)
+
+
+def _tidied(body: bytes, content_type: str, exchange: Exchange, refuse: _Refuse) -> bytes:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        kind = content_type.partition(";")[0].strip()[:40] or "no content type"
+        failure: Failure = "server" if "json" in kind else "refused"
+        raise refuse(failure, f"the reply is not JSON ({kind}, {len(body):,} bytes)") from None
+    if not isinstance(value, dict):
+        raise refuse("server", f"the reply is JSON, but no object: {type(value).__name__}")
+    if "choices" not in value:
+        return body  # another protocol than that of OpenAI, or an error with status 200: litellm reads it
+    return json.dumps(_completion(value, exchange, refuse)).encode()
+
+
+def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -> dict[str, object]:
+    """A chat completion with what is read of it."""
+    choices = value["choices"]
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise refuse("unfit", "the reply holds no choice with a message: the provider held it back")
+    refusal = message.get("refusal")
+    exchange.refusal = refusal if isinstance(refusal, str) and refusal.strip() else None
+    reason = choice.get("finish_reason")
+    tidy: dict[str, object] = {
+        "id": "",
+        "object": "chat.completion",
+        "created": 0,
+        "model": _text(value.get("model")) or "",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": reason if isinstance(reason, str) else "stop",
+                "message": {"role": "assistant", "content": _content(message.get("content"))},
+            }
+        ],
+        "system_fingerprint": _text(value.get("system_fingerprint")),
+    }
+    if (usage := _usage(value.get("usage"))) is not None:
+        tidy["usage"] = usage
+    return tidy
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _content(value: object) -> str:
+    """The text of a message: a text, or the parts of a list that are texts."""
+    if isinstance(value, list):
+        texts = [
+            part.get("text")
+            for part in value
+            if isinstance(part, dict) and part.get("type", "text") == "text"
+        ]
+        return "".join(text for text in texts if isinstance(text, str))
+    return value if isinstance(value, str) else ""
+
+
+def _usage(value: object) -> dict[str, object] | None:
+    """Counts of tokens; None where one of them is missing or no count. Cached tokens are some of the prompt's."""
+    if not isinstance(value, dict):
+        return None
+    n_in, n_out = (_count(value.get(name)) for name in _COUNTS[:2])
+    if n_in is None or n_out is None:
+        return None
+    usage: dict[str, object] = dict(zip(_COUNTS, (n_in, n_out, n_in + n_out), strict=True))
+    details = value.get("prompt_tokens_details")
+    n_cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    if n_cached is not None and n_cached <= n_in:
+        usage["prompt_tokens_details"] = {"cached_tokens": n_cached}
+    return usage
+
+
+def _count(value: object) -> int | None:
+    """A number of tokens that a provider may mean; beyond a billion it means nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and 0 <= value < 1e9 else None
