@@ -1,89 +1,153 @@
-"""The journal: rows on their way into a table, safe on disk before anybody relies on them.
+"""The journal: rows on their way into a table, safe on disk before a caller relies on them.
 
-A write into the database costs tens of milliseconds, a line at the end of a file well under one. So what must not be
-lost is appended here as it arrives and merged into its table later: at the end of the work, or, when that was cut
-short, by whoever opens the folder next.
+A write into the database costs tens of milliseconds, a line at the end of a file less than one. So rows that must not
+be lost are appended here as they arrive and merged into their table later: at the end of the work, or, when that was
+cut short, by the next process that opens the folder.
+
+Each line holds a checksum and the length of its row, then the row as JSON. A line that does not match them is set
+aside in a file `<journal>.damaged` beside it, which names it, and all other lines count.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
+import logging
 import os
+import re
+import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from agent_eval.tables import Table
 
 Row = Mapping[str, object]
 
-
+LEAST_FREE = 32_000_000  # bytes on the disk below which no call is paid: what is under way has to fit
 SYNC_EVERY_S = 1.0
+_PREFIX = re.compile(rb"([0-9a-f]{8}) (\d{1,10}) (?=\{)")
+_BATCH = 10_000  # lines that are read at once
+_LOG = logging.getLogger(__name__)
+
+
+class DiskFullError(OSError):
+    """There is too little room to store what the next calls would answer."""
+
+    def __init__(self, folder: Path, free: int) -> None:
+        super().__init__(
+            errno.ENOSPC,
+            f"only {free / 1e6:.0f} MB are free there, and {LEAST_FREE / 1e6:.0f} MB are needed to store answers, "
+            "so no judge is called. Free some space and run again",
+            str(folder),
+        )
 
 
 @dataclass
 class Journal:
-    """A file of JSON rows that one writer holds."""
+    """A file of rows that one writer holds."""
 
     path: Path
     _file: IO[bytes]
+    _length: int = 0  # bytes of whole lines
+    _is_torn: bool = False  # the file ends in a part of a line that could not be removed
     _synced_at: float = field(default_factory=time.monotonic)
     _syncing: threading.Thread | None = None
 
     @classmethod
     def begin(cls, folder: Path) -> "Journal":
-        """A new journal, held by this process until it is closed."""
+        """Start a journal, held by this process until it is closed.
+
+        Raises:
+            OSError: If the file cannot be made, or the disk has less than LEAST_FREE bytes free.
+        """
         folder.mkdir(parents=True, exist_ok=True)
+        _check_room(folder)
         path = folder / f"{uuid.uuid4().hex}.jsonl"
-        file = path.open("ab", buffering=0)
+        file = os.fdopen(
+            os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600), "ab", buffering=0
+        )
         fcntl.flock(file, fcntl.LOCK_EX)
         return cls(path, file)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows; when this returns they survive the end of the process, and after a second that of the machine.
+        """Write rows, all or none; when this returns they survive the end of the process, and after a second that of the machine.
 
-        A disk that is slow to confirm holds nobody up: it is asked to by a thread of its own, once a second at most.
+        A disk that is slow to confirm holds nobody up: a thread of its own asks it to, once a second at most.
+
+        Raises:
+            OSError: If they cannot be written; the journal then ends with its last whole line.
         """
-        self._file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+        data = b"\n" * self._is_torn + b"".join(map(_line, rows))
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        except OSError:
+            self._is_torn = True
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._length)
+                self._is_torn = False
+            raise
+        self._length += len(data)
+        self._is_torn = False
         is_busy = self._syncing is not None and self._syncing.is_alive()
         if not is_busy and time.monotonic() - self._synced_at >= SYNC_EVERY_S:
             self._synced_at = time.monotonic()
             self._syncing = threading.Thread(target=os.fsync, args=(self._file.fileno(),), daemon=True)
             self._syncing.start()
+            _check_room(self.path.parent)  # the rows are stored; the next call would not be
 
     def close(self) -> None:
-        """Let go of the file; an empty one is removed."""
+        """Release the file; an empty one is removed."""
         if self._file.closed:
             return
         if self._syncing is not None:
             self._syncing.join()
-        if self._file.tell():
-            os.fsync(self._file.fileno())
-        else:
-            self.path.unlink(missing_ok=True)
-        self._file.close()
+        try:
+            if self._length:
+                os.fsync(self._file.fileno())
+            else:
+                self.path.unlink(missing_ok=True)
+        finally:
+            self._file.close()
+
+
+def _line(row: Row) -> bytes:
+    text = json.dumps(row).encode()
+    return b"%08x %d %s\n" % (zlib.crc32(text), len(text), text)
+
+
+def _check_room(folder: Path) -> None:
+    if (free := shutil.disk_usage(folder).free) < LEAST_FREE:
+        raise DiskFullError(folder, free)
 
 
 @contextlib.contextmanager
 def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
-    """The rows of all journals that nobody holds, as the table has them, the last one of each key.
+    """Yield the rows of all journals that no process holds, as the table has them, the last one of each key.
 
-    The journals are removed when the block ends without an error.
-
-    A last line that was cut off in the middle is no row: its writer was not told that it was safe.
+    The journals are removed when the block ends without an error. Damaged lines are moved to `<journal>.damaged` and
+    named in the log. A last line that was cut off is no row: its writer was not told that it was safe.
     """
     with contextlib.ExitStack() as held:
         files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]
-        rows = pl.concat([target.empty(), *(_rows(file, target) for file in files)])
-        yield rows.unique(target.key, keep="last", maintain_order=True)
+        frames, damaged = [target.empty()], dict[Path, list[bytes]]()
         for file in files:
-            Path(file.name).unlink(missing_ok=True)
+            for batch in _batches(file, damaged.setdefault(Path(file.name), [])):
+                frames += _frames(batch, target, damaged[Path(file.name)])
+        yield pl.concat(frames).unique(target.key, keep="last", maintain_order=True)
+        for path, lines in damaged.items():
+            _set_aside(path, lines)
+            path.unlink(missing_ok=True)
 
 
 def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
@@ -95,7 +159,57 @@ def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
     return file if path.exists() else None
 
 
-def _rows(file: IO[bytes], target: Table) -> pl.DataFrame:
-    written = file.read()
-    whole = written[: written.rfind(b"\n") + 1]
-    return pl.read_ndjson(whole, schema=target.schema) if whole else target.empty()
+def _batches(lines: Iterable[bytes], damaged: list[bytes]) -> Iterator[list[bytes]]:
+    """The rows of a journal as JSON, some at a time; lines that do not match their checksum go to `damaged`."""
+    batch: list[bytes] = []
+    for line in lines:
+        is_whole = line.endswith(b"\n")
+        row = _row_of(line.strip())
+        if row is not None and is_whole:
+            batch.append(row)
+        elif is_whole and line.strip():
+            damaged.append(line)
+        if len(batch) >= _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _row_of(line: bytes) -> bytes | None:
+    prefix = _PREFIX.match(line)
+    if prefix is None:  # releases before 0.1.0 wrote the row alone
+        return line if line.startswith(b"{") and _is_json(line) else None
+    text = line[prefix.end() :]
+    is_intact = len(text) == int(prefix[2]) and zlib.crc32(text) == int(prefix[1], 16)
+    return text if is_intact else None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _frames(batch: Sequence[bytes], target: Table, damaged: list[bytes]) -> list[pl.DataFrame]:
+    """The rows as frames; where some are not of the table's form, those go to `damaged`."""
+    try:
+        return [pl.read_ndjson(b"\n".join(batch), schema=target.schema)]
+    except PolarsError:
+        if len(batch) == 1:
+            damaged.append(batch[0] + b"\n")
+            return []
+        half = len(batch) // 2
+        return _frames(batch[:half], target, damaged) + _frames(batch[half:], target, damaged)
+
+
+def _set_aside(journal: Path, lines: Sequence[bytes]) -> None:
+    if lines:
+        aside = journal.with_suffix(".damaged")
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
+            file.writelines(lines)
+        _LOG.warning(
+            "%d lines of the journal %s are damaged and were set aside in %s; every other line was stored, and what "
+            "is missing is asked again.", len(lines), journal.name, aside,
+        )  # fmt: skip

@@ -1,14 +1,18 @@
 """The journal: what was appended is there, whatever ended its writer."""
 
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
+import pytest
 
-from agent_eval.storage.journal import Journal, finished_journals
+from agent_eval.storage.journal import DiskFullError, Journal, finished_journals
 from agent_eval.tables import Table
 from agent_eval.tables.contract import Column
 
@@ -72,3 +76,85 @@ def test_a_killed_writer_loses_no_row_that_it_was_told_is_safe(tmp_path: Path) -
 def test_a_line_that_was_cut_off_is_no_row(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"i": 0}\n{"i"')
     assert rows_in(tmp_path) == [0]
+
+
+def test_a_journal_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"i": 0}\n{"i": 1, "x": 0.5}\n')
+    assert rows_in(tmp_path) == [0, 1]
+
+
+def written(folder: Path, rows: range) -> Path:
+    journal = Journal.begin(folder)
+    journal.append([{"i": i} for i in rows])
+    journal.close()
+    return journal.path
+
+
+def test_damaged_lines_are_set_aside_by_name_and_the_rest_is_merged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(tmp_path, range(5))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"i": 1', b'"i": 7')  # a flipped bit: valid JSON, another number
+    lines[3] = b"\0" * 20 + b"\n"
+    path.write_bytes(b"".join([*lines, b'{"i": "no number"}\n', b"[1, 2]\n", b'{"i": 9}\n']))
+    other = written(tmp_path, range(20, 22))
+    assert set(rows_in(tmp_path)) == {0, 2, 4, 9, 20, 21}
+    aside = path.with_suffix(".damaged")
+    assert len(aside.read_bytes().splitlines()) == 4
+    assert str(aside) in caplog.text
+    assert not path.exists()
+    assert not other.exists()
+    assert rows_in(tmp_path) == []
+
+
+def test_every_flipped_byte_of_a_line_is_noticed(tmp_path: Path) -> None:
+    whole = written(tmp_path, range(3)).read_bytes()
+    for path in tmp_path.iterdir():
+        path.unlink()
+    for at in range(len(whole)):
+        (tmp_path / "a.jsonl").write_bytes(whole[:at] + bytes([whole[at] ^ 0x20]) + whole[at + 1 :])
+        found = rows_in(tmp_path)
+        assert set(found) <= {0, 1, 2}, at
+        assert len(found) >= 1, at
+
+
+def test_a_full_disk_loses_no_row_that_was_called_stored(tmp_path: Path) -> None:
+    script = (
+        "import resource, sys; from pathlib import Path; from agent_eval.storage.journal import Journal\n"
+        "journal = Journal.begin(Path(sys.argv[1])); soft = int(sys.argv[2])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))\n"
+        "for i in range(200):\n"
+        "    try:\n"
+        "        journal.append([{'i': i}, {'i': i + 1000}])\n"
+        "    except OSError:\n"
+        "        print('lost', i); resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)\n"
+        "    else:\n"
+        "        print('stored', i)\n"
+        "journal.close()"
+    )
+    for limit in random.Random(7).sample(range(1, 9_000), 12):
+        folder = tmp_path / str(limit)
+        folder.mkdir()
+        told = subprocess.run(
+            [sys.executable, "-c", script, str(folder), str(limit)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        stored = [int(line.split()[1]) for line in told if line.startswith("stored")]
+        assert len(stored) == 199, limit
+        assert rows_in(folder) == [n for i in stored for n in (i, i + 1000)], limit
+
+
+def test_no_journal_begins_on_a_disk_that_is_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    with pytest.raises(DiskFullError, match=r"only 1 MB are free.*no judge is called"):
+        Journal.begin(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    assert written(tmp_path, range(1)).stat().st_mode & 0o077 == 0
