@@ -31,57 +31,61 @@ GUARDED_LIBRARIES = frozenset({"dagster", "duckdb", "litellm", "rich", "typer"})
 """Libraries that only the rooms that name them may import."""
 
 ROOMS: Mapping[str, Room] = {
-    "cli": _room("parsing of the command line", "commands errors formats methodology project", "typer"),
+    "cli": _room("parses the command line", "commands errors formats methodology project", "typer"),
     "commands": _room(
-        "what each command does and prints; `results/` shows scores, `terminal/` prints tables and progress",
+        "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress",
         "clusters definitions defs errors formats gates judge methodology metrics project report scores settings storage tables "
         "transcripts",
         "rich",
     ),
-    "definitions": _room("the entry point that Dagster loads", "defs", "dagster"),
+    "definitions": _room("is the entry point that Dagster loads", "defs", "dagster"),
     "defs": _room(
-        "Dagster only: assets, checks, partitions, sources, automation, IO manager, event log, launching",
+        "holds everything that uses Dagster: assets, checks, partitions, sources, automation, IO manager, event log, launching",
         "clusters errors formats gates judge methodology project report scores settings storage tables "
         "transcripts",
         "dagster",
     ),
     "project": _room(
-        "one project opened: its folders, settings and store; its clusters, gates, boards over time, audits, report, data versions",
+        "manages an open project: its folders, settings and store; its clusters, gates, board history, audits, report and data versions",
         "clusters errors formats gates judge methodology metrics report scores settings storage tables transcripts",
     ),
     "report": _room(
-        "how results look: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
+        "renders results: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
         "clusters errors formats methodology scores tables",
     ),
     "gates": _room(
-        "whether an agent passes, fails or is unknown: one module per kind of gate",
+        "evaluates the gates: whether an agent passes, fails or is unknown",
         "errors judge metrics scores settings tables",
     ),
     "judge": _room(
-        "who answers: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "
+        "answers the questions of metrics: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "
         "`prompts/`, `audits/`",
         "clusters errors formats methodology metrics scores tables transcripts",
         "litellm",
     ),
-    "clusters": _room("from failure labels to error clusters and trends", "errors formats metrics tables"),
+    "clusters": _room(
+        "groups failure labels into error clusters and trends", "errors formats metrics tables"
+    ),
     "scores": _room(
-        "the arithmetic: `composite/`, `reliability/`, `tools/`, `statistics/`, and `explain`",
+        "computes scores: `composite/`, `reliability/`, `tools/`, `statistics/`, and `explain`",
         "errors formats methodology tables transcripts",
     ),
     "metrics": _room(
-        "what is asked: one module per metric in `builtin/`; custom metrics",
+        "defines the metrics: one module per built-in metric in `builtin/`; loads custom metrics",
         "errors formats methodology transcripts",
     ),
     "transcripts": _room(
-        "what was said and done: models, sessions, admission, `importers/` (one module per format)",
+        "models and reads transcripts: conversations, sessions, admission, `importers/` (one module per format)",
         "errors formats methodology tables",
     ),
-    "methodology": _room("the published rules as data, and the models that read them", "errors formats"),
-    "storage": _room("DuckDB, and the only SQL", "errors tables", "duckdb"),
-    "tables": _room("every stored table: grain, key, columns, units; one module per asset group", "errors"),
-    "settings": _room("settings, the gate specification, and where a project lives", "errors"),
-    "formats": _room("JSON, YAML, hashes, timestamps, files and plain text, read and written safely", ""),
-    "errors": _room("the base class of every error that a user can fix"),
+    "methodology": _room("holds the published rules as data, and reads them", "errors formats"),
+    "storage": _room("reads and writes DuckDB; all SQL is here", "errors tables", "duckdb"),
+    "tables": _room("declares every stored table: grain, key, columns, units", "errors"),
+    "settings": _room(
+        "reads the settings and the gate specification, and finds the project's folder", "errors"
+    ),
+    "formats": _room("reads and writes JSON, YAML, hashes, timestamps, files and plain text safely", ""),
+    "errors": _room("defines the base class of errors that a user can fix"),
 }
 """Every room, from the top down: a room imports rooms below it and no others."""
 
@@ -131,17 +135,28 @@ def libraries_imported() -> dict[str, set[str]]:
 
 def table() -> str:
     """Return the rooms as a Markdown table."""
-    head = "| room | what belongs there | imports |\n|---|---|---|\n"
+    head = "| package | purpose | imports |\n|---|---|---|\n"
     return head + "\n".join(
         f"| `{name}` | {room.holds} | {', '.join(r for r in ROOMS if r in room.imports) or 'nothing'} |"
         for name, room in ROOMS.items()
     )
 
 
+def between(text: str, begin: str, end: str, part: str) -> str:
+    """Return a text with `part` between two marks.
+
+    Raises:
+        ValueError: If one of the marks is missing.
+    """
+    if begin not in text or end not in text.partition(begin)[2]:
+        raise ValueError(f"The page lacks the line {begin!r} or, after it, {end!r}; restore them first.")
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n{part}\n{end}{rest.partition(end)[2]}"
+
+
 def page_with_table(text: str) -> str:
     """Return the text of docs/architecture.md with the present table between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    return between(text, BEGIN, END, table())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from tests import rooms
 from tests.rooms import PACKAGE, PLAIN, ROOMS
 
 MOST_ROOMS, MOST_MODULES = 20, 15
+BY_NAME = {"defs/automation.py", "defs/dagster_internals.py", "metrics/custom.py"}
+"""Modules that import by a name in a text: private parts of Dagster, and what a project's settings name."""
 
 
 def test_every_room_imports_exactly_what_the_table_says() -> None:
@@ -23,6 +25,26 @@ def test_imports_go_down_and_never_back() -> None:
     order = list(ROOMS)
     upwards = [(a, b) for a in order for b in ROOMS[a].imports if order.index(b) <= order.index(a)]
     assert upwards == []
+
+
+def test_the_package_itself_imports_nothing_and_its_main_module_the_command_line() -> None:
+    found = rooms.rooms_imported()
+    assert {name: found[name] for name in PLAIN} == {"": set(), "__main__": {"cli"}}
+    libraries = rooms.libraries_imported()
+    assert {name: libraries[name] for name in PLAIN} == {"": set(), "__main__": set()}
+
+
+def test_modules_are_imported_by_name_only_where_the_name_is_not_ours() -> None:
+    by_name = {"import_module", "__import__", "resolve_name"}
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in rooms.modules()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in by_name)
+        or (isinstance(node, ast.Name) and node.id in by_name)
+        or (isinstance(node, ast.ImportFrom) and {a.name for a in node.names} & by_name)
+    }
+    assert found == BY_NAME
 
 
 def test_guarded_libraries_are_imported_only_where_the_table_says() -> None:
@@ -81,6 +103,9 @@ def test_no_module_postpones_its_annotations() -> None:
         ("settings/settings.py", "import agent_eval.project"),
         ("scores/explain.py", "import duckdb"),
         ("tables/contract.py", "from agent_eval import methodology"),
+        ("__init__.py", "from agent_eval.judge import engine"),
+        ("__main__.py", "import duckdb"),
+        ("settings/home.py", "import importlib; importlib.import_module('agent_eval.judge')"),
     ],
 )
 def test_a_planted_import_turns_the_guard_red(module: str, line: str, tmp_path: Path) -> None:
@@ -94,7 +119,9 @@ def test_a_planted_import_turns_the_guard_red(module: str, line: str, tmp_path: 
     check = (
         "import sys, pathlib; from tests import rooms; rooms.PACKAGE = pathlib.Path(sys.argv[1]);"
         "from tests import test_rooms as t; t.test_every_room_imports_exactly_what_the_table_says();"
-        "t.test_guarded_libraries_are_imported_only_where_the_table_says()"
+        "t.test_guarded_libraries_are_imported_only_where_the_table_says();"
+        "t.PACKAGE = rooms.PACKAGE; t.test_modules_are_imported_by_name_only_where_the_name_is_not_ours();"
+        "t.test_the_package_itself_imports_nothing_and_its_main_module_the_command_line()"
     )
     done = subprocess.run(
         [sys.executable, "-c", check, str(copy)], cwd=rooms.ROOT, capture_output=True, text=True, check=False
@@ -126,6 +153,16 @@ def test_modules_that_a_text_names_exist() -> None:
         if not _is_there(name)
     }
     assert unknown == set()
+
+
+def test_files_and_constants_that_the_architecture_page_names_exist() -> None:
+    text = rooms.PAGE.read_text(encoding="utf-8").partition("## Where a new part goes")[2]
+    places = (PACKAGE, rooms.ROOT, PACKAGE / "transcripts")
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.[a-z]+)?)`", text)
+    assert len(named) > 10
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+    code = "".join(path.read_text(encoding="utf-8") for path in rooms.modules())
+    assert [name for name in re.findall(r"`(_?[A-Z]{3,}[A-Z_]*)`", text) if name not in code] == []
 
 
 def _is_there(name: str) -> bool:

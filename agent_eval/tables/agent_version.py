@@ -7,7 +7,11 @@ MethodologyVersion = NewType("MethodologyVersion", str)
 
 
 class AgentVersion(NamedTuple):
-    """One agent under one methodology version. The two ids have types of their own, so a swap is a type error."""
+    """One agent under one methodology version.
+
+    The two ids have types of their own, so that values of these types cannot be swapped. Values from the row of a table
+    have no such type: pass those by name, to `of`.
+    """
 
     agent_id: AgentId
     methodology_version: MethodologyVersion

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from agent_eval.definitions import defs
 from agent_eval.defs.partitions import shape_of
+from tests.rooms import between
 
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 COMMAND = "python -m tests.docs.graph"
@@ -29,8 +30,7 @@ def graph() -> str:
 
 def page_with_graph(text: str) -> str:
     """Return the text of docs/architecture.md with the present graph between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{graph()}\n{END}{rest.partition(END)[2]}"
+    return between(text, BEGIN, END, graph())
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The assets, one module per group: ingest, judging, errors, scores, boards. Each stores the table of its name."""
+"""The assets: ingest, judging, audits, errors, scores, boards, gates. Each stores the table of its name, or the report."""

@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from agent_eval.judge.protocol import Question
-from agent_eval.transcripts.models import Message, ToolCall
+from agent_eval.transcripts.models import ToolCall
 
 RULE = "rule"
 _QUOTE_LENGTH = 160
@@ -53,11 +53,6 @@ def calls_of(question: Question) -> Iterator[Made]:
         for _ in message.tool_calls:
             if (call := next(calls)).requestor == "assistant":
                 yield Made(position, call)
-
-
-def texts_of(messages: Iterable[Message], role: str) -> list[str]:
-    """The texts of one role, in order."""
-    return [m.content for m in messages if m.role == role and m.content]
 
 
 def may_have_failed(call: ToolCall) -> bool:

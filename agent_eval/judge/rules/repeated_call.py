@@ -1,31 +1,17 @@
 """Repeated tool call: the same call again, with nothing in between that could have changed its answer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from agent_eval.formats.hashing import canonical
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import RuleFinding, may_have_failed, only_reads, word_set, words_of_name
+from agent_eval.judge.rules.history import history_of
 from agent_eval.judge.rules.repetition import is_asked_again
 from agent_eval.metrics.builtin.tool_call_behavior_failure import REPEATED_TOOL_CALL
-from agent_eval.transcripts.models import ToolCall
+from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
 _LIVE = word_set(
     "status state progress weather price quote stock time now current track tracking position wait poll ping"
 )
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A call with its turn."""
-
-    turn_index: int
-    call: ToolCall
-
-    @property
-    def key(self) -> bytes:
-        return canonical([self.call.name, self.call.arguments])
 
 
 def repeated_call(question: Question) -> RuleFinding | None:
@@ -35,31 +21,43 @@ def repeated_call(question: Question) -> RuleFinding | None:
     that may change something came in between, or the tool tells what changes by itself, such as a status.
     """
     turn = question.turn
-    calls = [_Made(t.turn_index, call) for t in question.turns[0] for call in t.tool_calls]
-    for at, again in enumerate(calls):
-        if again.turn_index != turn.turn_index or again.call.requestor != "assistant":
+    for again, earlier, index in history_of(question).state(_CallsBefore).of_turn(turn.turn_index):
+        if _LIVE & set(words_of_name(again.name)):
             continue
-        if _LIVE & set(words_of_name(again.call.name)):
+        if index != turn.turn_index and is_asked_again(turn):
             continue
-        first = _earlier(calls, at)
-        if first is None or (first.turn_index != turn.turn_index and is_asked_again(turn)):
+        if earlier.result != again.result or may_have_failed(earlier):
             continue
         return RuleFinding(
             REPEATED_TOOL_CALL,
-            f"{again.call.name} was called with the same arguments in turn {first.turn_index}, did not fail "
+            f"{again.name} was called with the same arguments in turn {index}, did not fail "
             "there, and nothing was changed since.",
-            call_text(again.call.name, again.call.arguments),
+            call_text(again.name, again.arguments),
         )
     return None
 
 
-def _earlier(calls: Sequence[_Made], at: int) -> _Made | None:
-    """The latest equal call before `at` that makes it a repetition."""
-    again = calls[at]
-    for earlier in reversed(calls[:at]):
-        if earlier.key == again.key and earlier.call.requestor == "assistant":
-            is_same = earlier.call.result == again.call.result and not may_have_failed(earlier.call)
-            return earlier if is_same else None
-        if not only_reads(earlier.call.name):
-            return None
-    return None
+class _CallsBefore:
+    """The agent's calls that are equal to an earlier one with no call between them that may change something."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._latest: dict[
+            bytes, tuple[ToolCall, int]
+        ] = {}  # since the last change: the agent's calls, with turns
+        self._repeated: dict[int, list[tuple[ToolCall, ToolCall, int]]] = {}
+
+    def add(self, turn: Turn, start: int) -> None:
+        """Take the next turn."""
+        for call in turn.tool_calls:
+            key = canonical([call.name, call.arguments])
+            is_agents = call.requestor == "assistant"
+            if is_agents and (earlier := self._latest.get(key)) is not None:
+                self._repeated.setdefault(turn.turn_index, []).append((call, *earlier))
+            if not only_reads(call.name):
+                self._latest.clear()
+            if is_agents:
+                self._latest[key] = (call, turn.turn_index)
+
+    def of_turn(self, turn_index: int) -> list[tuple[ToolCall, ToolCall, int]]:
+        """Calls of a turn that are repeated, each with the latest equal one and that one's turn."""
+        return self._repeated.get(turn_index, [])

@@ -1,17 +1,20 @@
 """Repetition: a long text of the agent that it had given before, unasked."""
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable
 
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules.finding import RuleFinding, quote_of, words_of
+from agent_eval.judge.rules.history import history_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
-from agent_eval.transcripts.models import Turn
+from agent_eval.transcripts.models import Conversation, Turn
 
 MIN_WORDS_EQUAL = 8  # shorter texts repeat for good reasons: thanks, greetings, holding lines
 MIN_WORDS_SIMILAR = 40
 SIMILAR = 0.95  # share of equal words in order
+LOOKED_AT = 64  # similar texts that one text is compared with; equal ones are found at any distance
 
 _ASKED_AGAIN = re.compile(
     r"\b(again|repeat\w*|once more|one more time|re-?(send|check|run|try|do|peat)|refresh\w*|still|retry"
@@ -39,16 +42,56 @@ def repetition(question: Question) -> RuleFinding | None:
     words = words_of(text)
     if len(words) < MIN_WORDS_EQUAL or _CODE.search(text):
         return None
-    for earlier in question.turns[0][: turn.turn_index]:
-        if earlier.agent_message is None:
-            continue
-        said = words_of(earlier.agent_message)
-        is_equal = words == said and words_of(turn.user_message or "") != words_of(earlier.user_message or "")
-        if is_equal or (_is_similar(words, said) and not _is_same_wish(turn, earlier)):
-            return RuleFinding(
-                REPETITION, f"The text of turn {earlier.turn_index} is given again, unasked.", quote_of(text)
-            )
-    return None
+    earlier = history_of(question).state(_SaidBefore).earlier(turn, words)
+    if earlier is None:
+        return None
+    return RuleFinding(REPETITION, f"The text of turn {earlier} is given again, unasked.", quote_of(text))
+
+
+class _SaidBefore:
+    """The agent's texts so far, by their words and by the figures in them."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._equal: dict[
+            tuple[str, ...], dict[tuple[str, ...], int]
+        ] = {}  # words → the user's words → first turn
+        self._alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Turn]]] = {}  # figures → words → turns
+
+    def add(self, turn: Turn, start: int) -> None:
+        """Take the next turn."""
+        if turn.agent_message is None:
+            return
+        words = words_of(turn.agent_message)
+        if len(words) < MIN_WORDS_EQUAL:
+            return
+        users = self._equal.setdefault(words, {})
+        if len(users) < 2:  # the first that differs from any other is among the first two
+            users.setdefault(words_of(turn.user_message or ""), turn.turn_index)
+        if len(words) >= MIN_WORDS_SIMILAR:
+            self._alike.setdefault(_figures(words), {}).setdefault(words, []).append(turn)
+
+    def earlier(self, turn: Turn, words: tuple[str, ...]) -> int | None:
+        """The first earlier turn whose text is the same or nearly so; of similar texts the latest LOOKED_AT are compared."""
+        wish = words_of(turn.user_message or "")
+        users = self._equal.get(words, {})
+        equal = [i for user, i in users.items() if i < turn.turn_index and user != wish]
+        if len(words) < MIN_WORDS_SIMILAR:
+            return min(equal, default=None)
+        return min(equal + self._similar(turn, words), default=None)
+
+    def _similar(self, turn: Turn, words: tuple[str, ...]) -> list[int]:
+        found: list[int] = []
+        texts = self._alike.get(_figures(words), {})
+        before = (
+            (other.turn_index, other, said)
+            for said, turns in itertools.islice(reversed(texts.items()), LOOKED_AT)
+            for other in turns[:LOOKED_AT]
+            if said != words and other.turn_index < turn.turn_index
+        )
+        for index, other, said in itertools.islice(before, LOOKED_AT):
+            if not _is_same_wish(turn, other) and _is_similar(words, said):
+                found.append(index)
+        return found
 
 
 def is_asked_again(turn: Turn) -> bool:
@@ -58,7 +101,7 @@ def is_asked_again(turn: Turn) -> bool:
 
 def _is_similar(words: tuple[str, ...], said: tuple[str, ...]) -> bool:
     shorter, longer = sorted((len(words), len(said)))
-    if shorter < MIN_WORDS_SIMILAR or shorter < SIMILAR * longer or _figures(words) != _figures(said):
+    if shorter < SIMILAR * longer:
         return False
     if len(set(words) & set(said)) < SIMILAR * len(set(words) | set(said)):
         return False
@@ -71,5 +114,5 @@ def _is_same_wish(turn: Turn, earlier: Turn) -> bool:
     return len(now & before) * 2 >= len(now | before)
 
 
-def _figures(words: Iterable[str]) -> list[str]:
-    return [word for word in words if any(sign.isdigit() for sign in word)]
+def _figures(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if any(sign.isdigit() for sign in word))

@@ -1,0 +1,77 @@
+"""What came before a turn, gathered once per conversation: rules that look back cost the same at every turn.
+
+A rule keeps what it needs of earlier turns in a state of its own, which is given each turn once, in order, up to the
+turn that is judged. A conversation whose turns are judged backwards is gathered from its beginning each time.
+"""
+
+import threading
+from typing import Protocol, TypeVar
+
+from agent_eval.judge.protocol import Question
+from agent_eval.transcripts.models import Conversation, Turn
+
+_HELD = 4  # conversations; questions come conversation by conversation
+
+
+class State(Protocol):
+    """What a rule remembers of a conversation."""
+
+    def __init__(self, conversation: Conversation) -> None: ...
+
+    def add(self, turn: Turn, start: int) -> None:
+        """Take the next turn; `start` is the number of messages before it."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class History:
+    """The turns of a conversation so far, and what each rule remembers of them."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.turns: list[Turn] = []
+        self.starts: list[int] = []  # of each turn: the number of messages before it
+        self._n_messages = 0
+        self._states: dict[type, tuple[State, int]] = {}
+
+    def extend(self, question: Question) -> None:
+        """Take the turns that the question shows and that are not known yet."""
+        for turn in question.turns[0][len(self.turns) :]:
+            self.turns.append(turn)
+            self.starts.append(self._n_messages)
+            self._n_messages += len(turn.messages)
+
+    def state(self, kind: type[S]) -> S:
+        """Return a rule's state with every turn so far."""
+        state, n_seen = self._states.get(kind) or (kind(self.conversation), 0)
+        assert isinstance(state, kind)
+        for turn, start in zip(self.turns[n_seen:], self.starts[n_seen:], strict=True):
+            state.add(turn, start)
+        self._states[kind] = (state, len(self.turns))
+        return state
+
+
+class _Held(threading.local):
+    def __init__(self) -> None:
+        self.histories: list[History] = []
+
+
+_HELD_HERE = _Held()
+
+
+def history_of(question: Question) -> History:
+    """Return the history of the conversation that a turn question is about."""
+    conversation, turns = question.conversations[0], question.turns[0]
+    held = _HELD_HERE.histories
+    for history in held:
+        n = len(history.turns)
+        if history.conversation is conversation and n <= len(turns) and history.turns[-1] is turns[n - 1]:
+            break
+    else:
+        history = History(conversation)
+        held.insert(0, history)
+        del held[_HELD:]
+    history.extend(question)
+    return history
