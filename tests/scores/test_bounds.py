@@ -72,9 +72,9 @@ def test_a_rate_says_what_was_planned_known_lost_and_refused() -> None:
     (row,) = made(rows, refusals(2), ks=[1]).to_dicts()
     counts = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused", "refused_sessions")
     assert [row[name] for name in counts] == [7, 3, 1, 1, 2, ["s: 2"]]
-    # t: 1 of 2, u: 1 of 1; worst 1/4 and 1, two refused tasks at 0; best 3/4 and 1, the two at 1
+    # t: 1 of 2, u: 1 of 1; worst 1/4 and 1/2, as one refused record failed u and one another task; best 3/4, 1, 1, 1
     assert row["pass_hat_k"] == pytest.approx((1 / 2 + 1) / 2)
-    assert row["pass_hat_k_worst"] == pytest.approx((1 / 4 + 1) / 4)
+    assert row["pass_hat_k_worst"] == pytest.approx((1 / 4 + 1 / 2 + 0) / 3)
     assert row["pass_hat_k_best"] == pytest.approx((3 / 4 + 1 + 2) / 4)
     assert shortfall(row) == (
         "3 of 7 planned trials known: 1 lost to the harness, 1 of unknown outcome, 2 refused at import (s: 2)"
@@ -102,29 +102,55 @@ def test_a_task_that_only_the_harness_shortened_is_in_the_worst_and_best_case_of
     # long: 4 of 4; short: 3 known failures and one lost: with 4 trials pass^4 is 0 either way
     rows = [*trials("long", *[True] * 4), *trials("short", False, False, False, "harness")]
     row = made(rows, ks=[4]).to_dicts()[0]
-    assert (row["pass_hat_k"], row["excluded_tasks"]) == (1.0, ["short"])
+    assert (row["pass_hat_k"], row["excluded_tasks"]) == (0.5, ["short"])
+    assert "the 1 tasks with enough known trials give 1.000" in row["interval"]
     assert (row["pass_hat_k_worst"], row["pass_hat_k_best"]) == (0.5, 0.5)
 
 
 Outcome = st.sampled_from([True, False, None, "harness"])
 
 
-@given(st.lists(st.lists(Outcome, min_size=1, max_size=5), min_size=1, max_size=6), st.data())
+@given(
+    st.lists(st.lists(Outcome, min_size=1, max_size=5), min_size=1, max_size=6), st.integers(0, 3), st.data()
+)
 def test_the_truth_lies_between_worst_and_best_and_no_rate_rises_with_k(
-    tasks: list[list[bool | str | None]], data: st.DataObject
+    tasks: list[list[bool | str | None]], n_refused: int, data: st.DataObject
 ) -> None:
     rows = [row for i, outcomes in enumerate(tasks) for row in trials(f"t{i}", *outcomes)]
-    found = made(rows).to_dicts()
+    found = made(rows, refusals(n_refused)).to_dicts()
     truth = [[o if isinstance(o, bool) else data.draw(st.booleans()) for o in of] for of in tasks]
+    for _ in range(n_refused):  # of a task that is there, or of another one
+        at = data.draw(st.integers(0, len(truth)))
+        truth = [*truth, []] if at == len(truth) else truth
+        truth[at] = [*truth[at], data.draw(st.booleans())]
     assert len({(row["n_tasks"], tuple(row["excluded_tasks"])) for row in found}) == 1
     largest = max(row["k"] for row in found)
     for row in found:
+        k = row["k"]
         enough = [of for of in truth if len(of) >= largest]
-        true_rate = sum(comb(sum(of), row["k"]) / comb(len(of), row["k"]) for of in enough) / len(enough)
-        assert row["pass_hat_k_worst"] - 1e-9 <= true_rate <= row["pass_hat_k_best"] + 1e-9
+        true_hat = sum(comb(sum(of), k) / comb(len(of), k) for of in enough) / len(enough)
+        true_at = sum(1 - comb(len(of) - sum(of), k) / comb(len(of), k) for of in enough) / len(enough)
+        for name, true in (("pass_hat_k", true_hat), ("pass_at_k", true_at)):
+            assert row[f"{name}_worst"] - 1e-9 <= true <= row[f"{name}_best"] + 1e-9
+            if row[name] is not None:
+                assert row[f"{name}_worst"] - 1e-9 <= row[name] <= row[f"{name}_best"] + 1e-9
     for name in ("pass_hat_k", "pass_hat_k_worst", "pass_hat_k_best"):
         values = [row[name] for row in found if row[name] is not None]
         assert all(b <= a + 1e-9 for a, b in itertools.pairwise(values))
+
+
+def test_lost_trials_of_failing_tasks_give_no_better_rank() -> None:
+    sure = [row for i in range(10) for row in trials(f"t{i}", *[i < 9] * 4, agent_id="sure")]
+    lossy = [row for i in range(6) for row in trials(f"t{i}", *[True] * 4, agent_id="lossy")]
+    lossy += [
+        row for i in range(6, 10) for row in trials(f"t{i}", True, True, False, "harness", agent_id="lossy")
+    ]
+    board = reliability_leaderboard(made(sure + lossy, ks=[1, 4])).filter(estimator="unbiased")
+    rows = {(row["agent_id"], row["k"]): row for row in board.to_dicts()}
+    assert (rows["lossy", 4]["pass_hat_k"], rows["lossy", 4]["rank"]) == (0.6, 2)
+    assert (rows["sure", 4]["pass_hat_k"], rows["sure", 4]["rank"]) == (0.9, 1)
+    assert rows["sure", 1]["rank"] == 1
+    assert rows["lossy", 1]["pass_hat_k"] <= rows["lossy", 1]["pass_hat_k_best"] == pytest.approx(0.9)
 
 
 def test_by_default_the_largest_k_is_one_that_half_of_the_tasks_reach() -> None:

@@ -4,9 +4,10 @@ A trial is one admitted conversation; its session, task and number say which run
 `scores.reliability.trials` decides whether a trial was correct; `scores.reliability.attempts` holds the arithmetic of one task.
 """
 
+import heapq
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import polars as pl
@@ -214,9 +215,9 @@ def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
     board = ["methodology_version", "task_set", "k", "estimator"]
     grouped = _with_task_groups(reliability, board)
     is_alone = pl.col("pass_hat_k").count().over(board) == 1
-    rank = pl.col("pass_hat_k").round(12).rank(method="min", descending=True).over(*board, "task_group")
-    ranked = grouped.with_columns(rank=pl.when(pl.col("task_group").is_not_null() | is_alone).then(rank))
-    return _as_table("reliability_leaderboard", _without_turned(ranked, [*board, "task_group"])).sort(
+    has_rank = pl.col("pass_hat_k").is_not_null() & (pl.col("task_group").is_not_null() | is_alone)
+    ranked = _with_ranks(grouped.with_columns(_has_rank=has_rank), [*board, "task_group"])
+    return _as_table("reliability_leaderboard", ranked).sort(
         *board, "rank", "task_group", "agent_id", nulls_last=True
     )
 
@@ -265,11 +266,11 @@ def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
     raise AssertionError("unreachable")
 
 
-def _without_turned(ranked: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
+def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
     """With the ranks that worst and best allow; where they allow several the rank is null, with the reason."""
     worst, best = (pl.col(f"pass_hat_k_{end}").fill_null(pl.col("pass_hat_k")).round(12) for end in _ENDS)
-    rows = ranked.with_row_index("_row").with_columns(_worst=worst, _best=best)
-    known = rows.filter(pl.col("rank").is_not_null()).select("_row", "_worst", "_best", *board)
+    rows = grouped.with_row_index("_row").with_columns(_worst=worst, _best=best)
+    known = rows.filter("_has_rank").select("_row", "_worst", "_best", *board)
     others = known.select("_worst", "_best", *board)
     pairs = known.join(others, on=list(board), suffix="_other", nulls_equal=True)
     ranges = pairs.group_by("_row").agg(
@@ -285,12 +286,12 @@ def _without_turned(ranked: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
     return (
         rows.join(ranges, on="_row", how="left")
         .with_columns(
-            rank=pl.when(turned.fill_null(False)).then(None).otherwise("rank"),
+            rank=pl.when(~turned).then("rank_low"),
             reason=pl.concat_str(
                 "reason", pl.when(turned.fill_null(False)).then(why), separator="; ", ignore_nulls=True
             ).replace("", None),
         )
-        .drop("_row", "_worst", "_best")
+        .drop("_row", "_worst", "_best", "_has_rank")
     )
 
 
@@ -393,7 +394,7 @@ def _with_estimates(
         counted = [name for name, n in names[group] if n >= least]
         memo = (estimator, k, least, n_refused, *alike[group])  # versions share their trials
         if memo not in memory:
-            memory[memo] = (
+            memory[memo] = _within_bounds(
                 _estimated(counting, k, estimator, prior, level)
                 | _bounds(alike[group], k, estimator, least, n_refused, prior)
                 | _over_all(alike[group], n_refused)
@@ -459,6 +460,27 @@ def _estimated(
     return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
 
 
+def _within_bounds(row: dict[str, object]) -> dict[str, object]:
+    """The row with estimates that the trials which are not known allow.
+
+    Tasks with a lost trial are left out of an estimate for as many trials, though a known failure may decide them. What
+    the other tasks give can lie beyond the worst or best case; the nearer of these is then the better estimate.
+    """
+    for name in ("pass_at_k", "pass_hat_k"):
+        value, worst, best = (row[f"{name}{end}"] for end in ("", "_worst", "_best"))
+        if not (isinstance(value, float) and isinstance(worst, float) and isinstance(best, float)):
+            continue
+        allowed = min(max(value, worst), best)
+        if abs(allowed - value) > _TOLERANCE:
+            sign = "pass@k" if name == "pass_at_k" else "pass^k"
+            row |= {name: allowed, f"{name}_low": None, f"{name}_high": None}
+            row["interval"] = (
+                f"{sign} is the {'best' if allowed < value else 'worst'} case: the {row['n_tasks']} tasks with enough known "
+                f"trials give {value:.3f}, which the other tasks exclude"
+            )
+    return row
+
+
 def said_of(prior: tuple[float, float], level: float) -> str:
     """The prior in words, and the level where it is not the usual one."""
     usual = "" if level == LEVEL else f"{100 * level:g} % interval, "
@@ -482,17 +504,88 @@ def _bounds(
     n_refused: int,
     prior: tuple[float, float] = UNIFORM,
 ) -> dict[str, float | None]:
-    """The estimates if every trial that is not known had failed (worst) or passed (best)."""
+    """The estimates if every trial that is not known had failed (worst) or passed (best).
+
+    A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each case.
+    """
     counting = [t for t in tasks if t.n + t.n_open >= least]
-    n_tasks = sum(t.times for t in counting) + n_refused
     found: dict[str, float | None] = {}
     for end in _ENDS:
         is_best = end == "best"
-        values = [_of_task(t.n + t.n_open, t.c + is_best * t.n_open, k, estimator, prior) for t in counting]
-        for kind, part in (("at", 0), ("hat", 1)):
-            total = sum(value[part] * t.times for value, t in zip(values, counting, strict=True))
-            found[f"pass_{kind}_k_{end}"] = (total + is_best * n_refused) / n_tasks if n_tasks else None
+        counts = [(t.n + t.n_open, t.c + is_best * t.n_open, t.times) for t in counting]
+        for part, kind in enumerate(("at", "hat")):
+
+            def value(n: int, c: int, part: int = part) -> float:
+                return _of_task(n, c, k, estimator, prior)[part]
+
+            n_tasks = sum(times for *_, times in counts)
+            total = sum(value(n, c) * times for n, c, times in counts)
+            if is_best:
+                changes = _rises(counts, value, n_refused)
+            elif k == 1 or kind == "hat":
+                changes = _falls_in_order(counts, value, n_refused)
+            else:
+                changes = _falls(counts, value, n_refused)
+            means = [
+                min(max(total + change, 0.0), n_tasks) + is_best * (n_refused - n_here)
+                for n_here, change in enumerate(changes)
+            ]
+            found[f"pass_{kind}_k_{end}"] = _extreme(means, n_tasks, n_refused, is_best=is_best)
     return found
+
+
+_Value = Callable[[int, int], float]
+_Counts = Sequence[tuple[int, int, int]]  # trials, passed trials, and how many tasks have them
+_LOOKED_AT = 64  # refused records that are tried on one task
+
+
+def _extreme(totals: Sequence[float], n_tasks: int, n_refused: int, *, is_best: bool) -> float | None:
+    """The highest or lowest mean over tasks; `totals[i]`: when i refused records belong to tasks that are counted."""
+    sizes = (n_tasks + n_refused - n_here for n_here in range(len(totals)))
+    means = [total / size for total, size in zip(totals, sizes, strict=True) if size]
+    return (max(means) if is_best else min(means)) if means else None
+
+
+def _falls_in_order(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """How much 0, 1, 2 … failed trials more can lower the sum of `value` over tasks.
+
+    For values of which each further failure takes less than the one before: the largest decreases come first.
+    """
+    yield 0.0
+    if not counts:
+        return
+    steps = [(value(n + 1, c) - value(n, c), n, c, times) for n, c, times in counts if n_refused]
+    heapq.heapify(steps)
+    total = 0.0
+    for _ in range(n_refused):
+        step, n, c, times = heapq.heappop(steps)
+        total += step
+        yield total
+        if times > 1:
+            heapq.heappush(steps, (step, n, c, times - 1))
+        heapq.heappush(steps, (value(n + 2, c) - value(n + 1, c), n + 1, c, 1))
+
+
+def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """At least how far 0, 1, 2 … failed trials more can lower the sum: each as far as any can on average."""
+    averages = (
+        (value(n, c) - value(n + i, c)) / i
+        for n, c, _ in counts
+        for i in range(1, min(n_refused, _LOOKED_AT) + 1)
+    )
+    most = max([*averages, (n_refused > _LOOKED_AT) / _LOOKED_AT])
+    return (-most * n for n in range(n_refused + 1 if counts else 1))
+
+
+def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """At least how far 0, 1, 2 … passed trials more can raise the sum: each as far as any can on average."""
+    averages = (
+        (value(n + i, c + i) - value(n, c)) / i
+        for n, c, _ in counts
+        for i in range(1, min(n_refused, _LOOKED_AT) + 1)
+    )
+    most = max([*averages, (n_refused > _LOOKED_AT) / _LOOKED_AT])
+    return (most * n for n in range(n_refused + 1 if counts else 1))
 
 
 def _of_task(n: int, c: int, k: int, estimator: str, prior: tuple[float, float]) -> tuple[float, float]:
