@@ -89,7 +89,8 @@ def trial_finding(
     """
     sets = reliability.filter(k=1, estimator="unbiased")
     n_unknown = sets["n_unknown"].sum() if sets["n_unknown"].null_count() == 0 else None
-    told = shortfall({**row, "n_unknown": n_unknown})
+    n_known = sets["n_known"].sum() if sets.height and sets["n_known"].null_count() == 0 else None
+    told = shortfall({**row, "n_unknown": n_unknown, "n_known": n_known})
     n_planned, n_refused, n_broken = (
         n if isinstance(n := row.get(name), int) else 0
         for name in ("n_planned", "n_refused", "n_harness_errors")

@@ -33,6 +33,9 @@ PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Table → the table that its rows belong to, and by which columns. A null in one of them belongs to nothing finer."""
 
+_STANDS_ALONE = {"composite_scores": (pl.col("n_conversations") == 0).fill_null(False)}
+"""Rows without a parent: of an agent of which every record was refused, there is nothing but the composite's row."""
+
 _REASONS = ("unscored_reason", "reason")
 
 
@@ -52,7 +55,8 @@ def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame
     parent, columns = PARENTS.get(table.name, ("", ()))
     if parent not in others:
         return frame.clear()
-    return frame.drop_nulls(list(columns)).join(others[parent], on=list(columns), how="anti")
+    belonging = frame.drop_nulls(list(columns)).filter(~_STANDS_ALONE.get(table.name, pl.lit(value=False)))
+    return belonging.join(others[parent], on=list(columns), how="anti")
 
 
 def strays(frame: pl.DataFrame, partitions: pl.DataFrame) -> pl.DataFrame:

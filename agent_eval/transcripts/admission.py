@@ -14,9 +14,15 @@ from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
 
 ANY = "any"
+HARNESS_FAILURE = "harness failure"
 _NO_ERROR = ("false", '""', "[]", "{}", "null")  # an injected_error that says: nothing was injected
 _RUN = ["agent_id", "benchmark_id"]
 _SESSION = ["agent_id", "session_id"]
+
+
+def is_lost_to_harness() -> pl.Expr:
+    """Return whether a row of table transcripts is of a session that was declared invalid: planned, and not counted."""
+    return pl.col("reason").str.starts_with(f"{HARNESS_FAILURE}: ").fill_null(False)
 
 
 def admit_all(
@@ -92,7 +98,7 @@ def _reasons(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
         pl.when(~pl.col("is_declared") & ~pl.col("is_any"))
         .then(pl.format("its session was run for {}, not for {}", run_for, pl.lit(version)))
         .when(pl.col("invalid_reason").is_not_null())
-        .then(pl.format("harness failure: {}", "invalid_reason"))
+        .then(pl.format(f"{HARNESS_FAILURE}: {{}}", "invalid_reason"))
         .when(pl.col("superseded_by").is_not_null())
         .then(pl.format("superseded by {}", "superseded_by"))
         .alias("reason")

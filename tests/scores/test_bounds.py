@@ -264,6 +264,39 @@ def test_goal_completion_and_pass_at_1_on_the_board_carry_their_counts_and_cases
     assert [row[name] for name in counts] == [5, 2, 1, 1, 1, ["s: 1"]]
 
 
+def test_trials_of_a_session_that_was_declared_invalid_are_lost_to_the_harness_and_not_gone() -> None:
+    invalid = {"is_admitted": False, "reason": "harness failure: it broke", "session_id": "b"}
+    other = {"is_admitted": False, "reason": "superseded by c", "session_id": "old"}
+    rows = [
+        *trials("t", True),
+        *trials("u", True),
+        *trials("t", False, **invalid),
+        *trials("u", False, **other),
+    ]
+    rows = [row | {"conversation_id": f"{row['session_id']}-{row['task_id']}"} for row in rows]
+    row = made(rows, ks=[1]).to_dicts()[0]
+    assert [row[name] for name in ("n_planned", "n_known", "n_harness_errors")] == [3, 2, 1]
+    assert (row["pass_at_1"], row["pass_at_1_worst"], row["pass_at_1_best"]) == (1.0, 0.75, 1.0)
+    on_board = scored(rows, [], []).to_dicts()[0]
+    assert [on_board[name] for name in ("n_conversations", "n_planned", "n_harness_errors")] == [2, 3, 1]
+
+
+def test_an_agent_of_which_every_record_was_refused_is_on_the_board_of_its_session() -> None:
+    (row,) = scored([], [], refusals(40)).filter(methodology_version="1.3.0").to_dicts()
+    assert (row["agent_id"], row["composite_score"], row["status"]) == ("a", None, "not_applicable")
+    assert row["missing"] == ["no conversation: all 40 records were refused at import"]
+    assert shortfall(row) == "0 of 40 planned trials known: 40 refused at import (s: 40)"
+    assert scored([], [], refusals(40, "unknown-session")).is_empty()
+
+
+def test_trials_without_a_task_are_named_beside_the_rate_that_leaves_them_out() -> None:
+    rows = [*trials("t", True), *trials("u", False, task_id=None)]
+    agents = table("agents").frame([{"agent_id": "a"}])
+    row = leaderboard(scored(rows, [], []), agents, made(rows)).to_dicts()[0]
+    assert (row["pass_at_1"], row["n_planned"], row["n_known"]) == (1.0, 2, 1)
+    assert shortfall(row) == "1 of 2 planned trials known: 1 without a task id, which count in no pass rate"
+
+
 def test_a_board_of_rows_of_an_earlier_release_keeps_its_pass_at_1() -> None:
     rows = trials("t", True, False)
     new = ("pass_at_1", "pass_at_1_worst", "pass_at_1_best", "n_tasks_known", "n_planned", "n_known")

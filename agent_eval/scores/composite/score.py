@@ -4,7 +4,8 @@ The formula stands in one place, `weigh`; the table and the function for noteboo
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral
@@ -13,6 +14,7 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.refusals import n_records
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.board_facts import board_facts
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
@@ -23,6 +25,7 @@ from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.admission import ANY, is_lost_to_harness
 
 SCALE = range(1, 6)
 
@@ -166,7 +169,7 @@ def composite_scores(
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
     disputed = _disputed(disputes)
-    return table("composite_scores").frame(
+    rows = (
         _row(
             pair,
             methodology_of(pair.methodology_version, methodologies),
@@ -181,6 +184,52 @@ def composite_scores(
         | facts[pair]
         for pair in pairs
     )
+    unread = _refused_only(transcripts, sessions, errors, methodologies)
+    return table("composite_scores").frame([*rows, *unread])
+
+
+def _refused_only(
+    transcripts: pl.DataFrame,
+    sessions: pl.DataFrame,
+    import_errors: pl.DataFrame,
+    methodologies: Mapping[str, Methodology],
+) -> Iterator[dict[str, object]]:
+    """A row for each agent of which every record was refused, under each version that one of its sessions counts for."""
+    lost: dict[str, Counter[str]] = defaultdict(Counter)
+    for agent, session, line, reason in import_errors.select(
+        "agent_id", "session_id", "line", "reason"
+    ).iter_rows():
+        if session is not None and (n := n_records(line, reason)):
+            lost[agent][session] += n
+    run_for = {
+        (a, s): v for a, s, v in sessions.select("agent_id", "session_id", "methodology_versions").iter_rows()
+    }
+    for agent in sorted(lost.keys() - set(transcripts["agent_id"])):
+        for version in sorted(methodologies):
+            counts = {s: n for s, n in lost[agent].items() if {ANY, version} & {*run_for.get((agent, s), ())}}
+            if not counts:
+                continue
+            n_refused = sum(counts.values())
+            yield {
+                "methodology_version": version,
+                "agent_id": agent,
+                "n_sessions": 0,
+                "judge": "none",
+                "judge_models": [],
+                "status": "not_applicable",
+                "missing": [f"no conversation: all {n_refused} records were refused at import"],
+                "warnings": [],
+                "disputed": [],
+                "n_conversations": 0,
+                "n_planned": n_refused,
+                "n_harness_errors": 0,
+                "n_refused": n_refused,
+                "refused_sessions": [f"{name}: {n}" for name, n in sorted(counts.items())],
+                "n_goal_completion": 0,
+                "n_goal_unknown": 0,
+                "goal_completion_worst": 0.0,
+                "goal_completion_best": 1.0,
+            }
 
 
 @dataclass(frozen=True)
@@ -309,9 +358,11 @@ def _measured(
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
     )
-    admitted = transcripts.select(*PAIR, "conversation_id", "is_admitted")
+    planned = transcripts.select(
+        *PAIR, "conversation_id", "is_admitted", is_lost_session=is_lost_to_harness()
+    )
     per_pair = (
-        admitted.join(
+        planned.join(
             conversations.select(
                 "agent_id",
                 "conversation_id",
@@ -332,7 +383,11 @@ def _measured(
             goal_completion=pl.col("value").filter("is_admitted").sort().mean(),
             n_goal_completion=pl.col("value").filter("is_admitted").count().cast(pl.Int64),
             n_conversations=pl.col("is_admitted").sum().cast(pl.Int64),
-            n_harness_errors=(pl.col("is_harness_error").fill_null(False) & pl.col("is_admitted"))
+            n_lost=pl.col("is_lost_session").sum().cast(pl.Int64),
+            n_harness_errors=(
+                (pl.col("is_harness_error").fill_null(False) & pl.col("is_admitted"))
+                | pl.col("is_lost_session")
+            )
             .sum()
             .cast(pl.Int64),
         )
@@ -346,8 +401,9 @@ def _measured(
             pl.col("refused_sessions").fill_null(pl.lit([], pl.List(pl.String))),
         )
         .with_columns(
-            n_planned=pl.col("n_conversations") + pl.col("n_refused"),
+            n_planned=pl.col("n_conversations") + pl.col("n_lost") + pl.col("n_refused"),
             n_goal_unknown=pl.col("n_conversations")
+            + pl.col("n_lost")
             - pl.col("n_harness_errors")
             - pl.col("n_goal_completion"),
             reached=pl.col("goal_completion") * pl.col("n_goal_completion"),

@@ -84,7 +84,7 @@ def reliability(
     with k; the others are excluded, counted and named.
     plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
     Worst and best: the same if every trial that is not known (unknown, lost to the harness) had failed or passed, over
-    the tasks that have enough trials then; a refused record names no task and counts as a task of its own.
+    the tasks that have enough trials then; a refused record may be a trial of any of these tasks, or of another one. An estimate beyond them is set to the nearer one.
     The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
     again, with a Beta prior on each, at `level`. An agent without any known outcome keeps its row for k = 1, with null
     estimates.

@@ -10,16 +10,23 @@ _PARTS = (
 
 
 def shortfall(row: Mapping[str, object]) -> str | None:
-    """'180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'; None when all are."""
+    """'180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'; None when all are.
+
+    Where the row counts known trials (`n_known`), those of the others that no part explains have no task.
+    """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
-    if not any(counts.values()):
+    planned, n_known = row.get("n_planned"), row.get("n_known")
+    n_lost = sum(counts.values())
+    n_without = planned - n_known - n_lost if isinstance(planned, int) and isinstance(n_known, int) else 0
+    if not n_lost and n_without <= 0:
         return None
     parts = [text.format(n=counts[name]) for name, text in _PARTS if counts.get(name)]
     sessions = row.get("refused_sessions")
     if counts.get("n_refused") and isinstance(sessions, list):
         parts[-1] += f" ({', '.join(map(str, sessions))})"
-    planned = row.get("n_planned")
-    known = planned - sum(counts.values()) if isinstance(planned, int) else "?"
+    if n_without > 0:
+        parts.append(f"{n_without} without a task id, which count in no pass rate")
+    known = planned - n_lost - max(n_without, 0) if isinstance(planned, int) else "?"
     return f"{known} of {planned if planned is not None else '?'} planned trials known: {', '.join(parts)}"
 
 

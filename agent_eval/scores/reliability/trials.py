@@ -11,6 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.transcripts.admission import is_lost_to_harness
 from agent_eval.transcripts.models import EXPECTED
 from agent_eval.transcripts.outcomes import ROUNDING
 
@@ -62,7 +63,7 @@ def trial_outcomes(
         tools_count: See `interaction_outcomes`.
 
     Returns:
-        One row per version and admitted conversation: `task_set`, `task` (both null for a conversation without a
+        One row per version and conversation that is admitted, or whose session was lost to the harness: `task_set`, `task` (both null for a conversation without a
         task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown),
         `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost), `n_interactions` and `n_interactions_correct` (null when one is
         not scored, or there is none).
@@ -71,14 +72,15 @@ def trial_outcomes(
         AnswerThresholdError: If the threshold is no number from 0 to 1.
     """
     interactions = interaction_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
-    admitted = tables.transcripts.filter("is_admitted").select(
+    planned = tables.transcripts.filter(pl.col("is_admitted") | is_lost_to_harness()).select(
         *TRIAL,
         "session_id",
+        is_lost_session=~pl.col("is_admitted"),
         task_set=pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default")),
         task="task:" + pl.col("task_id"),
     )
     known = (
-        admitted.join(
+        planned.join(
             tables.conversations.select(
                 *_CONVERSATION,
                 "outcome_correct",
@@ -93,7 +95,7 @@ def trial_outcomes(
         .join(_lost(tables), on=list(TRIAL), how="left")
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
-    is_broken = pl.col("is_harness_error").fill_null(False)
+    is_broken = pl.col("is_harness_error").fill_null(False) | pl.col("is_lost_session")
     # a source of which only failures can be recognised has no rate: see `transcripts.outcomes`
     said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
     of_session = ["methodology_version", "agent_id", "session_id"]
