@@ -1,5 +1,6 @@
 """`agent-eval ui`: the Dagster UI on this project."""
 
+import json
 import os
 import sys
 from typing import NoReturn
@@ -8,12 +9,16 @@ from rich.console import Console
 
 from agent_eval.definitions import defs
 from agent_eval.defs.launch import Launch, dagster_home
+from agent_eval.defs.ui.guard import HOSTS
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 
 
 def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
-    """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off."""
+    """Serve until interrupted; DAGSTER_HOME is made ready, sources are observed, telemetry stays off.
+
+    Only pages of the UI itself can reach the server, under the name of this machine, `host` or `ui_allowed_hosts`.
+    """
     agents, versions = project.known_agents(), list(project.registry.versions)
     with project.store.only_one("run", wait=False) as is_idle:
         if is_idle:  # else the sensor will see to it
@@ -22,11 +27,12 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     root = project.home.root
     workspace = root / "workspace.yaml"
     source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]
-    command = [sys.executable, "-m", "dagster", "dev", *source, "-h", host, "-p", str(port)]
+    command = [sys.executable, "-m", "agent_eval.defs.ui.dev", "dev", *source, "-h", host, "-p", str(port)]
     environment = os.environ | {
         "DAGSTER_HOME": str(dagster_home(root)),
         "AGENT_EVAL_HOME": str(root),
         "DAGSTER_DISABLE_TELEMETRY": "yes",
+        HOSTS: json.dumps([*project.settings.ui_allowed_hosts, host]),
     }
     err.print(f"Dagster UI on http://{host}:{port} (Ctrl-C to stop)", markup=False)
     os.chdir(root)

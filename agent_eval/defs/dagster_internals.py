@@ -4,7 +4,7 @@ No other module imports a name from `dagster._…`; a test checks it. Each name 
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -40,6 +40,7 @@ __all__ = [
     "create_engine",
     "create_external_asset_from_source_asset",
     "has_backfill_under_way",
+    "run_dev_with_webserver",
 ]
 
 _LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import of the definitions may
@@ -91,3 +92,24 @@ def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:
 
     under_way = BulkActionsFilter(statuses=[BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING])
     return bool(instance.get_backfills(filters=under_way, limit=1))
+
+
+def run_dev_with_webserver(module: str) -> None:
+    """Run `dagster dev` with the arguments of this process and another module as its web server.
+
+    `dagster dev` starts the module `dagster_webserver` in a process of its own and has no option for another one.
+
+    Raises:
+        AttributeError: If this release of Dagster starts its processes in another way. Nothing is served then.
+    """
+    from dagster._cli import cli, dev
+
+    start = getattr(dev, "open_ipc_subprocess")  # noqa: B009  # the name is not one of its interface
+
+    def start_instead(command: Sequence[str], **options: Any) -> Any:
+        if "dagster_webserver" not in command and "dagster._daemon" not in command:
+            raise AttributeError(f"dagster dev starts an unknown process: {command[:4]}")
+        return start([module if part == "dagster_webserver" else part for part in command], **options)
+
+    setattr(dev, "open_ipc_subprocess", start_instead)  # noqa: B010
+    cli(auto_envvar_prefix="DAGSTER_CLI", prog_name="dagster")

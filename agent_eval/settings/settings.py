@@ -34,6 +34,10 @@ class Settings(BaseSettings):
     store: Path | None = Field(
         default=None, description="The DuckDB file; without it `agent_eval.duckdb` in the data folder."
     )
+    ui_allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Host names, without a port, under which `agent-eval ui` may be reached beside this machine's own.",
+    )
     nightly_cron: str = Field(
         default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
     )

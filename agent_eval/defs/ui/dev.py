@@ -1,0 +1,6 @@
+"""`dagster dev` with the guarded web server in the place of Dagster's own."""
+
+from agent_eval.defs.dagster_internals import run_dev_with_webserver
+
+if __name__ == "__main__":
+    run_dev_with_webserver("agent_eval.defs.ui.webserver")
