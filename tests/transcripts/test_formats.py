@@ -88,6 +88,36 @@ def test_a_record_that_repeats_another_word_for_word_is_a_duplicate(tmp_path: Pa
     assert [(r.line, r.reason) for r in report.refusals] == [(3, "the same as record 1, which was imported")]
 
 
+@pytest.mark.parametrize("trial", [{}, {"trial": None}])
+def test_equal_records_that_name_no_trial_are_trials_of_their_own(
+    tmp_path: Path, trial: dict[str, None]
+) -> None:
+    runs = [
+        {"task_id": 0, "reward": r, "traj": [USER, AGENT], "info": {}} | trial for r in (0.0, 0.0, 0.0, 1.0)
+    ]
+    report, found = take("tau-bench", write_json(tmp_path / "r.json", runs))
+    assert report.n_refused == 0
+    assert [(c["trial"], c["outcome"]["correct"]) for c in found] == [
+        (0, False), (1, False), (2, False), (3, True),
+    ]  # fmt: skip
+    (tmp_path / "c.jsonl").write_bytes(lines({"messages": [USER, AGENT]} | run for run in runs))
+    _, chat = take("openai", _moved(tmp_path / "c.jsonl", tmp_path / "chat"))
+    named = ("conversation_id", "task_id", "trial")
+    assert [[c[key] for key in named] for c in chat] == [[c[key] for key in named] for c in found]
+    assert [c["outcome"]["correct"] for c in chat] == [c["outcome"]["correct"] for c in found]
+
+    simulations = [{"task_id": "0", "reward_info": {"reward": 0.0}, "messages": [USER, AGENT]} | trial] * 2
+    named_twice = [simulations[0] | {"id": "i"}] * 2
+    path = write_json(tmp_path / "t.json", {"tasks": [], "simulations": [*simulations, *named_twice]})
+    report, found = take("tau2", _moved(path, tmp_path / "tau2"))
+    assert ([c["trial"] for c in found], [r.line for r in report.refusals]) == ([0, 1, 2], [4])
+
+
+def _moved(path: Path, folder: Path) -> Path:
+    folder.mkdir()
+    return path.rename(folder / path.name)
+
+
 def test_bad_tau_bench_records_are_refused_by_number(tmp_path: Path) -> None:
     robot = tau1(trial=1, traj=[{"role": "robot"}])
     nothing = tau1(trial=2, traj=[], reward=None)

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -128,15 +128,24 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
 
 
 def unrepeated(
-    source: Source, records: Iterator[Record | Refusal], transcript: str
+    source: Source, records: Iterator[Record | Refusal], transcript: str, names: Sequence[str]
 ) -> Iterator[Record | Refusal]:
-    """Without the records that repeat an earlier one word for word, each of which is a refusal.
+    """Refuse each record that repeats an earlier one word for word.
 
-    Runs without any message may well end alike: under the key `transcript` they have nothing, and each is a trial.
+    Equal records are separate trials unless they name their trial: a deterministic agent ends alike every time. Runs
+    without any message may well end alike too.
+
+    Args:
+        source: The file.
+        records: Its records.
+        transcript: The key of a record's messages.
+        names: The keys of which each names one trial; a record without any of them is a trial of its own.
     """
     seen: dict[bytes, int] = {}
     for record in records:
-        if isinstance(record, Record) and mapping(record.value).get(transcript):
+        fields = mapping(record.value) if isinstance(record, Record) else {}
+        is_named = any(fields.get(name) is not None for name in names)
+        if isinstance(record, Record) and is_named and fields.get(transcript):
             first = seen.setdefault(_fingerprint(record), record.number)
             if first != record.number:
                 yield Refusal(source.file, record.number, f"{REPEATED} {first}, which was imported")

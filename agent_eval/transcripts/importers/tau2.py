@@ -86,10 +86,10 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
     def convert(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
         return _conversation(record, ids, definitions)
 
-    simulations = or_nothing_found(
-        source, unrepeated(source, array_records(source, "simulations.item"), "messages"), EXPECTED
+    simulations = unrepeated(
+        source, array_records(source, "simulations.item"), "messages", names=["id", "trial"]
     )
-    return conversations(source, NAME, simulations, convert)
+    return conversations(source, NAME, or_nothing_found(source, simulations, EXPECTED), convert)
 
 
 def domain(source: Source) -> str | None:

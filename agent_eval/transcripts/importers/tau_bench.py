@@ -32,8 +32,8 @@ EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
 
 def read(source: Source) -> Iterator[Conversation | Refusal]:
     """The conversations of a tau-bench result file."""
-    records = or_nothing_found(source, unrepeated(source, array_records(source, "item"), "traj"), EXPECTED)
-    return conversations(source, NAME, records, _conversation)
+    records = unrepeated(source, array_records(source, "item"), "traj", names=["trial"])
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
