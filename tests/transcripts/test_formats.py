@@ -54,7 +54,10 @@ def test_a_tau_bench_record_keeps_its_messages_goal_truth_and_outcome(tmp_path: 
         (0.5, {}, None),
         (0.99999, {}, None),
         (None, {}, None),
-        (True, {}, None),
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"traj": []}, True),
+        (False, {"traj": []}, False),
         (0.3, {"base_success": True}, True),
         (1.0, {"base_success": False}, False),
         (1.0, {"base_success": None}, True),
@@ -66,6 +69,47 @@ def test_correct_is_base_success_else_a_reward_close_to_0_or_1_else_unknown(
 ) -> None:
     _, (c,) = take("tau-bench", write_json(tmp_path / "r.json", [tau1(reward=reward, **fields)]))
     assert c.get("outcome", {}).get("correct") == correct
+
+
+def without_task_and_reward_flags() -> dict[str, Any]:
+    run: dict[str, Any] = {"task_id": None, "traj": [USER, AGENT], "messages": [USER, AGENT], "info": {}}
+    rewards: list[dict[str, Any]] = [{"reward": r, "reward_info": {"reward": r}} for r in (True, False, 0.0)]
+    return {"simulations": [run | reward for reward in rewards], "tasks": [{"id": None}]}
+
+
+@pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])
+def test_a_null_task_id_is_no_task_and_a_reward_of_true_is_1_in_every_format(
+    tmp_path: Path, format_name: str
+) -> None:
+    whole = without_task_and_reward_flags()
+    runs = whole["simulations"]
+    report, found = take(
+        format_name, write_json(tmp_path / "r.json", whole if format_name == "tau2" else runs)
+    )
+    assert [(c["conversation_id"], c.get("task_id")) for c in found] == [(f"s:{i}", None) for i in (1, 2, 3)]
+    assert [(c["outcome"]["correct"], c["outcome"]["reward"]) for c in found] == [
+        (True, 1.0), (False, 0.0), (False, 0.0),
+    ]  # fmt: skip
+    assert [c.get("metadata", {}).get("recorded_reward") for c in found] == [True, False, None]
+    assert report.notes == ("2 of 3 conversations: the reward is true or false and is read as 1 or 0.",)
+
+
+def test_a_tau_bench_error_beside_info_is_read_like_one_in_it(tmp_path: Path) -> None:
+    crash = {"error": "KeyError: 'name'"}
+    runs = [
+        {"task_id": 0, "error": "openai.RateLimitError: Error code: 429"},
+        tau1(reward=0.0, info={}, **crash),
+        tau1(trial=1, reward=0.0, info={"error": "Connection error."}, **crash),
+        tau1(trial=2, reward=1.0),
+    ]
+    _, found = take("tau-bench", write_json(tmp_path / "r.json", runs))
+    assert [(c["outcome"].get("outcome_class"), c["outcome"]["source"]) for c in found] == [
+        ("harness_error", "tau-bench error"),
+        ("agent_error", "tau-bench error"),
+        ("harness_error", "tau-bench info.error"),
+        (None, "tau-bench reward"),
+    ]
+    assert found[1]["metadata"]["error"] == crash["error"]
 
 
 def test_a_task_without_actions_says_nothing_of_tools(tmp_path: Path) -> None:

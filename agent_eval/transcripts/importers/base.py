@@ -19,6 +19,8 @@ from agent_eval.transcripts.models import Conversation
 from agent_eval.transcripts.outcomes import ROUNDING, class_of_error
 
 LONGEST_ID = 512
+RECORDED_REWARD = "recorded_reward"
+"""Key of `metadata`: a reward that the file gives as true or false, as it is there."""
 DEFINITION_REFUSED = "task_definition_refused"
 """Key of `metadata`: why the definition of a conversation's task was left out."""
 Fields = dict[str, object]
@@ -53,6 +55,12 @@ class Ids:
         self._trials: dict[str, set[int]] = {}
         self._free: dict[str, int] = {}
         self._ids: set[str] = set()
+
+    def of_record(self, task_id: str | None, trial: JsonValue, number: int) -> Fields:
+        """task_id, trial and conversation_id; a record without a task id is named after its number in the file."""
+        if task_id is None:
+            return {"conversation_id": self.named(str(number)), "trial": _integer(trial)}
+        return self.numbered(task_id, trial)
 
     def numbered(self, task_id: str, trial: JsonValue) -> Fields:
         """task_id, trial and conversation_id for a record that has no id of its own.
@@ -213,6 +221,23 @@ def number_of(value: JsonValue) -> float | None:
     return float(cast("float", value)) if is_one else None
 
 
+def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
+    """The id of the record's task as text; None where it is missing, null or empty."""
+    return text_of(record.get("task_id")) or None
+
+
+def reward_of(value: JsonValue) -> float | None:
+    """A reward, also as text; true and false are read as 1 and 0. None where it is no finite number."""
+    if isinstance(value, bool):
+        return float(value)
+    return _number_in(value) if isinstance(value, str) else number_of(value)
+
+
+def reward_note(value: JsonValue) -> dict[str, JsonValue]:
+    """The entry of `metadata` for a reward that is true or false; empty for any other."""
+    return {RECORDED_REWARD: value} if isinstance(value, bool) else {}
+
+
 def _integer(value: JsonValue) -> int | None:
     """A whole number that a table can hold; true and false are none."""
     is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
@@ -281,7 +306,7 @@ def reward_outcome(
         success: From `base_success`.
         error: Where the record keeps an error, and what stands there; it decides where no reward above 0 does.
     """
-    number = number_of(reward) if not isinstance(reward, str) else _number_in(reward)
+    number = reward_of(reward)
     place, text = error or ("", None)
     said = shorten(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})

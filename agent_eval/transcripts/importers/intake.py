@@ -21,7 +21,7 @@ from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
-from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, Importer, Source
+from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, RECORDED_REWARD, Importer, Source
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionError,
@@ -59,7 +59,9 @@ class ImportReport:
     is_changed: bool
     folder: Path
     n_rewards_between: int = 0  # rewards between 0 and 1 that tell no outcome, where no success is known
-    notes: tuple[str, ...] = ()  # what was left out of conversations that were imported, a sentence each
+    notes: tuple[
+        str, ...
+    ] = ()  # what was left out of imported conversations or read otherwise, a sentence each
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         notes=tuple(
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
-        ),
+        )
+        + _note_of_flags(seen.n_flags, n_imported),
     )
 
 
@@ -190,6 +193,7 @@ class _Seen:
 
     n_passed: int = 0
     n_between: int = 0
+    n_flags: int = 0  # rewards that the file gives as true or false
 
     def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
         """The same items, counted."""
@@ -198,7 +202,14 @@ class _Seen:
                 correct, reward = item.outcome.correct, item.outcome.reward
                 self.n_passed += correct is True
                 self.n_between += correct is None and is_between(reward)
+                self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
+
+
+def _note_of_flags(n: int, n_imported: int) -> tuple[str, ...]:
+    if not n:
+        return ()
+    return (f"{n} of {n_imported} conversations: the reward is true or false and is read as 1 or 0.",)
 
 
 def _counting_left_out(
