@@ -5,7 +5,7 @@ infrastructure) says nothing of the agent, so that its outcome is unknown. docs/
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import polars as pl
@@ -48,16 +48,61 @@ _OF_THE_AGENT = re.compile(
 )
 """Errors that name the agent or a tool, or begin with an exception of the agent's own code, whatever they quote."""
 
+_FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
+
 _BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
 """Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
 
 
 def harness_cause(error: str) -> str | None:
     """The documented kind of harness error that the text names; None when it is the agent's own."""
-    text = error[:20_000]
+    final = final_exception(error)
+    if final is None:
+        return _cause_in(error)
+    raised = _EXCEPTION.match(final)
+    if raised is None:
+        return _cause_in(final)
+    if _OF_THE_AGENT.search(raised[0]) or _OF_THE_AGENT.search(raised["name"]):
+        return None
+    return _cause_in(raised[0]) or _cause_in(final)  # the type decides, whatever the message quotes
+
+
+def _cause_in(text: str) -> str | None:
+    text = text[:20_000]
     if _OF_THE_AGENT.search(text):
         return None
     return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(text)), None)
+
+
+def final_exception(error: str) -> str | None:
+    """Return the exception with which a Python traceback ends, with its message; None for a text without frames.
+
+    A frame is a `File "...", line n` line with its lines of code. Where the text breaks off within the frames, what is
+    left are its lines before the first frame.
+    """
+    rows = error.splitlines()
+    frames = [(i, frame) for i, row in enumerate(rows) if (frame := _FRAME.match(row))]
+    if not frames:
+        return None
+    at, frame = frames[-1]
+    rest = _after_code(rows[at + 1 :], len(frame["indent"]))
+    chained = [i for i, row in enumerate(rest) if row.lstrip(" \t|").startswith(_CHAINED)]
+    rest = rest[chained[-1] + 1 :] if chained else rest
+    final = "\n".join(rest).strip(" \t|\n")
+    before = [
+        row for row in rows[: frames[0][0]] if not row.lstrip(" \t|+-").startswith("Traceback (most recent")
+    ]
+    return final or "\n".join(before).strip()
+
+
+def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
+    """The lines after a frame's lines of code; in a text without indentation, the line after the frame is code."""
+    if indent == 0:
+        return rows[1:] if any(row.strip() for row in rows[1:]) else rows
+    is_code = (len(row) - len(row.lstrip(" \t|")) >= indent or not row.strip() for row in rows)
+    return rows[next((i for i, code in enumerate(is_code) if not code), len(rows)) :]
 
 
 def class_of_error(error: str) -> OutcomeClass:

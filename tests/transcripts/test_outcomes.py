@@ -267,3 +267,73 @@ def test_rewards_as_text_and_above_one_are_no_silent_zero(reward: object, tmp_pa
 )
 def test_only_documented_errors_are_the_harness_s(error: str, cause: str | None) -> None:
     assert harness_cause(error) == cause
+
+
+FRAMES = """Traceback (most recent call last):
+  File "/app/agent.py", line 10, in solve
+    return self.agent.tool(connection_error, rate_limit=429)
+           ^^^^^^^^^^^^^^^^
+  File "/tau_bench/agents/tool_calling_agent.py", line 3, in call
+    raise error
+  [Previous line repeated 2 more times]
+"""
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+PROVIDER = "openai.RateLimitError: Error code: 429 - {'error': {'message': 'slow down'}}\n"
+
+
+def grouped(text: str) -> str:
+    return "  + Exception Group " + "".join(f"  | {line}\n" for line in text.splitlines()) + "  +-----\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (FRAMES + PROVIDER, "rate limit"),
+        ("Task 3 of the agent:\n" + FRAMES + PROVIDER, "rate limit"),
+        (FRAMES + "KeyError: 'name'\n" + DURING + FRAMES + PROVIDER, "rate limit"),
+        (FRAMES + PROVIDER + DURING + FRAMES + "KeyError: 'name'\n", None),
+        (FRAMES + "KeyError: 'name'\n" + DURING + PROVIDER, "rate limit"),
+        (FRAMES + "KeyError: 'name'", None),
+        (FRAMES + "ValueError: Error code: 429", None),
+        (FRAMES + "pydantic_core._pydantic_core.ValidationError: rate limit 429", None),
+        (FRAMES + "my_agents.agent.RateLimitError: own counter", None),
+        (FRAMES + "agent.AgentError: Error code: 429", None),
+        (FRAMES + "boom", None),
+        (FRAMES + "openai.RateLimitError: too large for the tool call of this agent", "rate limit"),
+        (FRAMES + "httpx.ReadTimeout\n", "time-out of the provider"),
+        (FRAMES + "docker.errors.APIError: container failed to start", "environment reset"),
+        ("openai.RateLimitError: Error code: 429\n" + FRAMES, "rate limit"),
+        (FRAMES, None),
+        (FRAMES.replace("  ", "").replace("[Prev", "  [Prev") + PROVIDER, "rate limit"),
+        ('File "/app/agent.py", line 3, in run\nself.agent.run()\n' + PROVIDER, "rate limit"),
+        (grouped(FRAMES + PROVIDER), "rate limit"),
+        (grouped(FRAMES + "KeyError: 'rate limit'"), None),
+        ((FRAMES * 300 + PROVIDER).replace("\n", "\r\n"), "rate limit"),
+        ('agent failed, File "/app/x.py", line 3: ' + PROVIDER, None),
+    ],
+)
+def test_a_traceback_is_classed_by_its_final_exception_and_not_by_its_frames(
+    error: str, cause: str | None
+) -> None:
+    assert harness_cause(error) == cause
+
+
+@pytest.mark.parametrize("last", [PROVIDER, "KeyError: 'name'\n"])
+def test_a_traceback_has_the_same_class_in_every_format(tmp_path: Path, last: str) -> None:
+    error, wanted = FRAMES + last, "harness_error" if last == PROVIDER else "agent_error"
+    runs = [
+        tau1(0.0, {"error": error}),
+        tau1(0.0, {"error": error}, base_success=0),
+        tau1(None, error=error, traj=[]),
+        tau1(1.0),
+    ]
+    path = write_json(tmp_path / "f.json", runs)
+    assert classes(taken("tau-bench", path)) == [wanted, wanted, wanted, "passed"]
+    chat = [{"messages": [USER], "correct": False, "error": error}, {"error": error}, {"correct": True}]
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "f.jsonl").write_bytes(lines(chat))
+    assert classes(taken("openai", tmp_path / "o" / "f.jsonl")) == [wanted, wanted, "passed"]
+    simulations = [tau2("unexpected_error", None, info={"error": error}), tau2("user_stop", 1.0, id="j")]
+    (tmp_path / "t").mkdir()
+    path = write_json(tmp_path / "t" / "f.json", {"tasks": [], "simulations": simulations})
+    assert classes(taken("tau2", path)) == [wanted, "passed"]

@@ -311,7 +311,10 @@ def reward_outcome(
     said = shorten(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
     if success is not None:
-        return fields | {"correct": success, "source": f"{format_name} base_success"}
+        named = (
+            {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}
+        )
+        return fields | {"correct": success, "source": f"{format_name} base_success"} | named
     if said is not None and (number is None or number <= ROUNDING):
         return fields | {
             "outcome_class": class_of_error(text_of(text) or ""),

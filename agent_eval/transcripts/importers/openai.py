@@ -29,6 +29,7 @@ from agent_eval.transcripts.importers.base import (
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
 EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
@@ -141,7 +142,11 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
     if correct is None:
         return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
     outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}
-    return outcome if error in (None, False, "") else outcome | {"error": shorten(text_of(error) or "")}
+    if error in (None, False, ""):
+        return outcome
+    text = text_of(error) or ""  # the whole text decides: a traceback ends with its exception
+    named = {} if correct else {"outcome_class": class_of_error(text)}
+    return outcome | {"error": shorten(text)} | named
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
