@@ -113,7 +113,8 @@ def class_of_error(error: str) -> OutcomeClass:
 def completed(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields of an outcome with its class where an error decides it, and with `correct` where the class does.
 
-    An error decides nothing where the trial was correct or has a reward above 0. A class that says no more than
+    An error decides the class where the trial is known as not correct, whatever its reward, and where nothing is
+    known and the reward is not above 0. It decides nothing where the trial was correct. A class that says no more than
     `correct` does is left out, so that one outcome has one form.
     """
     implied = _by_error(fields)
@@ -133,7 +134,13 @@ def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
     """What the error of an outcome says where no success does; None without one."""
     reward, error = fields.get("reward"), fields.get("error")
     is_rewarded = isinstance(reward, int | float) and not isinstance(reward, bool) and reward > ROUNDING
-    if not isinstance(error, str) or not error.strip() or fields.get("correct") is True or is_rewarded:
+    correct = fields.get("correct")
+    if (
+        not isinstance(error, str)
+        or not error.strip()
+        or correct is True
+        or (is_rewarded and correct is None)
+    ):
         return None
     return class_of_error(error)
 
@@ -186,7 +193,8 @@ def with_rewards_read(
             outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
         ), []
     tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
-    is_between = correct.is_null() & tells_nothing.fill_null(False)
+    is_lost = (pl.col("outcome_class") == "harness_error").fill_null(False)
+    is_between = correct.is_null() & ~is_lost & tells_nothing.fill_null(False)
     is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
         _BY_READING
     ).fill_null(False)

@@ -49,6 +49,10 @@ def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: 
         (tau1(0.83, {"reward_info": {"base_success": 1.0}}), "passed"),
         (tau1(0.83, {"reward_info": {"info": {"parts": [{"base_success": 0.0}]}}}), "failed"),
         (tau1(0.83, {"base_success": 0.5}), "unknown"),
+        (tau1(0.4, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
+        (tau1(0.4, {"error": "KeyError: 'name'", "base_success": False}), "agent_error"),
+        (tau1(0.0, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
+        (tau1(0.4, {"error": "Connection error.", "base_success": 1}), "passed"),
         (tau1(0.0, traj=[USER, {**AGENT, "base_success": True}]), "failed"),
     ],
 )
@@ -89,6 +93,10 @@ def tau2(reason: str, reward: float | None = 0.0, **fields: object) -> dict[str,
         (tau2("unexpected_error", 0.0, info={"error": "list index out of range"}), "agent_error"),
         (tau2("user_stop", 0.7), "unknown"),
         (tau2("user_stop", 0.7, base_success=True), "passed"),
+        (tau2("infrastructure_error", 0.7, base_success=False), "harness_error"),
+        (tau2("agent_error", 0.7, base_success=0), "agent_error"),
+        (tau2("max_steps", 0.7, base_success=0), "failed"),
+        (tau2("infrastructure_error", 0.7, base_success=True), "passed"),
     ],
 )
 def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
@@ -112,6 +120,9 @@ def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
         ({"error": "boom"}, "agent_error"),
         ({"error": False, "reward": 0}, "failed"),
         ({"reward": 1.0, "error": "boom"}, "passed"),
+        ({"reward": 0.4, "base_success": 0, "error": "HTTP 429"}, "harness_error"),
+        ({"reward": 0.4, "correct": False, "error": "boom"}, "agent_error"),
+        ({"outcome": {"reward": 0.4, "correct": False, "error": "HTTP 429"}}, "harness_error"),
         ({"outcome": "harness_error"}, "harness_error"),
         ({"outcome": {"correct": True}}, "passed"),
     ],
@@ -223,6 +234,15 @@ def test_declared_failures_beside_composite_rewards_stay_failures(tmp_path: Path
     (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in chat))
     found = taken("openai", tmp_path / "f.jsonl")
     assert (classes(found), found.import_errors.height) == (["unknown", "failed"], 1)
+
+
+def test_a_harness_error_with_a_partial_reward_makes_no_other_trial_unknown(tmp_path: Path) -> None:
+    broken = tau1(0.4, {"error": "Connection error.", "base_success": 0.0})
+    path = write_json(tmp_path / "f.json", [broken, tau1(0.0)])
+    found = taken("tau-bench", path)
+    assert (classes(found), found.import_errors.height) == (["harness_error", "failed"], 0)
+    report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
+    assert report.n_rewards_between == 0
 
 
 @pytest.mark.parametrize("reward", ["0.83", 83, 1.5])

@@ -199,9 +199,9 @@ class _Seen:
         """The same items, counted."""
         for item in found:
             if isinstance(item, Conversation):
-                correct, reward = item.outcome.correct, item.outcome.reward
-                self.n_passed += correct is True
-                self.n_between += correct is None and is_between(reward)
+                outcome = item.outcome
+                self.n_passed += outcome.correct is True
+                self.n_between += outcome.classified == "unknown" and is_between(outcome.reward)
                 self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
 

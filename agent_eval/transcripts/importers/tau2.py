@@ -144,9 +144,9 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     if reason == "unexpected_error":
         outcome_class = class_of_error(error)
     is_open = said["correct"] is None and reward is None
-    if outcome_class is None or not (said["correct"] is False or is_open) or success is not None:
+    if outcome_class is None or not (said["correct"] is False or is_open):
         return said
-    source = f"{NAME} termination_reason"
+    source = f"{NAME} termination_reason" if success is None else said["source"]
     if outcome_class == "failed":
         return {"correct": False, "reward": said["reward"], "source": said["source"] or source}
     return {
