@@ -11,7 +11,7 @@ from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.outcomes import unreadable_rewards
+from agent_eval.transcripts.outcomes import contradicting_components, unreadable_rewards
 
 SHOWN = 20
 
@@ -48,7 +48,10 @@ def import_transcripts(
     versions: tuple[str, ...],
     task_set: str | None,
 ) -> int:
-    """Import one file; returns 0, 1 when records were refused or no success can be recognised, 2 when none was imported."""
+    """Import one file and return the exit code.
+
+    0: all records were imported. 1: some records were refused, or outcomes cannot be read. 2: none was imported.
+    """
     for version in versions:
         project.registry.get(version)
     _check_category(project, agent_id, category)
@@ -83,7 +86,9 @@ def import_transcripts(
     is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
     if is_unread:
         err.print(one_line(unreadable_rewards(report.n_rewards_between)), markup=False, soft_wrap=True)
-    return 1 if report.refusals or is_unread else 0
+    if report.n_contradicting:
+        err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
+    return 1 if report.refusals or is_unread or report.n_contradicting else 0
 
 
 def _kept(agent_id: str, session_id: str, n_refused: int) -> str:

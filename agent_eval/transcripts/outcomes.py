@@ -52,6 +52,10 @@ _FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 
+CONTRADICTING = "base_success: contradicting values"
+"""Ends the source of an outcome that is unknown because the record's success components differ."""
+_CONTRADICTING = rf"^(openai|tau-bench|tau2) {CONTRADICTING}$"
+
 _BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
 """Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
 
@@ -158,6 +162,11 @@ def is_between(reward: float | None) -> bool:
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
 
 
+def has_contradicting_components(source: str | None) -> bool:
+    """Return whether an importer found success components that differ."""
+    return re.search(_CONTRADICTING, source or "") is not None
+
+
 def is_failure_by_reading(correct: bool, source: str | None) -> bool:
     """Whether an importer read a failure from a reward of 0 or an error; a declared failure stands for itself."""
     return not correct and re.search(_BY_READING, source or "") is not None
@@ -177,11 +186,14 @@ def with_rewards_read(
         success_reward: The setting; null: not set.
 
     Returns:
-        The table, and a refusal for each session whose outcomes cannot be read, with the session's id.
+        The table, and refusals with the session's id for each session whose outcomes cannot be read, or in which
+        success components contradict each other.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
+    is_contradicting = pl.col("outcome_source").str.contains(_CONTRADICTING).fill_null(False)
+    refusals = _contradicting(conversations.filter(is_contradicting))
     if success_reward is not None:
-        is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null()
+        is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null() & ~is_contradicting
         is_success = reward >= success_reward - ROUNDING
         word = pl.when(is_success).then(pl.lit("passed")).otherwise(pl.lit("failed"))
         said = pl.concat_str(
@@ -191,10 +203,10 @@ def with_rewards_read(
             outcome_correct=pl.when(is_open).then(is_success).otherwise(correct),
             outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
             outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
-        ), []
+        ), refusals
     tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
     is_lost = (pl.col("outcome_class") == "harness_error").fill_null(False)
-    is_between = correct.is_null() & ~is_lost & tells_nothing.fill_null(False)
+    is_between = correct.is_null() & ~is_lost & ~is_contradicting & tells_nothing.fill_null(False)
     is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
         _BY_READING
     ).fill_null(False)
@@ -203,14 +215,31 @@ def with_rewards_read(
     )
     unreadable = counts.filter(pl.col("n_between") > 0, pl.col("n_passed") == 0).sort("session_id")
     doubted = is_read & pl.col("session_id").is_in(unreadable["session_id"].to_list())
-    told = [
+    refusals += [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, unreadable_rewards(between)))
         for session_id, between in unreadable.select("session_id", "n_between").iter_rows()
     ]
     return conversations.with_columns(
         outcome_correct=pl.when(doubted).then(None).otherwise(correct),
         outcome_class=pl.when(doubted).then(pl.lit("unknown")).otherwise("outcome_class"),
-    ), told
+    ), refusals
+
+
+def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
+    """A refusal for each session of these conversations, whose success components contradict each other."""
+    counts = conversations.group_by("session_id").len().sort("session_id")
+    return [
+        (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, contradicting_components(n)))
+        for session_id, n in counts.iter_rows()
+    ]
+
+
+def contradicting_components(n: int) -> str:
+    """Return the sentence about records whose success components contradict each other."""
+    return (
+        f"error of reading: {n} records give base_success more than once with different values; their outcome is "
+        "unknown. Leave one value in each record and import the file again"
+    )
 
 
 def unreadable_rewards(n_between: int) -> str:

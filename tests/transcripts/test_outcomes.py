@@ -245,6 +245,44 @@ def test_a_harness_error_with_a_partial_reward_makes_no_other_trial_unknown(tmp_
     assert report.n_rewards_between == 0
 
 
+@pytest.mark.parametrize("reward", [0.0, 0.83, 1.0, None])
+@pytest.mark.parametrize(
+    ("outer", "inner"), [(1, 0), (False, True), (1.0, 0.5)], ids=["1 and 0", "false and true", "1 and 0.5"]
+)
+@pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])
+def test_success_components_that_contradict_each_other_are_an_error_of_reading(
+    tmp_path: Path, format_name: str, outer: object, inner: object, reward: float | None
+) -> None:
+    known: dict[str, object] = {
+        "task_id": "known",
+        "id": "known",
+        "reward": 1.0,
+        "reward_info": {"reward": 1.0},
+    }
+    run: dict[str, object] = {"task_id": "t", "id": "t", "reward": reward, "base_success": outer}
+    run |= {"reward_info": {"reward": reward, "base_success": inner}}
+    run |= {"error": "Connection error.", "termination_reason": "agent_error"}
+    runs = [{"messages": [USER, AGENT], "traj": [USER, AGENT]} | fields for fields in (run, known)]
+    path = write_json(tmp_path / "f.json", {"simulations": runs} if format_name == "tau2" else runs)
+    for success_reward in (None, 0.5):
+        found = taken(format_name, path, success_reward)
+        assert dict(found.conversations.select("task_id", "outcome_class").iter_rows()) == {
+            "t": "unknown",
+            "known": "passed",
+        }
+        assert found.conversations["outcome_correct"].null_count() == 1
+        assert f"{format_name} base_success: contradicting values" in found.conversations["outcome_source"]
+        ((line, reason),) = found.import_errors.select("line", "reason").rows()
+        assert (line, reason[:27]) == (0, "error of reading: 1 records")
+    report = import_file(format_name, path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
+    assert (report.n_contradicting, report.n_rewards_between) == (1, 0)
+
+
+def test_success_components_that_agree_are_one(tmp_path: Path) -> None:
+    run = tau1(0.83, {"base_success": 1, "parts": [{"base_success": 1.0}, {"base_success": None}]})
+    assert classes(taken("tau-bench", write_json(tmp_path / "f.json", [run]))) == ["passed"]
+
+
 @pytest.mark.parametrize("reward", ["0.83", 83, 1.5])
 def test_rewards_as_text_and_above_one_are_no_silent_zero(reward: object, tmp_path: Path) -> None:
     chat = [{"messages": [USER], "reward": reward}, {"messages": [USER], "reward": 0}]

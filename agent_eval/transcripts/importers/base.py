@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import JsonValue, ValidationError
 
@@ -16,7 +16,7 @@ from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.outcomes import ROUNDING, class_of_error
+from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
@@ -44,6 +44,8 @@ class Source:
         return clean(self.path.name)
 
 
+Success = bool | Literal["contradicting"] | None
+"""What the success components of a record say together."""
 Importer = Callable[[Source], Iterator[Conversation | Refusal]]
 
 
@@ -265,20 +267,22 @@ def yes_or_no(value: JsonValue) -> bool | None:
     return number > 0.5
 
 
-def base_success(record: Mapping[str, JsonValue], transcript: str) -> bool | None:
-    """The success component of a composite reward, wherever in the record it stands: the outermost counts.
+def base_success(record: Mapping[str, JsonValue], transcript: str) -> Success:
+    """Return the success component of a composite reward, wherever it is in the record.
+
+    Several are "contradicting" unless they are equal; a number that is neither 0 nor 1 alone says nothing.
 
     Args:
         record: The record.
         transcript: The key of its messages, which are not searched: a transcript's words never decide an outcome.
     """
+    found: set[bool | None] = set()
     level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
     while level:
-        for place in level:
-            if (found := yes_or_no(mapping(place).get("base_success"))) is not None:
-                return found
+        said = [mapping(place).get("base_success") for place in level]
+        found |= {yes_or_no(value) for value in said if isinstance(value, bool | int | float)}
         level = [inner for place in level for inner in _inside(place)]
-    return None
+    return "contradicting" if len(found) > 1 else next(iter(found), None)
 
 
 def _inside(value: JsonValue) -> Iterable[JsonValue]:
@@ -296,7 +300,7 @@ def _number_in(text: str) -> float | None:
 
 
 def reward_outcome(
-    format_name: str, reward: JsonValue, success: bool | None, error: tuple[str, JsonValue] | None = None
+    format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
     """`correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
 
@@ -310,6 +314,12 @@ def reward_outcome(
     place, text = error or ("", None)
     said = shorten(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
+    if success == "contradicting":
+        return fields | {
+            "correct": None,
+            "outcome_class": "unknown",
+            "source": f"{format_name} {CONTRADICTING}",
+        }
     if success is not None:
         named = (
             {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}

@@ -32,7 +32,7 @@ from agent_eval.transcripts.importers.import_errors import (
     UnknownFormatError,
 )
 from agent_eval.transcripts.models import Conversation, Session
-from agent_eval.transcripts.outcomes import is_between
+from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
 FORMATS: Mapping[str, Importer] = {
@@ -59,9 +59,8 @@ class ImportReport:
     is_changed: bool
     folder: Path
     n_rewards_between: int = 0  # rewards between 0 and 1 that tell no outcome, where no success is known
-    notes: tuple[
-        str, ...
-    ] = ()  # what was left out of imported conversations or read otherwise, a sentence each
+    notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
+    n_contradicting: int = 0  # records whose success components contradict each other
 
 
 @dataclass(frozen=True)
@@ -184,6 +183,7 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
             for why, n in sorted(left_out.items())
         )
         + _note_of_flags(seen.n_flags, n_imported),
+        n_contradicting=seen.n_contradicting,
     )
 
 
@@ -193,6 +193,7 @@ class _Seen:
 
     n_passed: int = 0
     n_between: int = 0
+    n_contradicting: int = 0
     n_flags: int = 0  # rewards that the file gives as true or false
 
     def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
@@ -201,7 +202,10 @@ class _Seen:
             if isinstance(item, Conversation):
                 outcome = item.outcome
                 self.n_passed += outcome.correct is True
-                self.n_between += outcome.classified == "unknown" and is_between(outcome.reward)
+                is_contradicting = has_contradicting_components(outcome.source)
+                self.n_contradicting += is_contradicting
+                is_open = outcome.classified == "unknown" and not is_contradicting
+                self.n_between += is_open and is_between(outcome.reward)
                 self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
 

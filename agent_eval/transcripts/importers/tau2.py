@@ -144,7 +144,7 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     if reason == "unexpected_error":
         outcome_class = class_of_error(error)
     is_open = said["correct"] is None and reward is None
-    if outcome_class is None or not (said["correct"] is False or is_open):
+    if success == "contradicting" or outcome_class is None or not (said["correct"] is False or is_open):
         return said
     source = f"{NAME} termination_reason" if success is None else said["source"]
     if outcome_class == "failed":
