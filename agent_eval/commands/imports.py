@@ -85,7 +85,8 @@ def import_transcripts(
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
     if is_unread:
-        err.print(one_line(unreadable_rewards(report.n_rewards_between)), markup=False, soft_wrap=True)
+        said = unreadable_rewards(report.n_rewards_between, report.n_passed)
+        err.print(one_line(said), markup=False, soft_wrap=True)
     if report.n_contradicting:
         err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
     return 1 if report.refusals or is_unread or report.n_contradicting else 0

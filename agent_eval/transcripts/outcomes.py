@@ -242,9 +242,13 @@ def contradicting_components(n: int) -> str:
     )
 
 
-def unreadable_rewards(n_between: int) -> str:
-    """The sentence about a source whose successes cannot be recognised."""
+def unreadable_rewards(n_between: int, n_passed: int = 0) -> str:
+    """Return the sentence about a source of which no success, or not every success, can be recognised."""
+    if n_passed:
+        what = f"their trials count as unknown, beside {n_passed} that passed; rewards of 0 count as failures"
+    else:
+        what = "no success can be recognised; rewards of 0 and errors count as unknown too"
     return (
-        f"error of reading: {n_between} rewards are neither 0 nor 1 and no success can be recognised; rewards of 0 and "
-        "errors count as unknown too. Give base_success in the records, or set success_reward in agent_eval.toml"
+        f"error of reading: {n_between} rewards are neither 0 nor 1 and {what}. "
+        "Give base_success in the records, or set success_reward in agent_eval.toml"
     )

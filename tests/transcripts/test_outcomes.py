@@ -220,6 +220,12 @@ def test_composite_rewards_without_a_success_component_are_unknown_with_their_ze
     assert report.n_rewards_between == 8
 
 
+def test_rewards_between_0_and_1_are_reported_also_beside_a_known_success(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "f.json", [*composite(20), tau1(1.0, task_id=99)])
+    report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a")
+    assert (report.n_rewards_between, report.n_passed) == (8, 1)
+
+
 def test_a_success_reward_reads_composite_rewards(tmp_path: Path) -> None:
     path = write_json(tmp_path / "f.json", composite(20))
     for least, wanted in ((0.85, 8), (0.86, 0)):

@@ -58,7 +58,8 @@ class ImportReport:
     refusals: tuple[Refusal, ...]
     is_changed: bool
     folder: Path
-    n_rewards_between: int = 0  # rewards between 0 and 1 that tell no outcome, where no success is known
+    n_rewards_between: int = 0  # rewards above 0 that are not 1, of trials whose success is unknown
+    n_passed: int = 0
     notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
     n_contradicting: int = 0  # records whose success components contradict each other
 
@@ -177,7 +178,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
-        n_rewards_between=0 if seen.n_passed else seen.n_between,
+        n_rewards_between=seen.n_between,
+        n_passed=seen.n_passed,
         notes=tuple(
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
