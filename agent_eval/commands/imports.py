@@ -50,7 +50,8 @@ def import_transcripts(
 ) -> int:
     """Import one file and return the exit code.
 
-    0: all records were imported. 1: some records were refused, or outcomes cannot be read. 2: none was imported.
+    0: all records were imported. 1: some records were refused, outcomes cannot be read, or conversations that the
+    session held before were removed. 2: none was imported.
     """
     for version in versions:
         project.registry.get(version)
@@ -82,6 +83,11 @@ def import_transcripts(
         f"{report.n_imported} conversations {state}: {agent_id}/{report.session_id}. Next: agent-eval run",
         markup=False,
     )
+    if report.n_removed:
+        removed = (
+            f"{report.n_removed:,} of the {report.n_before:,} conversations that the session held before"
+        )
+        err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
     if is_unread:
@@ -89,7 +95,7 @@ def import_transcripts(
         err.print(one_line(said), markup=False, soft_wrap=True)
     if report.n_contradicting:
         err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
-    return 1 if report.refusals or is_unread or report.n_contradicting else 0
+    return 1 if report.refusals or is_unread or report.n_contradicting or report.n_removed else 0
 
 
 def _kept(agent_id: str, session_id: str, n_refused: int) -> str:

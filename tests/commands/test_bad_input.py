@@ -92,6 +92,16 @@ def test_success_components_that_contradict_each_other_are_reported(root: Path) 
     assert only_line(result).startswith("error of reading: 1 records give base_success more than once")
 
 
+def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> None:
+    chats = [json.dumps(CHAT | {"task_id": "0", "trial": i, "correct": i < 5}) for i in range(20)]
+    assert imported(root, "\n".join(chats)).returncode == 0
+    again = imported(root, "\n".join(chats[:5]))
+    assert again.returncode == 1
+    wanted = "15 of the 20 conversations that the session held before are not in this file and were removed."
+    assert only_line(again) == wanted
+    assert imported(root, "\n".join(chats[:5])).returncode == 0
+
+
 def test_a_truncated_line_is_refused_by_number_and_the_rest_goes_on(root: Path) -> None:
     result = imported(
         root,

@@ -62,6 +62,8 @@ class ImportReport:
     n_passed: int = 0
     notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
     n_contradicting: int = 0  # records whose success components contradict each other
+    n_before: int = 0  # conversations that the session held before this import
+    n_removed: int = 0  # those of them that it no longer holds, by conversation_id
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def import_file(
 
     Bad records are refused one by one, reported, and kept beside the session. Importing the same again
     changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps what
-    was added to it by hand. When every record is refused, a session that has conversations stays as it is; where there
+    was added to it by hand; the report has the number of conversations that were removed thereby. When every record is refused, a session that has conversations stays as it is; where there
     is none, one without conversations is written, so that its refused records are counted. Any import replaces it.
 
     Args:
@@ -160,7 +162,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
         left_out = Counter[str]()
-        seen = _Seen()
+        before = _conversation_ids(wanted.folder / CONVERSATIONS)
+        seen = _Seen(not_seen=set(before))
         counted = seen.watching(_counting_left_out(found, left_out))
         n_imported, n_refused, refusals = _write_records(new, counted)
         _write(new / SESSION, session_text)
@@ -186,13 +189,16 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         )
         + _note_of_flags(seen.n_flags, n_imported),
         n_contradicting=seen.n_contradicting,
+        n_before=len(before),
+        n_removed=len(seen.not_seen) if is_changed else 0,
     )
 
 
 @dataclass
 class _Seen:
-    """What the outcomes of an import are, counted as they pass."""
+    """What the conversations of an import are, counted as they pass. `not_seen` holds earlier ids that did not pass."""
 
+    not_seen: set[str]
     n_passed: int = 0
     n_between: int = 0
     n_contradicting: int = 0
@@ -202,6 +208,7 @@ class _Seen:
         """The same items, counted."""
         for item in found:
             if isinstance(item, Conversation):
+                self.not_seen.discard(item.conversation_id)
                 outcome = item.outcome
                 self.n_passed += outcome.correct is True
                 is_contradicting = has_contradicting_components(outcome.source)
@@ -295,10 +302,17 @@ def _ids_elsewhere(folder: Path) -> dict[str, str]:
     """Conversation id → session, of the agent's other sessions: ids are unique within an agent."""
     taken: dict[str, str] = {}
     for path in sorted(folder.parent.glob(f"[!.]*/{CONVERSATIONS}")):
-        for record in json_lines(path, path.name) if path.parent != folder and path.is_file() else ():
-            if isinstance(record, Record) and isinstance(record.value, dict):
-                taken.setdefault(str(record.value.get("conversation_id")), path.parent.name)
+        for name in _conversation_ids(path) if path.parent != folder else ():
+            taken.setdefault(name, path.parent.name)
     return taken
+
+
+def _conversation_ids(path: Path) -> list[str]:
+    """The ids in a session's file of conversations, each once; none where it is missing."""
+    records = json_lines(path, path.name) if path.is_file() else ()
+    values = (record.value for record in records if isinstance(record, Record))
+    names = (value.get("conversation_id") for value in values if isinstance(value, dict))
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _new_to_agent(
