@@ -128,6 +128,8 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
     fields = convert(record.value, ids, record.number)
     conversation = Conversation.model_validate(fields | {"source": origin})
+    if problem := conversation.misplaced_intervention():
+        raise NotThisFormatError(problem)
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
