@@ -125,7 +125,8 @@ def import_(
 ) -> None:
     """Bring a transcript source into data/sessions. Importing twice changes nothing.
 
-    Exit code: 0 all imported; 1 some records refused; 2 none imported.
+    Exit code: 0 all imported; 1 some records refused, outcomes unreadable or earlier conversations removed;
+    2 none imported.
     """
     from agent_eval.commands.imports import import_transcripts
     from agent_eval.commands.terminal.output import consoles

@@ -11,7 +11,7 @@ from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
 from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.outcomes import unreadable_rewards
+from agent_eval.transcripts.outcomes import contradicting_components, unreadable_rewards
 
 SHOWN = 20
 
@@ -48,7 +48,11 @@ def import_transcripts(
     versions: tuple[str, ...],
     task_set: str | None,
 ) -> int:
-    """Import one file; returns 0, 1 when records were refused or no success can be recognised, 2 when none was imported."""
+    """Import one file and return the exit code.
+
+    0: all records were imported. 1: some records were refused, outcomes cannot be read, or conversations that the
+    session held before were removed. 2: none was imported.
+    """
     for version in versions:
         project.registry.get(version)
     _check_category(project, agent_id, category)
@@ -79,11 +83,19 @@ def import_transcripts(
         f"{report.n_imported} conversations {state}: {agent_id}/{report.session_id}. Next: agent-eval run",
         markup=False,
     )
+    if report.n_removed:
+        removed = (
+            f"{report.n_removed:,} of the {report.n_before:,} conversations that the session held before"
+        )
+        err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
     is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
     if is_unread:
-        err.print(one_line(unreadable_rewards(report.n_rewards_between)), markup=False, soft_wrap=True)
-    return 1 if report.refusals or is_unread else 0
+        said = unreadable_rewards(report.n_rewards_between, report.n_passed)
+        err.print(one_line(said), markup=False, soft_wrap=True)
+    if report.n_contradicting:
+        err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
+    return 1 if report.refusals or is_unread or report.n_contradicting or report.n_removed else 0
 
 
 def _kept(agent_id: str, session_id: str, n_refused: int) -> str:

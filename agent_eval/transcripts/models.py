@@ -261,6 +261,20 @@ class Conversation(Frozen):
             )
         return self
 
+    def misplaced_intervention(self) -> str | None:
+        """Return what is wrong with an intervention at a turn that the conversation does not have; None if all fit.
+
+        Readers of files ask, not the model itself: a store may hold what an earlier release accepted.
+        """
+        indexes = [(i, entry.turn_index) for i, entry in enumerate(self.interventions or ())]
+        n_turns = sum(1 for part in _split(self.messages) if part) if indexes else 0
+        for i, index in indexes:
+            if index is not None and index >= n_turns:
+                turns = "1 turn" if n_turns == 1 else f"{n_turns} turns"
+                last = f"; allowed: 0 to {n_turns - 1}, or null" if n_turns else "; allowed: null"
+                return f"interventions[{i}].turn_index is {index}, but the conversation has {turns}{last}"
+        return None
+
     def turns(self) -> tuple[Turn, ...]:
         """The turns. What comes before the first user message belongs to turn 0; no user message: one turn.
 

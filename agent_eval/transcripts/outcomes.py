@@ -5,7 +5,7 @@ infrastructure) says nothing of the agent, so that its outcome is unknown. docs/
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import polars as pl
@@ -48,16 +48,65 @@ _OF_THE_AGENT = re.compile(
 )
 """Errors that name the agent or a tool, or begin with an exception of the agent's own code, whatever they quote."""
 
+_FRAME = re.compile(r'(?P<indent>[ \t|]*)File "[^"]*", line \d+')
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
+
+CONTRADICTING = "base_success: contradicting values"
+"""Ends the source of an outcome that is unknown because the record's success components differ."""
+_CONTRADICTING = rf"^(openai|tau-bench|tau2) {CONTRADICTING}$"
+
 _BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
 """Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
 
 
 def harness_cause(error: str) -> str | None:
     """The documented kind of harness error that the text names; None when it is the agent's own."""
-    text = error[:20_000]
+    final = final_exception(error)
+    if final is None:
+        return _cause_in(error)
+    raised = _EXCEPTION.match(final)
+    if raised is None:
+        return _cause_in(final)
+    if _OF_THE_AGENT.search(raised[0]) or _OF_THE_AGENT.search(raised["name"]):
+        return None
+    return _cause_in(raised[0]) or _cause_in(final)  # the type decides, whatever the message quotes
+
+
+def _cause_in(text: str) -> str | None:
+    text = text[:20_000]
     if _OF_THE_AGENT.search(text):
         return None
     return next((name for name, pattern in HARNESS_ERRORS.items() if pattern.search(text)), None)
+
+
+def final_exception(error: str) -> str | None:
+    """Return the exception with which a Python traceback ends, with its message; None for a text without frames.
+
+    A frame is a `File "...", line n` line with its lines of code. Where the text breaks off within the frames, what is
+    left are its lines before the first frame.
+    """
+    rows = error.splitlines()
+    frames = [(i, frame) for i, row in enumerate(rows) if (frame := _FRAME.match(row))]
+    if not frames:
+        return None
+    at, frame = frames[-1]
+    rest = _after_code(rows[at + 1 :], len(frame["indent"]))
+    chained = [i for i, row in enumerate(rest) if row.lstrip(" \t|").startswith(_CHAINED)]
+    rest = rest[chained[-1] + 1 :] if chained else rest
+    final = "\n".join(rest).strip(" \t|\n")
+    before = [
+        row for row in rows[: frames[0][0]] if not row.lstrip(" \t|+-").startswith("Traceback (most recent")
+    ]
+    return final or "\n".join(before).strip()
+
+
+def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
+    """The lines after a frame's lines of code; in a text without indentation, the line after the frame is code."""
+    if indent == 0:
+        return rows[1:] if any(row.strip() for row in rows[1:]) else rows
+    is_code = (len(row) - len(row.lstrip(" \t|")) >= indent or not row.strip() for row in rows)
+    return rows[next((i for i, code in enumerate(is_code) if not code), len(rows)) :]
 
 
 def class_of_error(error: str) -> OutcomeClass:
@@ -68,7 +117,8 @@ def class_of_error(error: str) -> OutcomeClass:
 def completed(fields: Mapping[str, object]) -> dict[str, object]:
     """The fields of an outcome with its class where an error decides it, and with `correct` where the class does.
 
-    An error decides nothing where the trial was correct or has a reward above 0. A class that says no more than
+    An error decides the class where the trial is known as not correct, whatever its reward, and where nothing is
+    known and the reward is not above 0. It decides nothing where the trial was correct. A class that says no more than
     `correct` does is left out, so that one outcome has one form.
     """
     implied = _by_error(fields)
@@ -88,7 +138,13 @@ def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
     """What the error of an outcome says where no success does; None without one."""
     reward, error = fields.get("reward"), fields.get("error")
     is_rewarded = isinstance(reward, int | float) and not isinstance(reward, bool) and reward > ROUNDING
-    if not isinstance(error, str) or not error.strip() or fields.get("correct") is True or is_rewarded:
+    correct = fields.get("correct")
+    if (
+        not isinstance(error, str)
+        or not error.strip()
+        or correct is True
+        or (is_rewarded and correct is None)
+    ):
         return None
     return class_of_error(error)
 
@@ -104,6 +160,11 @@ def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> s
 def is_between(reward: float | None) -> bool:
     """Return whether a reward is above 0 and not 1, so that it alone does not decide the outcome."""
     return reward is not None and reward > ROUNDING and abs(reward - 1) > ROUNDING
+
+
+def has_contradicting_components(source: str | None) -> bool:
+    """Return whether an importer found success components that differ."""
+    return re.search(_CONTRADICTING, source or "") is not None
 
 
 def is_failure_by_reading(correct: bool, source: str | None) -> bool:
@@ -125,11 +186,14 @@ def with_rewards_read(
         success_reward: The setting; null: not set.
 
     Returns:
-        The table, and a refusal for each session whose outcomes cannot be read, with the session's id.
+        The table, and refusals with the session's id for each session whose outcomes cannot be read, or in which
+        success components contradict each other.
     """
     correct, reward = pl.col("outcome_correct"), pl.col("outcome_reward")
+    is_contradicting = pl.col("outcome_source").str.contains(_CONTRADICTING).fill_null(False)
+    refusals = _contradicting(conversations.filter(is_contradicting))
     if success_reward is not None:
-        is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null()
+        is_open = (pl.col("outcome_class") == "unknown") & reward.is_not_null() & ~is_contradicting
         is_success = reward >= success_reward - ROUNDING
         word = pl.when(is_success).then(pl.lit("passed")).otherwise(pl.lit("failed"))
         said = pl.concat_str(
@@ -139,9 +203,10 @@ def with_rewards_read(
             outcome_correct=pl.when(is_open).then(is_success).otherwise(correct),
             outcome_class=pl.when(is_open).then(word).otherwise("outcome_class"),
             outcome_source=pl.when(is_open).then(said).otherwise("outcome_source"),
-        ), []
+        ), refusals
     tells_nothing = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
-    is_between = correct.is_null() & tells_nothing.fill_null(False)
+    is_lost = (pl.col("outcome_class") == "harness_error").fill_null(False)
+    is_between = correct.is_null() & ~is_lost & ~is_contradicting & tells_nothing.fill_null(False)
     is_read = (correct == False).fill_null(False) & pl.col("outcome_source").str.contains(  # noqa: E712
         _BY_READING
     ).fill_null(False)
@@ -150,19 +215,40 @@ def with_rewards_read(
     )
     unreadable = counts.filter(pl.col("n_between") > 0, pl.col("n_passed") == 0).sort("session_id")
     doubted = is_read & pl.col("session_id").is_in(unreadable["session_id"].to_list())
-    told = [
+    refusals += [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, unreadable_rewards(between)))
         for session_id, between in unreadable.select("session_id", "n_between").iter_rows()
     ]
     return conversations.with_columns(
         outcome_correct=pl.when(doubted).then(None).otherwise(correct),
         outcome_class=pl.when(doubted).then(pl.lit("unknown")).otherwise("outcome_class"),
-    ), told
+    ), refusals
 
 
-def unreadable_rewards(n_between: int) -> str:
-    """The sentence about a source whose successes cannot be recognised."""
+def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
+    """A refusal for each session of these conversations, whose success components contradict each other."""
+    counts = conversations.group_by("session_id").len().sort("session_id")
+    return [
+        (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, contradicting_components(n)))
+        for session_id, n in counts.iter_rows()
+    ]
+
+
+def contradicting_components(n: int) -> str:
+    """Return the sentence about records whose success components contradict each other."""
     return (
-        f"error of reading: {n_between} rewards are neither 0 nor 1 and no success can be recognised; rewards of 0 and "
-        "errors count as unknown too. Give base_success in the records, or set success_reward in agent_eval.toml"
+        f"error of reading: {n} records give base_success more than once with different values; their outcome is "
+        "unknown. Leave one value in each record and import the file again"
+    )
+
+
+def unreadable_rewards(n_between: int, n_passed: int = 0) -> str:
+    """Return the sentence about a source of which no success, or not every success, can be recognised."""
+    if n_passed:
+        what = f"their trials count as unknown, beside {n_passed} that passed; rewards of 0 count as failures"
+    else:
+        what = "no success can be recognised; rewards of 0 and errors count as unknown too"
+    return (
+        f"error of reading: {n_between} rewards are neither 0 nor 1 and {what}. "
+        "Give base_success in the records, or set success_reward in agent_eval.toml"
     )

@@ -204,6 +204,8 @@ class _SessionReader:
             conversation = Conversation.model_validate(value)
         except ValidationError as error:
             return explain(error, Conversation)
+        if problem := conversation.misplaced_intervention():
+            return problem
         name = conversation.conversation_id
         if first := self.session_of.get(name):
             where = "twice in this session" if first == session_id else f"already in session {first!r}"

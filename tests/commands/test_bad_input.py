@@ -72,6 +72,36 @@ def test_a_missing_file_a_directory_and_an_empty_file_are_told_apart(root: Path)
     assert "empty" in empty.stderr
 
 
+def test_rewards_that_tell_no_success_are_reported_also_beside_one_that_does(root: Path) -> None:
+    rewards = (0.85, 0.85, 0.0, 1.0)
+    chats = [json.dumps(CHAT | {"task_id": str(i), "reward": r}) for i, r in enumerate(rewards)]
+    result = imported(root, "\n".join(chats))
+    assert result.returncode == 1
+    assert only_line(result).startswith(
+        "error of reading: 2 rewards are neither 0 nor 1 and their trials count as unknown, beside 1 that passed"
+    )
+    (root / "agent_eval.toml").write_text("success_reward = 0.8\n")
+    result = imported(root, "\n".join(chats))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_success_components_that_contradict_each_other_are_reported(root: Path) -> None:
+    chat = CHAT | {"reward": 0.8, "base_success": True, "info": {"base_success": False}}
+    result = imported(root, json.dumps(chat))
+    assert result.returncode == 1
+    assert only_line(result).startswith("error of reading: 1 records give base_success more than once")
+
+
+def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> None:
+    chats = [json.dumps(CHAT | {"task_id": "0", "trial": i, "correct": i < 5}) for i in range(20)]
+    assert imported(root, "\n".join(chats)).returncode == 0
+    again = imported(root, "\n".join(chats[:5]))
+    assert again.returncode == 1
+    wanted = "15 of the 20 conversations that the session held before are not in this file and were removed."
+    assert only_line(again) == wanted
+    assert imported(root, "\n".join(chats[:5])).returncode == 0
+
+
 def test_a_truncated_line_is_refused_by_number_and_the_rest_goes_on(root: Path) -> None:
     result = imported(
         root,

@@ -10,7 +10,12 @@ import pytest
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.reliability import posterior
 from agent_eval.scores.reliability.pass_rates import ESTIMATORS, interaction_reliability, reliability
-from agent_eval.scores.reliability.trials import TrialTables, interaction_outcomes, trial_outcomes
+from agent_eval.scores.reliability.trials import (
+    TrialTables,
+    interaction_outcomes,
+    is_between_rewards,
+    trial_outcomes,
+)
 from agent_eval.tables import table
 
 PAIR: dict[str, Any] = {"methodology_version": "1.3.0", "agent_id": "a", "conversation_id": "c"}
@@ -158,3 +163,15 @@ def test_a_partial_tool_score_does_not_decide_a_trial() -> None:
 def test_an_impossible_threshold_is_refused(threshold: Any) -> None:
     with pytest.raises(AgentEvalError, match="answer threshold is"):
         outcome([ANSWER], answer_threshold=threshold)
+
+
+def test_a_partial_reward_of_a_harness_error_leaves_the_outcome_decided() -> None:
+    classes = ["unknown", "harness_error", "failed", None]
+    frame = pl.DataFrame(
+        {
+            "outcome_class": classes,
+            "outcome_correct": pl.Series([None, None, False, None], dtype=pl.Boolean),
+            "outcome_reward": [0.4] * 4,
+        }
+    )
+    assert frame.select(is_between_rewards()).to_series().to_list() == [True, False, False, True]

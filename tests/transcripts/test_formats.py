@@ -54,7 +54,10 @@ def test_a_tau_bench_record_keeps_its_messages_goal_truth_and_outcome(tmp_path: 
         (0.5, {}, None),
         (0.99999, {}, None),
         (None, {}, None),
-        (True, {}, None),
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"traj": []}, True),
+        (False, {"traj": []}, False),
         (0.3, {"base_success": True}, True),
         (1.0, {"base_success": False}, False),
         (1.0, {"base_success": None}, True),
@@ -66,6 +69,47 @@ def test_correct_is_base_success_else_a_reward_close_to_0_or_1_else_unknown(
 ) -> None:
     _, (c,) = take("tau-bench", write_json(tmp_path / "r.json", [tau1(reward=reward, **fields)]))
     assert c.get("outcome", {}).get("correct") == correct
+
+
+def without_task_and_reward_flags() -> dict[str, Any]:
+    run: dict[str, Any] = {"task_id": None, "traj": [USER, AGENT], "messages": [USER, AGENT], "info": {}}
+    rewards: list[dict[str, Any]] = [{"reward": r, "reward_info": {"reward": r}} for r in (True, False, 0.0)]
+    return {"simulations": [run | reward for reward in rewards], "tasks": [{"id": None}]}
+
+
+@pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])
+def test_a_null_task_id_is_no_task_and_a_reward_of_true_is_1_in_every_format(
+    tmp_path: Path, format_name: str
+) -> None:
+    whole = without_task_and_reward_flags()
+    runs = whole["simulations"]
+    report, found = take(
+        format_name, write_json(tmp_path / "r.json", whole if format_name == "tau2" else runs)
+    )
+    assert [(c["conversation_id"], c.get("task_id")) for c in found] == [(f"s:{i}", None) for i in (1, 2, 3)]
+    assert [(c["outcome"]["correct"], c["outcome"]["reward"]) for c in found] == [
+        (True, 1.0), (False, 0.0), (False, 0.0),
+    ]  # fmt: skip
+    assert [c.get("metadata", {}).get("recorded_reward") for c in found] == [True, False, None]
+    assert report.notes == ("2 of 3 conversations: the reward is true or false and is read as 1 or 0.",)
+
+
+def test_a_tau_bench_error_beside_info_is_read_like_one_in_it(tmp_path: Path) -> None:
+    crash = {"error": "KeyError: 'name'"}
+    runs = [
+        {"task_id": 0, "error": "openai.RateLimitError: Error code: 429"},
+        tau1(reward=0.0, info={}, **crash),
+        tau1(trial=1, reward=0.0, info={"error": "Connection error."}, **crash),
+        tau1(trial=2, reward=1.0),
+    ]
+    _, found = take("tau-bench", write_json(tmp_path / "r.json", runs))
+    assert [(c["outcome"].get("outcome_class"), c["outcome"]["source"]) for c in found] == [
+        ("harness_error", "tau-bench error"),
+        ("agent_error", "tau-bench error"),
+        ("harness_error", "tau-bench info.error"),
+        (None, "tau-bench reward"),
+    ]
+    assert found[1]["metadata"]["error"] == crash["error"]
 
 
 def test_a_task_without_actions_says_nothing_of_tools(tmp_path: Path) -> None:
@@ -86,6 +130,36 @@ def test_a_record_that_repeats_another_word_for_word_is_a_duplicate(tmp_path: Pa
     report, found = take("tau-bench", write_json(tmp_path / "r.json", [tau1(), tau1(trial=1), tau1()]))
     assert len(found) == 2
     assert [(r.line, r.reason) for r in report.refusals] == [(3, "the same as record 1, which was imported")]
+
+
+@pytest.mark.parametrize("trial", [{}, {"trial": None}])
+def test_equal_records_that_name_no_trial_are_trials_of_their_own(
+    tmp_path: Path, trial: dict[str, None]
+) -> None:
+    runs = [
+        {"task_id": 0, "reward": r, "traj": [USER, AGENT], "info": {}} | trial for r in (0.0, 0.0, 0.0, 1.0)
+    ]
+    report, found = take("tau-bench", write_json(tmp_path / "r.json", runs))
+    assert report.n_refused == 0
+    assert [(c["trial"], c["outcome"]["correct"]) for c in found] == [
+        (0, False), (1, False), (2, False), (3, True),
+    ]  # fmt: skip
+    (tmp_path / "c.jsonl").write_bytes(lines({"messages": [USER, AGENT]} | run for run in runs))
+    _, chat = take("openai", _moved(tmp_path / "c.jsonl", tmp_path / "chat"))
+    named = ("conversation_id", "task_id", "trial")
+    assert [[c[key] for key in named] for c in chat] == [[c[key] for key in named] for c in found]
+    assert [c["outcome"]["correct"] for c in chat] == [c["outcome"]["correct"] for c in found]
+
+    simulations = [{"task_id": "0", "reward_info": {"reward": 0.0}, "messages": [USER, AGENT]} | trial] * 2
+    named_twice = [simulations[0] | {"id": "i"}] * 2
+    path = write_json(tmp_path / "t.json", {"tasks": [], "simulations": [*simulations, *named_twice]})
+    report, found = take("tau2", _moved(path, tmp_path / "tau2"))
+    assert ([c["trial"] for c in found], [r.line for r in report.refusals]) == ([0, 1, 2], [4])
+
+
+def _moved(path: Path, folder: Path) -> Path:
+    folder.mkdir()
+    return path.rename(folder / path.name)
 
 
 def test_bad_tau_bench_records_are_refused_by_number(tmp_path: Path) -> None:

@@ -82,6 +82,24 @@ def test_a_changed_file_of_the_same_name_replaces_its_session(chat: Path, sessio
     assert sorted(p.name for p in folder.iterdir()) == ["conversations.jsonl", "session.yaml"]
 
 
+def test_conversations_that_a_changed_file_no_longer_has_are_counted(tmp_path: Path, sessions: Path) -> None:
+    path = tmp_path / "f.json"
+    trials = [{"task_id": 0, "trial": i, "reward": float(i < 5), "traj": [USER]} for i in range(20)]
+
+    def counts(records: list[dict[str, Any]]) -> tuple[int, int, int]:
+        path.write_text(json.dumps(records))
+        report = take(path, sessions, "tau-bench")
+        return report.n_imported, report.n_before, report.n_removed
+
+    assert counts(trials) == (20, 0, 0)
+    assert counts(trials) == (20, 20, 0)
+    assert counts([{"broken": 1}]) == (0, 20, 0)  # the session stays as it is
+    assert counts(trials[:5]) == (5, 20, 15)
+    assert counts(trials[:5]) == (5, 5, 0)
+    assert counts([trials[4], trials[6]]) == (2, 5, 4)
+    assert counts(trials) == (20, 2, 0)
+
+
 def test_what_was_added_by_hand_survives_a_second_import(chat: Path, sessions: Path) -> None:
     folder = take(chat, sessions).folder
     with (folder / "session.yaml").open("a") as stream:

@@ -49,6 +49,10 @@ def tau1(reward: object = 0.0, info: dict[str, object] | None = None, **fields: 
         (tau1(0.83, {"reward_info": {"base_success": 1.0}}), "passed"),
         (tau1(0.83, {"reward_info": {"info": {"parts": [{"base_success": 0.0}]}}}), "failed"),
         (tau1(0.83, {"base_success": 0.5}), "unknown"),
+        (tau1(0.4, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
+        (tau1(0.4, {"error": "KeyError: 'name'", "base_success": False}), "agent_error"),
+        (tau1(0.0, {"error": "Connection error.", "base_success": 0.0}), "harness_error"),
+        (tau1(0.4, {"error": "Connection error.", "base_success": 1}), "passed"),
         (tau1(0.0, traj=[USER, {**AGENT, "base_success": True}]), "failed"),
     ],
 )
@@ -89,6 +93,10 @@ def tau2(reason: str, reward: float | None = 0.0, **fields: object) -> dict[str,
         (tau2("unexpected_error", 0.0, info={"error": "list index out of range"}), "agent_error"),
         (tau2("user_stop", 0.7), "unknown"),
         (tau2("user_stop", 0.7, base_success=True), "passed"),
+        (tau2("infrastructure_error", 0.7, base_success=False), "harness_error"),
+        (tau2("agent_error", 0.7, base_success=0), "agent_error"),
+        (tau2("max_steps", 0.7, base_success=0), "failed"),
+        (tau2("infrastructure_error", 0.7, base_success=True), "passed"),
     ],
 )
 def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
@@ -112,6 +120,9 @@ def test_a_tau2_simulation_has_the_class_of_its_reward_and_termination_reason(
         ({"error": "boom"}, "agent_error"),
         ({"error": False, "reward": 0}, "failed"),
         ({"reward": 1.0, "error": "boom"}, "passed"),
+        ({"reward": 0.4, "base_success": 0, "error": "HTTP 429"}, "harness_error"),
+        ({"reward": 0.4, "correct": False, "error": "boom"}, "agent_error"),
+        ({"outcome": {"reward": 0.4, "correct": False, "error": "HTTP 429"}}, "harness_error"),
         ({"outcome": "harness_error"}, "harness_error"),
         ({"outcome": {"correct": True}}, "passed"),
     ],
@@ -209,6 +220,12 @@ def test_composite_rewards_without_a_success_component_are_unknown_with_their_ze
     assert report.n_rewards_between == 8
 
 
+def test_rewards_between_0_and_1_are_reported_also_beside_a_known_success(tmp_path: Path) -> None:
+    path = write_json(tmp_path / "f.json", [*composite(20), tau1(1.0, task_id=99)])
+    report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a")
+    assert (report.n_rewards_between, report.n_passed) == (8, 1)
+
+
 def test_a_success_reward_reads_composite_rewards(tmp_path: Path) -> None:
     path = write_json(tmp_path / "f.json", composite(20))
     for least, wanted in ((0.85, 8), (0.86, 0)):
@@ -223,6 +240,53 @@ def test_declared_failures_beside_composite_rewards_stay_failures(tmp_path: Path
     (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(c)}\n" for c in chat))
     found = taken("openai", tmp_path / "f.jsonl")
     assert (classes(found), found.import_errors.height) == (["unknown", "failed"], 1)
+
+
+def test_a_harness_error_with_a_partial_reward_makes_no_other_trial_unknown(tmp_path: Path) -> None:
+    broken = tau1(0.4, {"error": "Connection error.", "base_success": 0.0})
+    path = write_json(tmp_path / "f.json", [broken, tau1(0.0)])
+    found = taken("tau-bench", path)
+    assert (classes(found), found.import_errors.height) == (["harness_error", "failed"], 0)
+    report = import_file("tau-bench", path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
+    assert report.n_rewards_between == 0
+
+
+@pytest.mark.parametrize("reward", [0.0, 0.83, 1.0, None])
+@pytest.mark.parametrize(
+    ("outer", "inner"), [(1, 0), (False, True), (1.0, 0.5)], ids=["1 and 0", "false and true", "1 and 0.5"]
+)
+@pytest.mark.parametrize("format_name", ["tau-bench", "tau2", "openai"])
+def test_success_components_that_contradict_each_other_are_an_error_of_reading(
+    tmp_path: Path, format_name: str, outer: object, inner: object, reward: float | None
+) -> None:
+    known: dict[str, object] = {
+        "task_id": "known",
+        "id": "known",
+        "reward": 1.0,
+        "reward_info": {"reward": 1.0},
+    }
+    run: dict[str, object] = {"task_id": "t", "id": "t", "reward": reward, "base_success": outer}
+    run |= {"reward_info": {"reward": reward, "base_success": inner}}
+    run |= {"error": "Connection error.", "termination_reason": "agent_error"}
+    runs = [{"messages": [USER, AGENT], "traj": [USER, AGENT]} | fields for fields in (run, known)]
+    path = write_json(tmp_path / "f.json", {"simulations": runs} if format_name == "tau2" else runs)
+    for success_reward in (None, 0.5):
+        found = taken(format_name, path, success_reward)
+        assert dict(found.conversations.select("task_id", "outcome_class").iter_rows()) == {
+            "t": "unknown",
+            "known": "passed",
+        }
+        assert found.conversations["outcome_correct"].null_count() == 1
+        assert f"{format_name} base_success: contradicting values" in found.conversations["outcome_source"]
+        ((line, reason),) = found.import_errors.select("line", "reason").rows()
+        assert (line, reason[:27]) == (0, "error of reading: 1 records")
+    report = import_file(format_name, path, sessions_folder=tmp_path / "s", agent_id="a", session_id="x")
+    assert (report.n_contradicting, report.n_rewards_between) == (1, 0)
+
+
+def test_success_components_that_agree_are_one(tmp_path: Path) -> None:
+    run = tau1(0.83, {"base_success": 1, "parts": [{"base_success": 1.0}, {"base_success": None}]})
+    assert classes(taken("tau-bench", write_json(tmp_path / "f.json", [run]))) == ["passed"]
 
 
 @pytest.mark.parametrize("reward", ["0.83", 83, 1.5])
@@ -267,3 +331,73 @@ def test_rewards_as_text_and_above_one_are_no_silent_zero(reward: object, tmp_pa
 )
 def test_only_documented_errors_are_the_harness_s(error: str, cause: str | None) -> None:
     assert harness_cause(error) == cause
+
+
+FRAMES = """Traceback (most recent call last):
+  File "/app/agent.py", line 10, in solve
+    return self.agent.tool(connection_error, rate_limit=429)
+           ^^^^^^^^^^^^^^^^
+  File "/tau_bench/agents/tool_calling_agent.py", line 3, in call
+    raise error
+  [Previous line repeated 2 more times]
+"""
+DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+PROVIDER = "openai.RateLimitError: Error code: 429 - {'error': {'message': 'slow down'}}\n"
+
+
+def grouped(text: str) -> str:
+    return "  + Exception Group " + "".join(f"  | {line}\n" for line in text.splitlines()) + "  +-----\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (FRAMES + PROVIDER, "rate limit"),
+        ("Task 3 of the agent:\n" + FRAMES + PROVIDER, "rate limit"),
+        (FRAMES + "KeyError: 'name'\n" + DURING + FRAMES + PROVIDER, "rate limit"),
+        (FRAMES + PROVIDER + DURING + FRAMES + "KeyError: 'name'\n", None),
+        (FRAMES + "KeyError: 'name'\n" + DURING + PROVIDER, "rate limit"),
+        (FRAMES + "KeyError: 'name'", None),
+        (FRAMES + "ValueError: Error code: 429", None),
+        (FRAMES + "pydantic_core._pydantic_core.ValidationError: rate limit 429", None),
+        (FRAMES + "my_agents.agent.RateLimitError: own counter", None),
+        (FRAMES + "agent.AgentError: Error code: 429", None),
+        (FRAMES + "boom", None),
+        (FRAMES + "openai.RateLimitError: too large for the tool call of this agent", "rate limit"),
+        (FRAMES + "httpx.ReadTimeout\n", "time-out of the provider"),
+        (FRAMES + "docker.errors.APIError: container failed to start", "environment reset"),
+        ("openai.RateLimitError: Error code: 429\n" + FRAMES, "rate limit"),
+        (FRAMES, None),
+        (FRAMES.replace("  ", "").replace("[Prev", "  [Prev") + PROVIDER, "rate limit"),
+        ('File "/app/agent.py", line 3, in run\nself.agent.run()\n' + PROVIDER, "rate limit"),
+        (grouped(FRAMES + PROVIDER), "rate limit"),
+        (grouped(FRAMES + "KeyError: 'rate limit'"), None),
+        ((FRAMES * 300 + PROVIDER).replace("\n", "\r\n"), "rate limit"),
+        ('agent failed, File "/app/x.py", line 3: ' + PROVIDER, None),
+    ],
+)
+def test_a_traceback_is_classed_by_its_final_exception_and_not_by_its_frames(
+    error: str, cause: str | None
+) -> None:
+    assert harness_cause(error) == cause
+
+
+@pytest.mark.parametrize("last", [PROVIDER, "KeyError: 'name'\n"])
+def test_a_traceback_has_the_same_class_in_every_format(tmp_path: Path, last: str) -> None:
+    error, wanted = FRAMES + last, "harness_error" if last == PROVIDER else "agent_error"
+    runs = [
+        tau1(0.0, {"error": error}),
+        tau1(0.0, {"error": error}, base_success=0),
+        tau1(None, error=error, traj=[]),
+        tau1(1.0),
+    ]
+    path = write_json(tmp_path / "f.json", runs)
+    assert classes(taken("tau-bench", path)) == [wanted, wanted, wanted, "passed"]
+    chat = [{"messages": [USER], "correct": False, "error": error}, {"error": error}, {"correct": True}]
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "f.jsonl").write_bytes(lines(chat))
+    assert classes(taken("openai", tmp_path / "o" / "f.jsonl")) == [wanted, wanted, "passed"]
+    simulations = [tau2("unexpected_error", None, info={"error": error}), tau2("user_stop", 1.0, id="j")]
+    (tmp_path / "t").mkdir()
+    path = write_json(tmp_path / "t" / "f.json", {"tasks": [], "simulations": simulations})
+    assert classes(taken("tau2", path)) == [wanted, "passed"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent_eval.formats.validation_messages import LONGEST
 from agent_eval.tables import table
+from agent_eval.transcripts.importers import import_file
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, agent_ids, read_sessions, sessions_hash
 from tests.transcripts.making import AGENT, ANY, USER, conversation, lines, write_session
@@ -32,6 +33,38 @@ def test_a_missing_folder_has_no_sessions_and_the_right_columns(folder: Path) ->
         frame = getattr(found, name)
         assert frame.is_empty()
         assert frame.schema == table(name).schema
+
+
+def test_an_intervention_at_a_turn_that_is_not_there_is_refused_with_index_and_turns(
+    folder: Path, tmp_path: Path
+) -> None:
+    def stepped_in(name: str, *indexes: int | None, **fields: object) -> dict[str, object]:
+        return conversation(
+            name, interventions=[{"kind": "help", "turn_index": i} for i in indexes], **fields
+        )
+
+    two_turns = [USER, AGENT, USER, AGENT]
+    records = [
+        stepped_in("good", 0, 1, None, messages=two_turns),
+        stepped_in("beyond", 1, 2, messages=two_turns),
+        stepped_in("one", 1),
+        stepped_in("none", 0, messages=[], outcome="failed"),
+        stepped_in("general", None, messages=[], outcome="failed"),
+    ]
+    reasons = [
+        "interventions[1].turn_index is 2, but the conversation has 2 turns; allowed: 0 to 1, or null",
+        "interventions[0].turn_index is 1, but the conversation has 1 turn; allowed: 0 to 0, or null",
+        "interventions[0].turn_index is 0, but the conversation has 0 turns; allowed: null",
+    ]
+    write_session(folder, "s1", records)
+    found = read_sessions("a", folder)
+    assert ids(found) == ["good", "general"]
+    assert refusals(found) == [("s1/conversations.jsonl", i + 2, r) for i, r in enumerate(reasons)]
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(lines(records))
+    report = import_file("openai", path, sessions_folder=tmp_path / "imported", agent_id="a")
+    assert report.n_imported == 2
+    assert [(r.line, r.reason) for r in report.refusals] == [(i + 2, r) for i, r in enumerate(reasons)]
 
 
 def test_a_conversation_without_a_task_belongs_to_no_task_set(folder: Path) -> None:

@@ -125,10 +125,14 @@ def trial_outcomes(
 
 
 def is_between_rewards() -> pl.Expr:
-    """Return whether a conversation has a reward above 0 that is not 1 and does not decide the outcome."""
+    """Return whether a conversation has a reward above 0 that is not 1 and does not decide the outcome.
+
+    A harness error is known as such, whatever the reward.
+    """
     reward = pl.col("outcome_reward")
     is_between = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
-    return (pl.col("outcome_correct").is_null() & is_between).fill_null(False)
+    is_broken = (pl.col("outcome_class") == "harness_error").fill_null(False)
+    return (pl.col("outcome_correct").is_null() & is_between).fill_null(False) & ~is_broken
 
 
 def interaction_outcomes(

@@ -2,10 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import JsonValue, ValidationError
 
@@ -16,9 +16,11 @@ from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.transcripts.models import Conversation
-from agent_eval.transcripts.outcomes import ROUNDING, class_of_error
+from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
 
 LONGEST_ID = 512
+RECORDED_REWARD = "recorded_reward"
+"""Key of `metadata`: a reward that the file gives as true or false, as it is there."""
 DEFINITION_REFUSED = "task_definition_refused"
 """Key of `metadata`: why the definition of a conversation's task was left out."""
 Fields = dict[str, object]
@@ -42,6 +44,8 @@ class Source:
         return clean(self.path.name)
 
 
+Success = bool | Literal["contradicting"] | None
+"""What the success components of a record say together."""
 Importer = Callable[[Source], Iterator[Conversation | Refusal]]
 
 
@@ -53,6 +57,12 @@ class Ids:
         self._trials: dict[str, set[int]] = {}
         self._free: dict[str, int] = {}
         self._ids: set[str] = set()
+
+    def of_record(self, task_id: str | None, trial: JsonValue, number: int) -> Fields:
+        """task_id, trial and conversation_id; a record without a task id is named after its number in the file."""
+        if task_id is None:
+            return {"conversation_id": self.named(str(number)), "trial": _integer(trial)}
+        return self.numbered(task_id, trial)
 
     def numbered(self, task_id: str, trial: JsonValue) -> Fields:
         """task_id, trial and conversation_id for a record that has no id of its own.
@@ -118,6 +128,8 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
     fields = convert(record.value, ids, record.number)
     conversation = Conversation.model_validate(fields | {"source": origin})
+    if problem := conversation.misplaced_intervention():
+        raise NotThisFormatError(problem)
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
@@ -128,15 +140,24 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
 
 
 def unrepeated(
-    source: Source, records: Iterator[Record | Refusal], transcript: str
+    source: Source, records: Iterator[Record | Refusal], transcript: str, names: Sequence[str]
 ) -> Iterator[Record | Refusal]:
-    """Without the records that repeat an earlier one word for word, each of which is a refusal.
+    """Refuse each record that repeats an earlier one word for word.
 
-    Runs without any message may well end alike: under the key `transcript` they have nothing, and each is a trial.
+    Equal records are separate trials unless they name their trial: a deterministic agent ends alike every time. Runs
+    without any message may well end alike too.
+
+    Args:
+        source: The file.
+        records: Its records.
+        transcript: The key of a record's messages.
+        names: The keys of which each names one trial; a record without any of them is a trial of its own.
     """
     seen: dict[bytes, int] = {}
     for record in records:
-        if isinstance(record, Record) and mapping(record.value).get(transcript):
+        fields = mapping(record.value) if isinstance(record, Record) else {}
+        is_named = any(fields.get(name) is not None for name in names)
+        if isinstance(record, Record) and is_named and fields.get(transcript):
             first = seen.setdefault(_fingerprint(record), record.number)
             if first != record.number:
                 yield Refusal(source.file, record.number, f"{REPEATED} {first}, which was imported")
@@ -204,6 +225,23 @@ def number_of(value: JsonValue) -> float | None:
     return float(cast("float", value)) if is_one else None
 
 
+def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
+    """The id of the record's task as text; None where it is missing, null or empty."""
+    return text_of(record.get("task_id")) or None
+
+
+def reward_of(value: JsonValue) -> float | None:
+    """A reward, also as text; true and false are read as 1 and 0. None where it is no finite number."""
+    if isinstance(value, bool):
+        return float(value)
+    return _number_in(value) if isinstance(value, str) else number_of(value)
+
+
+def reward_note(value: JsonValue) -> dict[str, JsonValue]:
+    """The entry of `metadata` for a reward that is true or false; empty for any other."""
+    return {RECORDED_REWARD: value} if isinstance(value, bool) else {}
+
+
 def _integer(value: JsonValue) -> int | None:
     """A whole number that a table can hold; true and false are none."""
     is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
@@ -231,20 +269,22 @@ def yes_or_no(value: JsonValue) -> bool | None:
     return number > 0.5
 
 
-def base_success(record: Mapping[str, JsonValue], transcript: str) -> bool | None:
-    """The success component of a composite reward, wherever in the record it stands: the outermost counts.
+def base_success(record: Mapping[str, JsonValue], transcript: str) -> Success:
+    """Return the success component of a composite reward, wherever it is in the record.
+
+    Several are "contradicting" unless they are equal; a number that is neither 0 nor 1 alone says nothing.
 
     Args:
         record: The record.
         transcript: The key of its messages, which are not searched: a transcript's words never decide an outcome.
     """
+    found: set[bool | None] = set()
     level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
     while level:
-        for place in level:
-            if (found := yes_or_no(mapping(place).get("base_success"))) is not None:
-                return found
+        said = [mapping(place).get("base_success") for place in level]
+        found |= {yes_or_no(value) for value in said if isinstance(value, bool | int | float)}
         level = [inner for place in level for inner in _inside(place)]
-    return None
+    return "contradicting" if len(found) > 1 else next(iter(found), None)
 
 
 def _inside(value: JsonValue) -> Iterable[JsonValue]:
@@ -262,7 +302,7 @@ def _number_in(text: str) -> float | None:
 
 
 def reward_outcome(
-    format_name: str, reward: JsonValue, success: bool | None, error: tuple[str, JsonValue] | None = None
+    format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
     """`correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
 
@@ -272,12 +312,21 @@ def reward_outcome(
         success: From `base_success`.
         error: Where the record keeps an error, and what stands there; it decides where no reward above 0 does.
     """
-    number = number_of(reward) if not isinstance(reward, str) else _number_in(reward)
+    number = reward_of(reward)
     place, text = error or ("", None)
     said = shorten(text_of(text) or "") or None if text not in (None, False) else None
     fields: Fields = {"reward": number} | ({} if said is None else {"error": said})
+    if success == "contradicting":
+        return fields | {
+            "correct": None,
+            "outcome_class": "unknown",
+            "source": f"{format_name} {CONTRADICTING}",
+        }
     if success is not None:
-        return fields | {"correct": success, "source": f"{format_name} base_success"}
+        named = (
+            {"outcome_class": class_of_error(text_of(text) or "")} if said is not None and not success else {}
+        )
+        return fields | {"correct": success, "source": f"{format_name} base_success"} | named
     if said is not None and (number is None or number <= ROUNDING):
         return fields | {
             "outcome_class": class_of_error(text_of(text) or ""),

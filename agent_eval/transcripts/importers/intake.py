@@ -21,7 +21,7 @@ from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
-from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, Importer, Source
+from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, RECORDED_REWARD, Importer, Source
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionError,
@@ -32,7 +32,7 @@ from agent_eval.transcripts.importers.import_errors import (
     UnknownFormatError,
 )
 from agent_eval.transcripts.models import Conversation, Session
-from agent_eval.transcripts.outcomes import is_between
+from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
 FORMATS: Mapping[str, Importer] = {
@@ -58,8 +58,12 @@ class ImportReport:
     refusals: tuple[Refusal, ...]
     is_changed: bool
     folder: Path
-    n_rewards_between: int = 0  # rewards between 0 and 1 that tell no outcome, where no success is known
-    notes: tuple[str, ...] = ()  # what was left out of conversations that were imported, a sentence each
+    n_rewards_between: int = 0  # rewards above 0 that are not 1, of trials whose success is unknown
+    n_passed: int = 0
+    notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
+    n_contradicting: int = 0  # records whose success components contradict each other
+    n_before: int = 0  # conversations that the session held before this import
+    n_removed: int = 0  # those of them that it no longer holds, by conversation_id
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def import_file(
 
     Bad records are refused one by one, reported, and kept beside the session. Importing the same again
     changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps what
-    was added to it by hand. When every record is refused, a session that has conversations stays as it is; where there
+    was added to it by hand; the report has the number of conversations that were removed thereby. When every record is refused, a session that has conversations stays as it is; where there
     is none, one without conversations is written, so that its refused records are counted. Any import replaces it.
 
     Args:
@@ -158,7 +162,8 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         session_text = _session_text(wanted)
         found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
         left_out = Counter[str]()
-        seen = _Seen()
+        before = _conversation_ids(wanted.folder / CONVERSATIONS)
+        seen = _Seen(not_seen=set(before))
         counted = seen.watching(_counting_left_out(found, left_out))
         n_imported, n_refused, refusals = _write_records(new, counted)
         _write(new / SESSION, session_text)
@@ -176,29 +181,48 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         refusals=tuple(refusals),
         is_changed=is_changed,
         folder=wanted.folder,
-        n_rewards_between=0 if seen.n_passed else seen.n_between,
+        n_rewards_between=seen.n_between,
+        n_passed=seen.n_passed,
         notes=tuple(
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
-        ),
+        )
+        + _note_of_flags(seen.n_flags, n_imported),
+        n_contradicting=seen.n_contradicting,
+        n_before=len(before),
+        n_removed=len(seen.not_seen) if is_changed else 0,
     )
 
 
 @dataclass
 class _Seen:
-    """What the outcomes of an import are, counted as they pass."""
+    """What the conversations of an import are, counted as they pass. `not_seen` holds earlier ids that did not pass."""
 
+    not_seen: set[str]
     n_passed: int = 0
     n_between: int = 0
+    n_contradicting: int = 0
+    n_flags: int = 0  # rewards that the file gives as true or false
 
     def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
         """The same items, counted."""
         for item in found:
             if isinstance(item, Conversation):
-                correct, reward = item.outcome.correct, item.outcome.reward
-                self.n_passed += correct is True
-                self.n_between += correct is None and is_between(reward)
+                self.not_seen.discard(item.conversation_id)
+                outcome = item.outcome
+                self.n_passed += outcome.correct is True
+                is_contradicting = has_contradicting_components(outcome.source)
+                self.n_contradicting += is_contradicting
+                is_open = outcome.classified == "unknown" and not is_contradicting
+                self.n_between += is_open and is_between(outcome.reward)
+                self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
+
+
+def _note_of_flags(n: int, n_imported: int) -> tuple[str, ...]:
+    if not n:
+        return ()
+    return (f"{n} of {n_imported} conversations: the reward is true or false and is read as 1 or 0.",)
 
 
 def _counting_left_out(
@@ -278,10 +302,17 @@ def _ids_elsewhere(folder: Path) -> dict[str, str]:
     """Conversation id → session, of the agent's other sessions: ids are unique within an agent."""
     taken: dict[str, str] = {}
     for path in sorted(folder.parent.glob(f"[!.]*/{CONVERSATIONS}")):
-        for record in json_lines(path, path.name) if path.parent != folder and path.is_file() else ():
-            if isinstance(record, Record) and isinstance(record.value, dict):
-                taken.setdefault(str(record.value.get("conversation_id")), path.parent.name)
+        for name in _conversation_ids(path) if path.parent != folder else ():
+            taken.setdefault(name, path.parent.name)
     return taken
+
+
+def _conversation_ids(path: Path) -> list[str]:
+    """The ids in a session's file of conversations, each once; none where it is missing."""
+    records = json_lines(path, path.name) if path.is_file() else ()
+    values = (record.value for record in records if isinstance(record, Record))
+    names = (value.get("conversation_id") for value in values if isinstance(value, dict))
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _new_to_agent(

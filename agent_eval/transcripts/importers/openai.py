@@ -19,14 +19,17 @@ from agent_eval.transcripts.importers.base import (
     base_success,
     conversations,
     mapping,
-    number_of,
     or_nothing_found,
+    reward_note,
+    reward_of,
     reward_outcome,
+    task_id_of,
     text_of,
     yes_or_no,
 )
 from agent_eval.transcripts.importers.messages import chat_messages
 from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
 EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
@@ -117,7 +120,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-    task_id = text_of(record.get("task_id"))
+    task_id = task_id_of(record)
     own_id = next((text for key in _IDS if (text := text_of(record.get(key)))), None)
     if task_id is None:
         return {"conversation_id": own_id or ids.named(str(number)), "trial": record.get("trial")}
@@ -138,10 +141,15 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
     correct = yes_or_no(record.get("correct"))
     if correct is None:
         return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
-    outcome = {"correct": correct, "reward": number_of(record.get("reward")), "source": f"{NAME} correct"}
-    return outcome if error in (None, False, "") else outcome | {"error": shorten(text_of(error) or "")}
+    outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}
+    if error in (None, False, ""):
+        return outcome
+    text = text_of(error) or ""  # the whole text decides: a traceback ends with its exception
+    named = {} if correct else {"outcome_class": class_of_error(text)}
+    return outcome | {"error": shorten(text)} | named
 
 
 def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     unknown = {key: value for key, value in record.items() if key not in _KNOWN}
-    return {**mapping(record.get("metadata")), **unknown}
+    note = reward_note(record.get("reward")) if record.get("outcome") is None else {}
+    return {**mapping(record.get("metadata")), **unknown, **note}

@@ -30,7 +30,9 @@ from agent_eval.transcripts.importers.base import (
     mapping,
     or_nothing_found,
     paid,
+    reward_note,
     reward_outcome,
+    task_id_of,
     text_of,
     unrepeated,
     whole_truth,
@@ -83,13 +85,13 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
     """
     definitions = dict(_definitions(source))
 
-    def convert(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
-        return _conversation(record, ids, definitions)
+    def convert(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+        return _conversation(record, ids, number, definitions)
 
-    simulations = or_nothing_found(
-        source, unrepeated(source, array_records(source, "simulations.item"), "messages"), EXPECTED
+    simulations = unrepeated(
+        source, array_records(source, "simulations.item"), "messages", names=["id", "trial"]
     )
-    return conversations(source, NAME, simulations, convert)
+    return conversations(source, NAME, or_nothing_found(source, simulations, EXPECTED), convert)
 
 
 def domain(source: Source) -> str | None:
@@ -102,7 +104,7 @@ def domain(source: Source) -> str | None:
 
 
 def _conversation(
-    record: Mapping[str, JsonValue], ids: Ids, definitions: Mapping[str, _Definition]
+    record: Mapping[str, JsonValue], ids: Ids, number: int, definitions: Mapping[str, _Definition]
 ) -> Fields:
     reward = mapping(record.get("reward_info"))
     reason = record.get("termination_reason")
@@ -110,13 +112,13 @@ def _conversation(
     if "task_id" not in record or not is_told:
         raise NotThisFormatError("task_id or messages is missing in the simulation")
     messages = _with_crash(chat_messages(_flat(record.get("messages"))), reason)
-    task_id = text_of(record["task_id"]) or "null"
-    names = ids.numbered(task_id, record.get("trial"))
+    task_id = task_id_of(record)
+    names = ids.of_record(task_id, record.get("trial"), number)
     own_id = text_of(record.get("id"))
     if own_id and len(own_id) <= 512 and not ids.is_claimed(own_id):
         names["conversation_id"] = own_id
-    definition = definitions.get(task_id, _NO_DEFINITION)
-    refused = _why_refused(definition, reward, messages) if task_id in definitions else None
+    definition = definitions.get(task_id or "", _NO_DEFINITION)
+    refused = _why_refused(definition, reward, messages) if definition is not _NO_DEFINITION else None
     known = definition if refused is None else _NO_DEFINITION
     return (
         names
@@ -142,9 +144,9 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
     if reason == "unexpected_error":
         outcome_class = class_of_error(error)
     is_open = said["correct"] is None and reward is None
-    if outcome_class is None or not (said["correct"] is False or is_open) or success is not None:
+    if success == "contradicting" or outcome_class is None or not (said["correct"] is False or is_open):
         return said
-    source = f"{NAME} termination_reason"
+    source = f"{NAME} termination_reason" if success is None else said["source"]
     if outcome_class == "failed":
         return {"correct": False, "reward": said["reward"], "source": said["source"] or source}
     return {
@@ -245,6 +247,7 @@ def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonV
             "user_cost_usd": paid(record.get("user_cost")),
             "simulation_id": record.get("id"),
             "recorded_trial": None if recorded == trial else recorded,
+            **reward_note(mapping(record.get("reward_info")).get("reward")),
         }
     )
 
@@ -253,7 +256,7 @@ def _definitions(source: Source) -> Iterator[tuple[str, _Definition]]:
     """The file's tasks by id. A file that breaks here breaks at its simulations too."""
     for record in array_records(source, "tasks.item"):
         task = mapping(getattr(record, "value", None))
-        if (task_id := text_of(task.get("id"))) is not None:
+        if task_id := text_of(task.get("id")):
             yield task_id, _definition(task)
 
 

@@ -16,7 +16,9 @@ from agent_eval.transcripts.importers.base import (
     joined,
     mapping,
     or_nothing_found,
+    reward_note,
     reward_outcome,
+    task_id_of,
     text_of,
     tools_called,
     unrepeated,
@@ -32,38 +34,43 @@ EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
 
 def read(source: Source) -> Iterator[Conversation | Refusal]:
     """The conversations of a tau-bench result file."""
-    records = or_nothing_found(source, unrepeated(source, array_records(source, "item"), "traj"), EXPECTED)
-    return conversations(source, NAME, records, _conversation)
+    records = unrepeated(source, array_records(source, "item"), "traj", names=["trial"])
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
 
-def _conversation(record: Mapping[str, JsonValue], ids: Ids, _: int) -> Fields:
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     info = mapping(record.get("info"))
-    is_told = "traj" in record or record.get("reward") is not None or info.get("error") is not None
+    error = _error(record, info)
+    is_told = "traj" in record or record.get("reward") is not None or error[1] is not None
     if "task_id" not in record or not is_told:
         raise NotThisFormatError(f"task_id or traj is missing; expected {EXPECTED}")
     messages = chat_messages(record.get("traj"))
     task = mapping(info.get("task"))
-    names = ids.numbered(text_of(record["task_id"]) or "null", record.get("trial"))
+    names = ids.of_record(task_id_of(record), record.get("trial"), number)
     return names | {
         "goal": text_of(task.get("instruction")),
         "messages": messages,
         "expected": whole_truth(tools_called(task.get("actions"), "kwargs"), joined(task.get("outputs")), []),
-        "outcome": reward_outcome(
-            NAME, record.get("reward"), base_success(record, "traj"), ("info.error", info.get("error"))
-        ),
-        "metadata": _metadata(record, info, names["trial"]),
+        "outcome": reward_outcome(NAME, record.get("reward"), base_success(record, "traj"), error),
+        "metadata": _metadata(record, error[1], names["trial"]),
     }
 
 
-def _metadata(
-    record: Mapping[str, JsonValue], info: Mapping[str, JsonValue], trial: object
-) -> dict[str, JsonValue]:
+def _error(record: Mapping[str, JsonValue], info: Mapping[str, JsonValue]) -> tuple[str, JsonValue]:
+    """Where the record keeps its error, in `info` or beside it, and what is there."""
+    is_beside = info.get("error") in (None, False, "")
+    return ("error", record.get("error")) if is_beside else ("info.error", info.get("error"))
+
+
+def _metadata(record: Mapping[str, JsonValue], error: JsonValue, trial: object) -> dict[str, JsonValue]:
     recorded = record.get("trial")
+    info = mapping(record.get("info"))
     return without_nulls(
         {
             "user_id": mapping(info.get("task")).get("user_id"),
             "user_cost_usd": info.get("user_cost"),
-            "error": info.get("error"),
+            "error": error,
             "recorded_trial": None if recorded == trial else recorded,
+            **reward_note(record.get("reward")),
         }
     )
