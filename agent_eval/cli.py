@@ -47,6 +47,16 @@ def _version(project: "Project", version: str | None) -> str:
     return project.registry.current.version if version is None else version
 
 
+def _marked_version(project: "Project", version: str | None) -> str:
+    """The version whose results are shown; its mark goes to stderr if it was edited after it was frozen."""
+    from agent_eval.commands.results.leaderboard import print_edited
+    from agent_eval.commands.terminal.output import consoles
+
+    chosen = _version(project, version)
+    print_edited(project.registry, [chosen], consoles()[1])
+    return chosen
+
+
 @app.command()
 def run(
     agent: Agents = None,
@@ -170,7 +180,7 @@ def leaderboard(
 ) -> None:
     """The board of one methodology version: ranks, intervals, leads; or of several, side by side."""
     from agent_eval.commands.results.board_history import show_changes
-    from agent_eval.commands.results.leaderboard import FORMATS, side_by_side
+    from agent_eval.commands.results.leaderboard import FORMATS, print_edited, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -183,6 +193,7 @@ def leaderboard(
         if as_of is not None:
             raise AgentEvalError("--changes lists the changes of all days; leave out --as-of.")
         of = versions or [_version(project, None)]
+        print_edited(project.registry, of, consoles()[1])
         show_changes(project, consoles()[0], versions=of, template=template, output_format=chosen)
         return
     if len(versions) > 1:
@@ -212,7 +223,7 @@ def compare(
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
-    version = _version(project, methodology)
+    version = _marked_version(project, methodology)
     show(project, consoles()[0], version=version, agent=agent, other=other, as_json=as_json)
 
 
@@ -232,7 +243,7 @@ def explain(
         project,
         consoles()[0],
         agent_id=agent,
-        version=_version(project, methodology),
+        version=_marked_version(project, methodology),
         score=score,
         as_json=as_json,
     )
@@ -271,7 +282,7 @@ def reliability(
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
-    out, version = consoles()[0], _version(project, methodology)
+    out, version = consoles()[0], _marked_version(project, methodology)
     estimators = checked_estimators(estimator or ())
     if interactions:
         show_interactions(
@@ -325,9 +336,8 @@ def errors(
     out, err = consoles()
     if consolidate:
         command.consolidate(project, err)
-    command.errors(
-        project, out, version=_version(project, methodology), agents=agent or (), since=since, as_json=as_json
-    )
+    version = _marked_version(project, methodology)
+    command.errors(project, out, version=version, agents=agent or (), since=since, as_json=as_json)
 
 
 @app.command()
@@ -355,7 +365,7 @@ def gate(
     code = show(
         project,
         consoles()[0],
-        version=_version(project, methodology),
+        version=_marked_version(project, methodology),
         agents=agent or (),
         as_json=as_json,
         config=config,

@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent_eval.commands.results.leaderboard import edited_notes
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.gates import GateSpec, exit_code
+from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results
 from agent_eval.report.ci import annotations, inert_in_actions, junit
 from agent_eval.settings import read_gates
+from agent_eval.tables import table
 
 _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 
@@ -23,6 +25,9 @@ def gate_rows(
     project: Project, version: str, agents: Sequence[str] = (), spec: GateSpec | None = None
 ) -> pl.DataFrame:
     """Table gate_results of the named agents (default: all) under one version, computed from what is stored.
+
+    If the version was edited after it was frozen, or a frozen version cannot be read, every agent has an unknown gate
+    that says so.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -33,7 +38,19 @@ def gate_rows(
     keys = pl.DataFrame({"agent_id": wanted}, schema={"agent_id": pl.String}).with_columns(
         methodology_version=pl.lit(version)
     )
-    return gate_results(project, keys, spec)
+    rows = gate_results(project, keys, spec)
+    return pl.concat([rows, _edited(project, version, rows)]).sort("agent_id", maintain_order=True)
+
+
+def _edited(project: Project, version: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """One unknown gate per agent of `rows` where the version was edited after it was frozen, else no row."""
+    if not (notes := list(edited_notes(project.registry, version))):
+        return rows.clear()
+    finding = GateFinding("status", "unknown", " ".join(notes), subject=f"methodology {version}")
+    of_agents = rows.unique("agent_id", maintain_order=True).select(
+        "methodology_version", "agent_id", "gate_spec"
+    )
+    return table("gate_results").frame(row | vars(finding) for row in of_agents.to_dicts())
 
 
 def gate(

@@ -24,7 +24,8 @@ _MEANING = {
     "overall": "Over the agent as a whole the mean of each metric reaches [gates.overall].",
     "score": "Each score reaches its threshold.",
     "errors": "No error cluster is as grave as `fail_on_error_severity`.",
-    "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`.",
+    "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
+    "every conversation has a reply.",
     "assertions": "What `expected` demands of the conversations was done.",
     "regression": "Nowhere significantly worse than the [gates.baseline].",
     "judge_drift": "By the latest audit, the judge models still say what they said.",

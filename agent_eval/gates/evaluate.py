@@ -91,7 +91,7 @@ def gates(
     )
     bounds_of = score_bounds(given["reliability"])
     looked = looked_for_failures(given["turn_judgments"], failure_metrics)
-    silent = silences(given["turn_judgments"])
+    silent = silences(given["turn_judgments"], given["transcripts"])
     models = _models(*judged)
     found: list[tuple[AgentVersion, GateFinding]] = []
     universe = composites if has_scores else given["transcripts"].select(PAIR).unique()

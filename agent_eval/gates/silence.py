@@ -19,19 +19,24 @@ _TURN = (*PAIR, "conversation_id", "turn_index")
 
 @dataclass(frozen=True)
 class Silence:
-    """The turns of one pair: those that owed a reply, those without one, and those that ended the conversation."""
+    """The turns of one pair: those that owed a reply, those without one, and those that ended the conversation.
+
+    `unanswered` holds the conversations with a user message in which no turn got a reply.
+    """
 
     n_due: int = 0
     silent: tuple[str, ...] = ()  # conversation#turn, in order
     n_ended: int = 0
     is_looked_for: bool = False  # at least one of the metrics that a rule decides by silence was asked
+    unanswered: tuple[str, ...] = ()  # conversations, in order
 
 
-def silences(turn_judgments: pl.DataFrame) -> dict[AgentVersion, Silence]:
+def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, Silence]:
     """Count per pair the turns without a reply, from the rules' rows of table turn_judgments.
 
     A person's rating of such a turn changes its rating, not the fact that nothing was said. A turn that neither ended
-    nor owed a reply (the user acted, or wrote nothing) is in no count.
+    nor owed a reply (the user acted, or wrote nothing) is in no count. `transcripts` holds the number of user messages
+    of each conversation; a conversation that it does not hold counts as one with a user message.
     """
     decided = pl.col("metric").is_in(list(OF_SILENCE))
     by_rule = decided & (pl.col("judge") == "rule") & (pl.col("status") == "scored")
@@ -53,22 +58,44 @@ def silences(turn_judgments: pl.DataFrame) -> dict[AgentVersion, Silence]:
     per_pair = turns.group_by(PAIR).agg(
         owed.sum(), place.filter("is_silent"), pl.col("is_ended").sum(), pl.col("is_looked_for").any()
     )
+    unanswered = _unanswered(turns.with_columns(is_replied=owed & ~pl.col("is_silent")), transcripts)
     return {
-        AgentVersion(agent, version): Silence(n_due, tuple(silent), n_ended, is_looked_for)
+        pair: Silence(n_due, tuple(silent), n_ended, is_looked_for, unanswered.get(pair, ()))
         for version, agent, n_due, silent, n_ended, is_looked_for in per_pair.iter_rows()
+        for pair in [AgentVersion(agent, version)]
     }
+
+
+def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
+    """Return per pair the conversations with a user message in which no turn got a reply."""
+    key = [*PAIR, "conversation_id"]
+    found = (
+        turns.group_by(key)
+        .agg(pl.col("is_replied").any())
+        .filter(~pl.col("is_replied"))
+        .join(transcripts.select(*key, "n_user_messages"), on=key, how="left")
+        .filter(pl.col("n_user_messages").fill_null(1) > 0)
+        .sort(key)
+        .group_by(PAIR, maintain_order=True)
+        .agg("conversation_id")
+    )
+    return {AgentVersion(agent, version): tuple(names) for version, agent, names in found.iter_rows()}
 
 
 def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
     """Failed with a larger share of silent turns than allowed; unknown where no turn needed a reply or no judge looked.
 
-    None where the gate is switched off.
+    It is also unknown where the agent said nothing in a whole conversation: its last turn ended the conversation and
+    counts as no silent turn, but nothing shows that the agent works. None where the gate is switched off.
     """
     allowed = rules.silent_turns
     if allowed is None:
         return None
     n = found.n_ended
     ended = f"; {n} turn{'s' if n > 1 else ''} ended the conversation" if n else ""
+    if n_unanswered := len(found.unanswered):
+        of = f"{n_unanswered} conversation{'s' if n_unanswered > 1 else ''}"
+        ended += f"; {of} without any reply of the agent: {listed(found.unanswered)}"
     if not found.is_looked_for and found.n_due:
         off = ", ".join(sorted(OF_SILENCE))
         return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
@@ -80,5 +107,5 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
         f"{len(found.silent)} of {found.n_due} turns without a reply, {rounded(share * 100)} %{where}; "
         f"allowed {rounded(allowed * 100)} %{ended}"
     )
-    result: Result = "failed" if share > allowed else "passed"
+    result: Result = "failed" if share > allowed else "unknown" if found.unanswered else "passed"
     return GateFinding("silent_turns", result, evidence, value=share, threshold=allowed)

@@ -272,3 +272,77 @@ def test_board_rows_carry_what_they_rest_on(published_root: Path) -> None:
     )  # fmt: skip
     assert (row["methodology_content_hash"], row["n_harness_failures_dropped"]) == (content_hash, 0)
     assert set(row) == set(csv.split("\n", maxsplit=1)[0].split(","))
+
+
+# Every command that shows results of an edited version marks them on stderr
+
+MARK = "Edited after it was frozen: 1.4.0 was published with hash"
+SHOWING = (
+    ("explain", "quill-help"),
+    ("compare", "quill-help", "harbor-desk"),
+    ("reliability",),
+    ("reliability", "--interactions"),
+    ("errors",),
+    ("gate",),
+)
+
+
+@pytest.mark.parametrize("command", SHOWING, ids=" ".join)
+def test_every_command_that_shows_an_edited_version_marks_it_on_stderr(
+    edited: Path, command: tuple[str, ...]
+) -> None:
+    for_people = CliRunner().invoke(app, [*command, "--methodology", "1.4.0"])
+    assert for_people.stderr.startswith(MARK)
+    for_machines = CliRunner().invoke(app, [*command, "--methodology", "1.4.0", "--json"])
+    assert for_machines.stderr.startswith(MARK)
+    json.loads(for_machines.stdout)
+    assert CliRunner().invoke(app, [*command, "--methodology", "1.3.0"]).stderr == ""
+
+
+def test_the_changes_of_an_edited_board_are_marked_on_stderr(edited: Path) -> None:
+    shown = CliRunner().invoke(app, ["leaderboard", "--changes", "--methodology", "1.4.0", "--json"])
+    assert shown.stderr.startswith(MARK)
+    json.loads(shown.stdout)
+
+
+def test_the_explanation_of_an_edited_version_says_that_it_may_not_give_the_stored_score(
+    edited: Path,
+) -> None:
+    rows = json.loads(
+        CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0", "--json"]).stdout
+    )
+    told = "the edited file of methodology 1.4.0; it may not give the stored score"
+    assert told in rows[0]["detail"].split("\n")[0]
+    tree = CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.4.0"]).stdout
+    assert told in " ".join(tree.replace("│", " ").split())
+    assert "edited" not in CliRunner().invoke(app, ["explain", "quill-help", "--methodology", "1.3.0"]).output
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_gates_never_pass_on_an_edited_version(edited: Path, tmp_path: Path, is_readable: bool) -> None:
+    lenient = tmp_path / "lenient.toml"
+    lenient.write_text(
+        '[gates]\nfail_on_error_severity = "none"\nsilent_turns = false\nassertions = "none"\n'
+    )
+    version, reason = ("1.4.0", MARK) if is_readable else ("1.3.0", "its file cannot be read now")
+    file = edited / "data" / "methodologies" / "1.4.0.yaml"
+    text = file.read_text(encoding="utf-8")
+    if not is_readable:
+        file.write_text("broken", encoding="utf-8")
+    arguments = [
+        "gate",
+        "--methodology",
+        version,
+        "--config",
+        str(lenient),
+        "--json",
+        "--agent",
+        "quill-help",
+    ]
+    shown = CliRunner().invoke(app, arguments)
+    [row] = [r for r in json.loads(shown.stdout) if r["result"] != "passed"]
+    assert (row["gate"], row["subject"], row["result"]) == ("status", f"methodology {version}", "unknown")
+    assert reason in row["evidence"]
+    assert shown.exit_code == 2
+    file.write_text(text.replace("points: 6\n", "points: 5\n"), encoding="utf-8")
+    assert CliRunner().invoke(app, arguments).exit_code == 0

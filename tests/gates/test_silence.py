@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from agent_eval.gates.silence import Silence, silence_finding, silences
+from agent_eval.judge.engine import judge_transcripts
 from agent_eval.settings.gate_spec import GateSpec, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.transcripts.models import Message
+from tests.judge.material import admitted, call, conversation, humans, nothing, tables, user
 from tests.scores.builders import judgment
 
 LUMEN = AgentVersion.of(agent_id="lumen", methodology_version="1.3.0")
@@ -40,7 +43,8 @@ def without(i: int, reason: str) -> list[dict[str, Any]]:
 
 
 def counted(*turns: list[dict[str, Any]]) -> Silence:
-    return silences(table("turn_judgments").frame([row for turn in turns for row in turn]))[LUMEN]
+    rows = [row for turn in turns for row in turn]
+    return silences(table("turn_judgments").frame(rows), table("transcripts").empty())[LUMEN]
 
 
 def test_turns_are_counted_that_owed_a_reply_those_without_one_and_those_that_ended() -> None:
@@ -99,7 +103,7 @@ def test_silence_that_nobody_could_have_seen_is_unknown(turns: list[list[dict[st
 
 
 def test_an_agent_without_turns_is_unknown() -> None:
-    assert silences(table("turn_judgments").frame([])) == {}
+    assert silences(table("turn_judgments").empty(), table("transcripts").empty()) == {}
     found = silence_finding(rules(), Silence())
     assert found is not None
     assert found.result == "unknown"
@@ -115,8 +119,64 @@ def test_the_gate_can_be_switched_off_and_on_again_for_one_agent() -> None:
 def test_other_agents_and_versions_are_counted_apart() -> None:
     rows = [row for turn in (replied(0), silent(1)) for row in turn]
     other = [row | {"agent_id": "other"} for row in silent(0)]
-    both = silences(table("turn_judgments").frame([*rows, *other]))
+    both = silences(table("turn_judgments").frame([*rows, *other]), table("transcripts").empty())
     assert {pair.agent_id: (s.n_due, len(s.silent)) for pair, s in both.items()} == {
         "lumen": (2, 1),
         "other": (1, 1),
     }
+
+
+# Conversations in which the agent says nothing at all
+
+
+def of(conversation_id: str, turn: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row | {"conversation_id": conversation_id} for row in turn]
+
+
+def test_a_conversation_without_any_reply_is_unknown_and_named() -> None:
+    found = silence_finding(rules(), counted(replied(0), of("d", without(0, "ended"))))
+    assert found is not None
+    assert (found.result, found.evidence) == (
+        "unknown",
+        "0 of 1 turns without a reply, 0.0 %; allowed 0.0 %; 1 turn ended the conversation; "
+        "1 conversation without any reply of the agent: d",
+    )
+
+
+def test_an_agent_that_never_replied_is_unknown_with_the_number_of_conversations() -> None:
+    found = silence_finding(rules(), counted(*(of(name, without(0, "ended")) for name in "de")))
+    assert found is not None
+    assert found.result == "unknown"
+    assert found.evidence.endswith("2 conversations without any reply of the agent: d; e")
+
+
+def test_silent_turns_beyond_the_share_fail_beside_a_conversation_without_a_reply() -> None:
+    found = silence_finding(rules(), counted(replied(0), silent(1), of("d", without(0, "ended"))))
+    assert found is not None
+    assert found.result == "failed"
+
+
+def test_an_allowed_share_of_silent_turns_does_not_let_a_whole_conversation_pass() -> None:
+    found = silence_finding(rules(silent_turns=0.5), counted(replied(0), of("d", silent(0))))
+    assert found is not None
+    assert (found.result, "reply of the agent: d" in found.evidence) == ("unknown", True)
+
+
+def test_an_ending_after_a_reply_and_a_conversation_without_a_user_message_are_not_counted() -> None:
+    rows = [*replied(0), *without(1, "ended"), *of("d", without(0, "ended"))]
+    held = {"methodology_version": "1.3.0", "agent_id": "lumen", "conversation_id": "d", "n_user_messages": 0}
+    found = silences(table("turn_judgments").frame(rows), table("transcripts").frame([held]))[LUMEN]
+    assert found.unanswered == ()
+    result = silence_finding(rules(), found)
+    assert result is not None
+    assert result.result == "passed"
+
+
+@pytest.mark.parametrize("said", [[], call("look_up", {"id": 7}, "found")], ids=["nothing", "a bare call"])
+def test_the_judged_rows_of_a_single_turn_without_words_are_unknown(said: list[Message]) -> None:
+    rows = tables(conversation(user("Where is my order?"), said))
+    held = rows.conversations.frame()
+    shown = admitted(held)
+    judged = judge_transcripts(shown, held, rows.turns.frame(), humans(), nothing)
+    [found] = silences(judged.turn_judgments, shown).values()
+    assert len(found.unanswered) == 1

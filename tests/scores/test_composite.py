@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 from agent_eval.gates.coverage import benchmark_findings
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
+from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.composite.score import RatingError, composite, weigh
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.tables import table
@@ -626,3 +627,36 @@ def test_columns_that_the_store_adds_do_no_harm() -> None:
     made = frames()
     stored = {k: f.with_columns(run_id=pl.lit("r"), created_at=pl.lit(0)) for k, f in made.items()}
     assert_frame_equal(compose(stored), compose(made))
+
+
+# Copied sessions
+
+
+def two_sessions(**changes: Any) -> dict[str, Any]:
+    """Two complete sessions; b says word for word what a said."""
+    return {
+        "rated": [*ratings(session_id="a"), *ratings(session_id="b")],
+        "held": [*transcripts(session="a"), *transcripts(session="b", **changes)],
+        "declared": [session("a"), session("b", session_date="2026-04-02")],
+        "judged": [hallucination(session="a"), hallucination(session="b")],
+        "conversations": [*spoken("a", words="b"), *spoken("b")],
+    }
+
+
+def test_a_composite_with_a_copied_session_is_provisional_and_unranked() -> None:
+    composites = composed(**two_sessions())
+    row = one(composites)
+    assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
+    assert row["missing"] == ["copied session: a is a copy of b"]  # b states a date, and comes first
+    board = one(leaderboard(composites, table("agents").empty(), table("reliability").empty()))
+    assert (board["rank"], board["low"], board["missing"]) == (None, None, row["missing"])
+
+
+def test_a_composite_of_sessions_in_their_own_words_is_published() -> None:
+    made = two_sessions() | {"conversations": [*spoken("a"), *spoken("b")]}
+    assert (one(composed(**made))["status"], one(composed(**made))["missing"]) == ("published", [])
+
+
+def test_a_copy_that_is_not_admitted_bars_nothing() -> None:
+    made = two_sessions(is_admitted=False) | {"rated": ratings(session_id="a")}
+    assert (one(composed(**made))["status"], one(composed(**made))["missing"]) == ("published", [])

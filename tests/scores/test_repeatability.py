@@ -56,16 +56,33 @@ def test_three_sessions_of_the_same_questions_on_three_dates_are_evidence(tmp_pa
     assert found(tmp_path).repeatability_tested is True
 
 
-def test_a_copy_beside_enough_evidence_is_named_as_it_still_counts_in_the_mean(tmp_path: Path) -> None:
+def test_a_copy_beside_enough_evidence_bars_publication(tmp_path: Path) -> None:
     for name in NAMES:
         write(tmp_path, name, name)
-    assert found(tmp_path).warnings == ()
+    assert not any(text.startswith("copied session") for text in found(tmp_path).missing)
     write(tmp_path, "again", NAMES[0], date="2026-05-01")
     disclosures = found(tmp_path)
     assert disclosures.repeatability_tested is True
-    assert disclosures.warnings == (
-        f"repeatability_tested: session again is a copy of session {NAMES[0]} and counts in the mean like it",
-    )
+    assert disclosures.warnings == ()
+    assert f"copied session: again is a copy of {NAMES[0]}" in disclosures.missing
+
+
+@pytest.mark.parametrize("claim", [True, False, None])
+def test_a_copy_is_named_whatever_is_claimed_of_repeatability(tmp_path: Path, claim: bool | None) -> None:
+    for name in NAMES[:2]:
+        write(tmp_path, name, name, repeatability_tested=claim)
+    write(tmp_path, "again", NAMES[0], retouch, date="2026-05-01", repeatability_tested=claim)
+    named = [text for text in found(tmp_path).missing if text.startswith("copied session")]
+    assert named == [f"copied session: again is a copy of {NAMES[0]}"]
+
+
+def test_sessions_of_an_agent_that_says_nothing_are_not_copies(tmp_path: Path) -> None:
+    def silenced(conversation: dict[str, Any]) -> dict[str, Any]:
+        return conversation | {"messages": [m for m in conversation["messages"] if m["role"] == "user"]}
+
+    for name in NAMES:
+        write(tmp_path, name, name, silenced)
+    assert not any(text.startswith("copied session") for text in found(tmp_path).missing)
 
 
 def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> None:
@@ -77,6 +94,10 @@ def test_three_sessions_of_one_date_need_runs_of_their_own(tmp_path: Path) -> No
         "session lumen-2026-04-c has neither a date nor a session_run other than session lumen-2026-04-a"
     )
     assert found(tmp_path / "run").repeatability_tested is True
+
+
+def retouch(conversation: dict[str, Any]) -> dict[str, Any]:
+    return conversation | {"messages": [retouched(m) for m in conversation["messages"]]}
 
 
 def retouched(message: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +113,7 @@ def retouched(message: dict[str, Any]) -> dict[str, Any]:
         lambda c: c,
         lambda c: c | {"goal": f"Other words for the goal of {c['conversation_id']}."},
         lambda c: c | {"metadata": {"copied": c["conversation_id"]}},
-        lambda c: c | {"messages": [retouched(m) for m in c["messages"]]},
+        retouch,
     ],
     ids=["byte copy", "another goal", "other metadata", "other spaces, signs and letter case"],
 )

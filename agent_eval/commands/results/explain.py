@@ -1,5 +1,7 @@
 """`agent-eval explain`: from a number to the turns, the judge's words and the rubric."""
 
+from dataclasses import replace
+
 import polars as pl
 from rich.console import Console
 from rich.text import Text
@@ -11,6 +13,10 @@ from agent_eval.scores.explain import Node, to_rows
 from agent_eval.scores.explain import explain as explained
 from agent_eval.tables import table
 
+EDITED = (
+    "This derivation uses the weights and anchors of the edited file of methodology {}; "
+    "it may not give the stored score."
+)
 _BY_PAIR = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "turn_judgments", "conversation_judgments",
 )  # fmt: skip
@@ -31,6 +37,8 @@ def explain(
     frames = {name: project.store.read(table(name), pair) for name in _BY_PAIR}
     turns = project.store.read(table("turns"), agent)
     root = explained(agent_id, version, score, **frames, turns=turns, methodology=methodology)
+    if version in project.registry.edited():
+        root = replace(root, detail=(EDITED.format(version), *root.detail))
     print_json(to_rows(root)) if as_json else out.print(_tree(root))
 
 

@@ -1,7 +1,7 @@
 """`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 from rich.console import Console
@@ -183,8 +183,8 @@ def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
     )
 
 
-def standing_notes(registry: Registry, version: str) -> Iterator[str]:
-    """What a reader of a version's board should know first: it was edited, superseded, or is a draft."""
+def edited_notes(registry: Registry, version: str) -> Iterator[str]:
+    """Yield what marks the results of a version: it was edited after it was frozen, or a frozen file cannot be read."""
     for unreadable in registry.unreadable().values():
         yield f"{unreadable.reason}. Until it can be read, the current version is not known."
     if (problem := registry.edited().get(version)) is not None:
@@ -192,6 +192,17 @@ def standing_notes(registry: Registry, version: str) -> Iterator[str]:
             f"Edited after it was frozen: {problem.reason}. This board was made with the frozen content; "
             "`agent-eval run` scores nothing with the edited file."
         )
+
+
+def print_edited(registry: Registry, versions: Iterable[str], err: Console) -> None:
+    """Print the marks of the versions to stderr, for commands whose stdout holds only their results."""
+    for note in dict.fromkeys(n for version in versions for n in edited_notes(registry, version)):
+        err.print(plain(note), style="yellow", markup=False, soft_wrap=True)
+
+
+def standing_notes(registry: Registry, version: str) -> Iterator[str]:
+    """What a reader of a version's board should know first: it was edited, superseded, or is a draft."""
+    yield from edited_notes(registry, version)
     methodology = registry.get(version)
     if methodology.superseded_by:
         current = registry.current.version

@@ -65,7 +65,8 @@ def disclosed(
     """Required tests and disclosures of every pair in `transcripts`, checked session by session.
 
     A test must be held in every session that counts. `hallucination_passed` is true only if every
-    hallucination conversation is judged and passed, false as soon as one failed, else null.
+    hallucination conversation is judged and passed, false as soon as one failed, else null. A session that copies
+    another one bars publication under every version.
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
@@ -140,8 +141,7 @@ def _disclosed(
             missing.append(f"{name}: {problem}")
         elif problem and is_claimed:
             warnings.append(f"{name}: {problem}")
-    if tested:
-        warnings += [f"repeatability_tested: {copied}" for copied in copies(evidence)]
+    missing += copies(evidence)
     return Disclosed(scope, tested, passed, tuple(missing), tuple(warnings))
 
 
@@ -217,20 +217,18 @@ def _session_evidence(
     facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Of each pair that claims tested repeatability, what was asked and said in its sessions, in their order."""
-    claim = declared(sessions).filter("repeatability_tested").select(*PAIR, "session_id")
-    said = pl.coalesce("messages_hash", "content_hash").alias("said")
-    rows = (
-        counting.join(claim, on=[*PAIR, "session_id"], how="semi")
-        .join(
-            conversations.select("agent_id", "conversation_id", "opening_hash", said),
-            on=["agent_id", "conversation_id"],
-            how="left",
-        )
-        .select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
+    """Return what was asked and said in the sessions of each pair, in their order."""
+    is_silent = pl.col("n_agent_messages") == 0
+    said = (
+        pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
     )
+    rows = counting.join(
+        conversations.select("agent_id", "conversation_id", "opening_hash", said),
+        on=["agent_id", "conversation_id"],
+        how="left",
+    ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
     asked: dict[tuple[AgentVersion, str], dict[str, set[Question]]] = {}
-    content: dict[tuple[AgentVersion, str], list[tuple[str, ...]]] = defaultdict(list)
+    content: dict[tuple[AgentVersion, str], list[tuple[str | None, ...]]] = defaultdict(list)
     for version, agent, session, slot, tests, task, opening, said_hash in rows.iter_rows():
         pair = AgentVersion.of(agent_id=agent, methodology_version=version)
         needed = _needed(methodologies[version])
@@ -239,7 +237,7 @@ def _session_evidence(
         for part in parts:
             of_session[part].add((task, opening))
         if parts:
-            content[pair, session].append((*parts, str(said_hash)))
+            content[pair, session].append((*parts, said_hash))
     when = {
         (agent, session): (date, run)
         for agent, session, date, run in sessions.select(
@@ -253,12 +251,11 @@ def _session_evidence(
                 *when[pair.agent_id, fact.session_id],
                 fact.gaps,
                 {part: frozenset(found) for part, found in asked.get((pair, fact.session_id), {}).items()},
-                tuple(sorted(content[pair, fact.session_id])),
+                tuple(sorted(content[pair, fact.session_id], key=str)),
             )
             for fact in of_pair
         ]
         for pair, of_pair in facts.items()
-        if any(fact.repeatability_tested for fact in of_pair)
     }
 
 

@@ -17,7 +17,9 @@ class SessionEvidence(NamedTuple):
     session_run: str | None
     gaps: tuple[str, ...]  # required tests and slots that no conversation serves
     questions: Mapping[str, frozenset[Question]]  # by required test and slot
-    content: tuple[object, ...]  # what was said in the conversations that serve them
+    content: tuple[
+        tuple[str | None, ...], ...
+    ]  # what was said in the conversations that serve them; None: nothing
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
@@ -41,12 +43,16 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
 
 
 def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
-    """Name each session whose agent part copies an earlier one: it adds no evidence, and still counts in the mean."""
+    """Return a reason for each session whose agent part copies an earlier one: it adds no evidence to mean and interval.
+
+    Conversations in which the agent said nothing are alike without being copies.
+    """
     ordered = sorted(sessions, key=_order)
     return [
-        f"session {session.session_id} is a copy of session {earlier.session_id} and counts in the mean like it"
+        f"copied session: {session.session_id} is a copy of {earlier.session_id}"
         for i, session in enumerate(ordered)
-        if (earlier := next((e for e in ordered[:i] if _is_copy(e, session)), None)) is not None
+        if (earlier := next((e for e in ordered[:i] if _is_copy(e, session, of_silence=False)), None))
+        is not None
     ]
 
 
@@ -62,10 +68,11 @@ def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
     return not _is_copy(a, b) and _at_other_times(a, b)
 
 
-def _is_copy(a: SessionEvidence, b: SessionEvidence) -> bool:
+def _is_copy(a: SessionEvidence, b: SessionEvidence, *, of_silence: bool = True) -> bool:
     """Return whether the agent's part is the same in half of the conversations or more."""
     shared = Counter(a.content) & Counter(b.content)
-    return 2 * shared.total() >= max(len(a.content), len(b.content), 1)
+    n_shared = sum(n for said, n in shared.items() if of_silence or None not in said)
+    return 2 * n_shared >= max(len(a.content), len(b.content), 1)
 
 
 def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:

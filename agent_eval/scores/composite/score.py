@@ -150,8 +150,8 @@ def composite_scores(
 
     Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
     harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
-    disclosure is missing, ratings are missing only since people differ, or two models rated that were not declared
-    as an ensemble), published.
+    disclosure is missing, ratings are missing only since people differ, two models rated that were not declared
+    as an ensemble, or a session is a copy of another one), published.
 
     `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'.
 
