@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command runs, so that help stays quick.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -538,7 +539,11 @@ def methodology_validate(
 
 
 def main() -> None:
-    """Run the command; an error that the user can mend is one line on stderr and exit code 2; Ctrl-C is 130."""
+    """Run the command; an error that the user can fix is one line on stderr and exit code 2; Ctrl-C is 130.
+
+    Files that it creates (store, event log, journal, report) can be read by their owner only.
+    """
+    os.umask(0o077)
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:

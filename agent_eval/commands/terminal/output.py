@@ -30,10 +30,18 @@ def consoles() -> tuple[Console, Console]:
     return out, err
 
 
+_NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
+_FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"
+"""What a spreadsheet program may run: a text that begins with one of these signs, also after spaces."""
+
+
 def print_csv(rows: pl.DataFrame) -> None:
-    """Rows as CSV on stdout; the texts of a list are joined by '; '."""
+    """Rows as CSV on stdout; the texts of a list are joined by '; '. A text that could start a formula gets a `'` in front."""
     flat = rows.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("; "))
-    print(plain(flat.write_csv()), end="")  # noqa: T201
+    text = cs.string()
+    starts_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
+    safe = flat.with_columns(pl.when(starts_formula).then("'" + text).otherwise(text).name.keep())
+    print(plain(safe.write_csv()), end="")  # noqa: T201
 
 
 def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
