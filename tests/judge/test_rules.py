@@ -333,6 +333,28 @@ def test_help_at_more_than_half_of_the_turns_is_the_anchor_two() -> None:
     assert "between" not in autonomy_of([FIX] * 5, n_turns=9)[1]
 
 
+@pytest.mark.parametrize(
+    ("n_turns", "helped", "rating"),
+    [
+        (1, [0], 3),
+        (2, [0, 1], 2),
+        (3, [0, 1], 2),
+        (4, [0, 1], 3),
+        (3, [0, 0], 3),
+        (4, [0, 1, 2], 2),
+        (2, [None, None], 2),
+    ],
+)
+def test_help_at_most_of_the_steps_of_a_short_task_is_the_anchor_two(
+    n_turns: int, helped: list[int | None], rating: int
+) -> None:
+    turns = [part for i in range(n_turns) for part in (user(f"Ask {i}"), agent(f"Reply {i}"))]
+    interventions = [{"kind": "help", "turn_index": index} for index in helped]
+    verdict = autonomy([conversation(*turns, conversation_id="t", interventions=interventions)])
+    assert isinstance(verdict, Scored)
+    assert verdict.rating_1to5 == rating
+
+
 def test_autonomy_abstains_where_interventions_are_unknown() -> None:
     assert autonomy_of([], None) == (None, "interventions were not recorded: t2")
     assert autonomy_of() == (None, "interventions were not recorded: no conversation")

@@ -41,7 +41,7 @@ def autonomy(conversations: Sequence[Conversation]) -> Verdict:
     """U5, counted per task; the session has the rating of its worst task.
 
     Each conversation is one task. None: 5. One confirmation: 4. One to three with a correction: 3. Two or three
-    confirmations lie between the anchors 4 and 3. More than three: 2, the anchor where they are more than half of the
+    confirmations lie between the anchors 4 and 3. Help in two or more turns, and in most of them: 2. More than three: 2, the anchor where they are more than half of the
     task's turns, else between the anchors 3 and 2. The agent could not go on unguided: 1. Between two anchors the
     lower counts, and the rationale says so. Help counts as a correction: the agent did not get there alone.
     Abstains where interventions were not recorded in all conversations.
@@ -84,14 +84,18 @@ class _Task:
 
 def _task(conversation: Conversation) -> _Task:
     found = conversation.interventions or ()
-    rating, between = _level([i.kind for i in found], len(conversation.turns()))
+    rating, between = _level(found, len(conversation.turns()))
     return _Task(conversation.conversation_id, found, rating, between)
 
 
-def _level(kinds: Sequence[str], n_turns: int) -> tuple[int, tuple[int, int] | None]:
+def _level(found: Sequence[Intervention], n_turns: int) -> tuple[int, tuple[int, int] | None]:
     """The rating of one task by its interventions, and the two anchors that it lies between, if it does."""
+    kinds = [i.kind for i in found]
+    helped = {n if i.turn_index is None else (i.turn_index,) for n, i in enumerate(found) if i.kind == "help"}
     if "blocked" in kinds:
         return 1, None
+    if len(helped) > 1 and 2 * len(helped) > n_turns:
+        return 2, None
     if len(kinds) > 3:
         return 2, None if 2 * len(kinds) > n_turns else (3, 2)
     if set(kinds) - {"confirmation"}:
