@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -34,7 +35,13 @@ Reply = Literal["replied", "no reply", "ended", "none due"]
 empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
 message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
 
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
+
+
+def id_key(conversation_id: str) -> str:
+    """Return what two ids have in common if they are one id: their text in Unicode's composed form (NFC)."""
+    return unicodedata.normalize("NFC", conversation_id)
 
 
 def is_blank(text: str | None) -> bool:
@@ -261,11 +268,23 @@ class Conversation(Frozen):
             )
         return self
 
-    def misplaced_intervention(self) -> str | None:
-        """Return what is wrong with an intervention at a turn that the conversation does not have; None if all fit.
+    def problem(self) -> str | None:
+        """Return what a reader of files rejects though the model accepts it; None if there is nothing.
 
-        Readers of files ask, not the model itself: a store may hold what an earlier release accepted.
+        The model itself accepts it, because a store may hold what an earlier release accepted.
         """
+        return self._unprintable_id() or self._misplaced_intervention()
+
+    def _unprintable_id(self) -> str | None:
+        bad = [sign for sign in self.conversation_id if unicodedata.category(sign) in _INVISIBLE]
+        if not bad:
+            return None
+        return (
+            f"conversation_id {ascii(self.conversation_id)[:80]} holds the invisible character U+{ord(bad[0]):04X}; "
+            "control, zero-width and direction characters are not allowed"
+        )
+
+    def _misplaced_intervention(self) -> str | None:
         indexes = [(i, entry.turn_index) for i, entry in enumerate(self.interventions or ())]
         n_turns = sum(1 for part in _split(self.messages) if part) if indexes else 0
         for i, index in indexes:

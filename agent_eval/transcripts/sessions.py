@@ -18,7 +18,7 @@ from agent_eval.formats.yaml import YamlError, compose, construct, read_text
 from agent_eval.tables import table
 from agent_eval.transcripts.agents import AgentsFileError, add_agent, read_agents
 from agent_eval.transcripts.frames import ConversationRows, Row, Rows
-from agent_eval.transcripts.models import Agent, Conversation, Session
+from agent_eval.transcripts.models import Agent, Conversation, Session, id_key
 from agent_eval.transcripts.outcomes import with_rewards_read
 
 __all__ = [
@@ -204,14 +204,14 @@ class _SessionReader:
             conversation = Conversation.model_validate(value)
         except ValidationError as error:
             return explain(error, Conversation)
-        if problem := conversation.misplaced_intervention():
+        if problem := conversation.problem():
             return problem
         name = conversation.conversation_id
-        if first := self.session_of.get(name):
+        if first := self.session_of.get(id_key(name)):
             where = "twice in this session" if first == session_id else f"already in session {first!r}"
             rule = "ids are unique within an agent, the first counts"
             return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
-        self.session_of[name] = session_id
+        self.session_of[id_key(name)] = session_id
         self.rows.add(self.agent_id, session_id, task_set, conversation)
         return None
 

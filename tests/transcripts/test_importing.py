@@ -275,3 +275,31 @@ def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, ses
     assert "cannot be read on from here" in report.refusals[-1].reason
     stored = (report.folder / "conversations.jsonl").read_text().splitlines()
     assert [json.loads(line)["task_id"] for line in stored] == [str(i) for i in range(report.n_imported)]
+
+
+@pytest.mark.parametrize(
+    "sign", ["\x07", "\n", "\u200b", "\u200d", "\u202e", "\u2066", "\ufeff", "\u2028", "\U000e0041"]
+)
+def test_an_id_with_an_invisible_character_is_refused_and_named(
+    chat: Path, sessions: Path, sign: str
+) -> None:
+    chat.write_text(
+        json.dumps({**CHAT[0], "id": f"order{sign}1"})
+        + "\n"
+        + json.dumps({**CHAT[1], "id": "order é 订单"})
+        + "\n"
+    )
+    report = take(chat, sessions)
+    assert (report.n_imported, report.n_refused) == (1, 1)
+    assert f"U+{ord(sign):04X}" in report.refusals[0].reason
+    assert report.refusals[0].reason.isprintable()
+
+
+def test_ids_that_look_the_same_are_one_id(chat: Path, sessions: Path) -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    chat.write_text("".join(json.dumps({**CHAT[0], "id": name}) + "\n" for name in (composed, decomposed)))
+    report = take(chat, sessions)
+    assert (report.n_imported, report.n_refused) == (1, 1)
+    other = chat.with_name("other.jsonl")
+    other.write_text(json.dumps({**CHAT[0], "id": decomposed}) + "\n")
+    assert "already in session" in take(other, sessions).refusals[0].reason

@@ -15,7 +15,7 @@ from agent_eval.formats.json_text import clean, dumps
 from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import Conversation, id_key
 from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
 
 LONGEST_ID = 512
@@ -84,11 +84,11 @@ class Ids:
 
     def is_claimed(self, conversation_id: str) -> bool:
         """Whether the id stands earlier in the file."""
-        return conversation_id in self._ids
+        return id_key(conversation_id) in self._ids
 
     def claim(self, conversation_id: str) -> None:
         """Remember an id."""
-        self._ids.add(conversation_id)
+        self._ids.add(id_key(conversation_id))
 
     def _lowest_free(self, task_id: str, taken: set[int]) -> int:
         number = self._free.get(task_id, 0)
@@ -128,7 +128,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
     fields = convert(record.value, ids, record.number)
     conversation = Conversation.model_validate(fields | {"source": origin})
-    if problem := conversation.misplaced_intervention():
+    if problem := conversation.problem():
         raise NotThisFormatError(problem)
     name = conversation.conversation_id
     if ids.is_claimed(name):

@@ -31,7 +31,7 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.models import Conversation, Session
+from agent_eval.transcripts.models import Conversation, Session, id_key
 from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
@@ -320,7 +320,7 @@ def _new_to_agent(
 ) -> Iterator[Conversation | Refusal]:
     """Refuse what the agent has already: it would be read from one of the two sessions only."""
     for item in found:
-        session = taken.get(item.conversation_id) if isinstance(item, Conversation) else None
+        session = taken.get(id_key(item.conversation_id)) if isinstance(item, Conversation) else None
         if isinstance(item, Conversation) and session is not None:
             number = re.search(r"#(\d+) ", item.source or "")
             reason = f"conversation_id {item.conversation_id!r} is already in session {session!r} of this agent; give it an id of its own"
