@@ -58,7 +58,7 @@ ROOMS: Mapping[str, Room] = {
         "errors judge metrics scores settings tables",
     ),
     "judge": _room(
-        "answers the questions of metrics: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "
+        "asks the questions of the metrics and collects the answers: engine, rubric, `llm/` (calls to models), `rules/`, `inputs/` (people and recorded verdicts), "
         "`prompts/`, `audits/`",
         "clusters errors formats methodology metrics scores tables transcripts",
         "litellm",
@@ -75,10 +75,10 @@ ROOMS: Mapping[str, Room] = {
         "errors formats methodology transcripts",
     ),
     "transcripts": _room(
-        "models and reads transcripts: conversations, sessions, admission, `importers/` (one module per format)",
+        "models and reads transcripts: conversations, sessions, which of them count, `importers/` (one module per format)",
         "errors formats methodology tables",
     ),
-    "methodology": _room("holds the published rules as data, and reads them", "errors formats"),
+    "methodology": _room("holds and reads the methodology versions (YAML files)", "errors formats"),
     "storage": _room("reads and writes DuckDB; all SQL is here", "errors tables", "duckdb"),
     "tables": _room("declares every stored table: grain, key, columns, units", "errors"),
     "settings": _room(
