@@ -137,7 +137,7 @@ def _answers(ui: Ui) -> bool:
 
 
 def eventually(
-    is_so: Callable[[], bool], what: str, *, seconds: float = 300, log: Path | None = None
+    is_so: Callable[[], bool], what: str, *, seconds: float = 600, log: Path | None = None
 ) -> None:
     """Wait until it is so; fails with the end of the log."""
     end = time.monotonic() + seconds
