@@ -60,7 +60,7 @@ def frames() -> dict[str, pl.DataFrame]:
     declared = sessions.with_columns(
         methodology_versions=pl.lit([VERSION]),
         u3_scope=pl.lit("multi_turn"),
-        repeatability_tested=pl.lit(True),
+        repeatability_tested=pl.lit(False),
     )
     passed = transcripts.filter(pl.col("slot") == "hallucination").select(
         "agent_id",

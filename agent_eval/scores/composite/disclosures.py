@@ -217,7 +217,10 @@ def _session_evidence(
     facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Return what was asked and said in the sessions of each pair, in their order."""
+    """Return what was asked and said in the sessions of each pair, in their order.
+
+    Left out are pairs that claim nothing and of which no two sessions share what was said.
+    """
     is_silent = pl.col("n_agent_messages") == 0
     said = (
         pl.when(~is_silent.fill_null(False)).then(pl.coalesce("messages_hash", "content_hash")).alias("said")
@@ -227,6 +230,20 @@ def _session_evidence(
         on=["agent_id", "conversation_id"],
         how="left",
     ).select(*PAIR, "session_id", "slot", "tests", "task_id", "opening_hash", "said")
+    claimed = {pair for pair, of_pair in facts.items() if any(f.repeatability_tested for f in of_pair)}
+    shared = (
+        rows.drop_nulls("said")
+        .group_by(*PAIR, "said")
+        .agg(n=pl.col("session_id").n_unique())
+        .filter(pl.col("n") > 1)
+    )
+    wanted = claimed | set(pairs_of(shared))
+    named = pl.DataFrame(
+        [(pair.methodology_version, pair.agent_id) for pair in wanted],
+        schema=dict.fromkeys(PAIR, pl.String),
+        orient="row",
+    )
+    rows = rows.join(named, on=PAIR, how="semi")
     asked: dict[tuple[AgentVersion, str], dict[str, set[Question]]] = {}
     content: dict[tuple[AgentVersion, str], list[tuple[str | None, ...]]] = defaultdict(list)
     for version, agent, session, slot, tests, task, opening, said_hash in rows.iter_rows():
@@ -256,6 +273,7 @@ def _session_evidence(
             for fact in of_pair
         ]
         for pair, of_pair in facts.items()
+        if pair in wanted
     }
 
 

@@ -47,13 +47,20 @@ def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
 
     Conversations in which the agent said nothing are alike without being copies.
     """
+    found: list[str] = []
+    holding: dict[tuple[str | None, ...], list[int]] = defaultdict(
+        list
+    )  # what was said → earlier sessions, by number
     ordered = sorted(sessions, key=_order)
-    return [
-        f"copied session: {session.session_id} is a copy of {earlier.session_id}"
-        for i, session in enumerate(ordered)
-        if (earlier := next((e for e in ordered[:i] if _is_copy(e, session, of_silence=False)), None))
-        is not None
-    ]
+    for number, session in enumerate(ordered):
+        said = {part for part in session.content if None not in part}
+        alike = sorted({earlier for part in said for earlier in holding[part]})
+        copied = next((ordered[i] for i in alike if _is_copy(ordered[i], session, of_silence=False)), None)
+        if copied is not None:
+            found.append(f"copied session: {session.session_id} is a copy of {copied.session_id}")
+        for part in said:
+            holding[part].append(number)
+    return found
 
 
 def _independent(sessions: Sequence[SessionEvidence]) -> list[SessionEvidence]:
