@@ -81,7 +81,7 @@ class Journal:
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows, all or none; when this returns they survive the end of the process, and after a second that of the machine.
 
-        A disk that is slow to confirm holds nobody up: a thread of its own asks it to, once a second at most.
+        The file is synced by a separate thread, at most once a second, so that a slow disk delays no caller.
 
         Raises:
             OSError: If they cannot be written; the journal then ends with its last whole line.
@@ -136,7 +136,7 @@ def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
     """Yield the rows of all journals that no process holds, as the table has them, the last one of each key.
 
     The journals are removed when the block ends without an error. Damaged lines are moved to `<journal>.damaged` and
-    named in the log. A last line that was cut off is no row: its writer was not told that it was safe.
+    named in the log. A last line that was cut off is ignored: `append` had not returned for it.
     """
     with contextlib.ExitStack() as held:
         files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]

@@ -21,7 +21,10 @@ _SESSION = ["agent_id", "session_id"]
 
 
 def is_lost_to_harness() -> pl.Expr:
-    """Return whether a row of table transcripts is of a session that was declared invalid: planned, and not counted."""
+    """Return whether a row of table transcripts is of an invalid session whose trials were lost.
+
+    They were not lost where another run of the agent for the version counts in their place.
+    """
     return pl.col("reason").str.starts_with(f"{HARNESS_FAILURE}: ").fill_null(False)
 
 
@@ -97,6 +100,12 @@ def _reasons(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
     return sessions.with_columns(
         pl.when(~pl.col("is_declared") & ~pl.col("is_any"))
         .then(pl.format("its session was run for {}, not for {}", run_for, pl.lit(version)))
+        .when(
+            pl.col("invalid_reason").is_not_null()
+            & pl.col("is_declared")
+            & (pl.col("latest") != pl.col("benchmark_id"))
+        )
+        .then(pl.format(f"{HARNESS_FAILURE}, run {{}} counts: {{}}", "latest", "invalid_reason"))
         .when(pl.col("invalid_reason").is_not_null())
         .then(pl.format(f"{HARNESS_FAILURE}: {{}}", "invalid_reason"))
         .when(pl.col("superseded_by").is_not_null())

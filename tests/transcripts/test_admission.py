@@ -8,7 +8,7 @@ from polars.testing import assert_frame_equal
 
 from agent_eval.methodology import Methodology, load
 from agent_eval.tables import table
-from agent_eval.transcripts.admission import admit, admit_all
+from agent_eval.transcripts.admission import admit, admit_all, is_lost_to_harness
 
 NOW = load("1.3.0")
 AGENTS = table("agents").frame(
@@ -71,6 +71,30 @@ def test_a_session_of_other_versions_does_not_count_and_the_reason_names_them() 
 def test_a_failure_of_the_harness_never_counts(version: str) -> None:
     rows = admitted([conversation("c", "s")], [session("s", version, invalid_reason="network down")])
     assert (rows["c"]["is_admitted"], rows["c"]["reason"]) == (False, "harness failure: network down")
+
+
+def test_trials_of_an_invalid_session_are_lost_unless_another_run_counts() -> None:
+    sessions = [
+        session("broken", benchmark_id="spring", session_date="2026-04-01", invalid_reason="network down"),
+        session("again", benchmark_id="summer", session_date="2026-06-01"),
+        session("part", benchmark_id="summer", session_date="2026-06-02", invalid_reason="no disk"),
+        session("other", "any", invalid_reason="no proxy"),
+    ]
+    names = [entry["session_id"] for entry in sessions]
+    frame = admit(
+        table("conversations").frame([conversation(name, name) for name in names]),
+        table("sessions").frame(sessions), AGENTS, NOW,
+    )  # fmt: skip
+    found = {
+        row[0]: row[1:]
+        for row in frame.select("conversation_id", "reason", is_lost_to_harness().alias("x")).iter_rows()
+    }
+    assert found == {
+        "broken": ("harness failure, run summer counts: network down", False),
+        "again": (None, False),
+        "part": ("harness failure: no disk", True),
+        "other": ("harness failure: no proxy", True),
+    }
 
 
 def test_the_latest_run_counts_and_the_older_ones_name_it() -> None:

@@ -189,7 +189,7 @@ async def _pass(
 
 
 async def _answered(judge: ModelJudge, call: JudgeCall) -> Mapping[str, Verdict]:
-    """What the judge answers; an error that nobody foresaw costs this call and no other.
+    """What the judge answers; an unexpected error costs only this call.
 
     Raises:
         OSError: If the answer cannot be stored.

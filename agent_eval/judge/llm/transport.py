@@ -93,7 +93,7 @@ async def bounded(
         read of it, without counts of tokens that are none.
 
     Raises:
-        httpx.ReadError: If the reply is too large, cannot be unpacked, is no JSON, holds no choice, or redirects to
+        httpx.ReadError: If the reply is too large, cannot be unpacked, is not JSON, has no choice, or redirects to
             another origin. `exchange` says which.
     """
     import httpx

@@ -231,7 +231,7 @@ def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
 
 
 def reward_of(value: JsonValue) -> float | None:
-    """A reward, also as text; true and false are read as 1 and 0. None where it is no finite number."""
+    """A reward, also as text; true and false are read as 1 and 0. None if it is not a finite number."""
     if isinstance(value, bool):
         return float(value)
     return _number_in(value) if isinstance(value, str) else number_of(value)
@@ -293,7 +293,7 @@ def _inside(value: JsonValue) -> Iterable[JsonValue]:
 
 
 def _number_in(text: str) -> float | None:
-    """A reward that the file writes as text; null where it is no finite number."""
+    """A reward that the file writes as text; null if it is not a finite number."""
     try:
         number = float(text)
     except ValueError:
