@@ -68,7 +68,7 @@ def _wrapped(
             return await handle(self, request)
         import httpx
 
-        request.headers["accept-encoding"] = "gzip, deflate"  # what `bounded` unpacks
+        request.headers["accept-encoding"] = "gzip"  # senders disagree on what deflate is
         try:
             response = await handle(self, request)
         except (httpx.ConnectError, httpx.ConnectTimeout):
