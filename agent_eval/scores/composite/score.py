@@ -4,7 +4,6 @@ The formula stands in one place, `weigh`; the table and the function for noteboo
 """
 
 import itertools
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,14 +13,13 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.formats.refusals import n_records
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.board_facts import board_facts
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100
 from agent_eval.scores.composite.ratings import PAIR, methodology_of, pairs_of
 from agent_eval.scores.composite.universal import universal_0to100
-from agent_eval.scores.reliability.refused import refused_records
+from agent_eval.scores.reliability.refused import refused_by_agent, refused_records
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
@@ -195,18 +193,20 @@ def _refused_only(
     methodologies: Mapping[str, Methodology],
 ) -> Iterator[dict[str, object]]:
     """A row for each agent of which every record was refused, under each version that one of its sessions counts for."""
-    lost: dict[str, Counter[str]] = defaultdict(Counter)
-    for agent, session, line, reason in import_errors.select(
-        "agent_id", "session_id", "line", "reason"
-    ).iter_rows():
-        if session is not None and (n := n_records(line, reason)):
-            lost[agent][session] += n
+    lost = refused_by_agent(import_errors)
+    unread = sorted(lost.keys() - set(transcripts["agent_id"].unique()))
+    of_unread = sessions.filter(pl.col("agent_id").is_in(unread))
     run_for = {
-        (a, s): v for a, s, v in sessions.select("agent_id", "session_id", "methodology_versions").iter_rows()
+        (a, s): v
+        for a, s, v in of_unread.select("agent_id", "session_id", "methodology_versions").iter_rows()
     }
-    for agent in sorted(lost.keys() - set(transcripts["agent_id"])):
+    for agent in unread:
         for version in sorted(methodologies):
-            counts = {s: n for s, n in lost[agent].items() if {ANY, version} & {*run_for.get((agent, s), ())}}
+            counts = {
+                session: n
+                for session, n in lost[agent].items()
+                if session is not None and {ANY, version} & {*run_for.get((agent, session), ())}
+            }
             if not counts:
                 continue
             n_refused = sum(counts.values())

@@ -31,14 +31,9 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
         One row per version, agent and task set with a refused record: `n_refused`, and `refused_sessions` as
         'session: n'.
     """
-    lost: dict[str, Counter[str | None]] = defaultdict(Counter)
-    for agent, session, line, reason in import_errors.select(
-        "agent_id", "session_id", "line", "reason"
-    ).iter_rows():
-        if n := n_records(line, reason):
-            lost[agent][session] += n
+    lost = refused_by_agent(import_errors)
     counts: dict[tuple[str, str, str | None], Counter[str]] = defaultdict(Counter)
-    for pair, sessions in _sessions(transcripts).items():
+    for pair, sessions in _sessions(transcripts.filter(pl.col("agent_id").is_in(list(lost)))).items():
         first = min((one.task_set for one in sessions.values() if one.task_set is not None), default=None)
         is_admitted = any(one.is_admitted for one in sessions.values())
         for session, n in lost[pair.agent_id].items() if is_admitted else ():
@@ -54,6 +49,16 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
         schema=SCHEMA,
         orient="row",
     )
+
+
+def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | None]]:
+    """Per agent with a refused record: how many of each session, under None those of no known session."""
+    lost: dict[str, Counter[str | None]] = defaultdict(Counter)
+    columns = ("agent_id", "session_id", "line", "reason")
+    for agent, session, line, reason in import_errors.select(columns).iter_rows():
+        if n := n_records(line, reason):
+            lost[agent][session] += n
+    return lost
 
 
 class _Session(NamedTuple):
