@@ -61,7 +61,7 @@ def mock_judge() -> Iterator[MockJudge]:
             time.sleep(0.1)
         yield judge
     finally:
-        process.terminate()
+        process.kill()  # a hanging answer would be waited for
         process.wait()
 
 

@@ -111,6 +111,7 @@ def _materialise(
         project.store.upsert(RUN_STATE, finished, run_id=launch.last_run_id)
         project.store.delete(RUN_STATE, stale.join(finished, on=_PAIR, how="anti").select(_PAIR))
         launch.forget(set(agents) - set(project.known_agents()))
+        launch.purge()
         if publishes:
             say(launch.publish())  # last: whatever stands in the report's way, the tables are kept
 

@@ -8,10 +8,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from dagster import DagsterInstance, EventLogEntry
+from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import NullPool
 
@@ -26,6 +28,19 @@ from agent_eval.defs.dagster_internals import (
 BATCH_SIZE = 200
 """Events in one transaction: few enough that another writer to the index does not wait long."""
 _NO_RUN = ""  # the run id of an event that belongs to no run
+_LATEST = """
+    SELECT max(id) FROM event_logs
+    WHERE dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION')
+    GROUP BY asset_key, partition, dagster_event_type"""
+_RUNS_SHOWN = f"""
+    SELECT run_id FROM event_logs WHERE id IN ({_LATEST})
+    UNION
+    SELECT run_id FROM asset_check_executions
+    WHERE id IN (SELECT max(id) FROM asset_check_executions GROUP BY asset_key, check_name, partition)"""
+_PURGE = (
+    f"DELETE FROM event_logs WHERE run_id = '' AND timestamp < :before AND id NOT IN ({_LATEST})",
+    "DELETE FROM asset_event_tags WHERE event_timestamp < :before AND event_id NOT IN (SELECT id FROM event_logs)",
+)
 
 
 class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
@@ -70,6 +85,17 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         """Store the events that this thread reports outside of runs, such as observations, in one transaction."""
         with self._in_one_transaction([_NO_RUN]):
             yield
+
+    def runs_shown(self) -> set[str]:
+        """The runs that made or observed what an asset partition shows now, or that evaluated a check last."""
+        with self._connect(INDEX_SHARD_NAME) as connection:
+            return {run_id for (run_id,) in connection.execute(text(_RUNS_SHOWN))}
+
+    def purge_observations(self, before: datetime) -> None:
+        """Remove the events outside of runs that are older than that, all but the latest of each asset partition."""
+        with self._connect(INDEX_SHARD_NAME) as connection:
+            for statement in _PURGE:
+                connection.execute(text(statement), {"before": before.astimezone(UTC).replace(tzinfo=None)})
 
     @contextmanager
     def _in_one_transaction(self, run_ids: Iterable[str]) -> Iterator[None]:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,6 +16,7 @@ import polars as pl
 from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
 from agent_eval.defs.observations import news, observed, report
 from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
+from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
@@ -164,6 +166,11 @@ class Launch:
         """Drop the partitions of agents that are gone."""
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
+
+    def purge(self) -> None:
+        """Remove what Dagster kept of runs older than the setting `keep_runs_days`."""
+        kept = timedelta(days=self.project.settings.keep_runs_days)
+        purge_history(self.instance, datetime.now(UTC) - kept)
 
     def _run(self, stage: Stage, first: str = "", last: str = "") -> str:
         partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}

@@ -32,7 +32,7 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import DISPUTED, with_people
 from agent_eval.judge.prompts import BlindedTerms
-from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
@@ -197,7 +197,7 @@ def _turn_questions(item: _Item, hashes: Sequence[str]) -> Iterator[Question]:
 def _question(
     item: _Item, turn_index: int | None, content_hash: str, metrics: tuple[Metric, ...]
 ) -> Question:
-    seen = item.turns if turn_index is None else item.turns[: turn_index + 1]
+    seen = item.turns if turn_index is None else TurnsUpTo(item.turns, turn_index + 1)
     hashes = item.metrics.rubric_hashes
     keys = {
         m.name: question_key(content_hash, turn_index, m.name, hashes[m.name], asked_since(m.name))

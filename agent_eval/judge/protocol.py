@@ -5,7 +5,7 @@ One question holds every metric that is asked about one thing, so that a model c
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, overload
 
 from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.models import Conversation, Turn
@@ -66,6 +66,29 @@ class Unscored:
 Verdict = Scored | NotApplicable | Unscored
 
 
+class TurnsUpTo(Sequence[Turn]):
+    """The first turns of a conversation, not copied: the questions of a long one share their turns."""
+
+    def __init__(self, turns: tuple[Turn, ...], n: int) -> None:
+        self._turns, self._n = turns, min(n, len(turns))
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int) -> Turn: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Turn, ...]: ...
+    def __getitem__(self, index: int | slice) -> Turn | tuple[Turn, ...]:
+        """Return a turn, or those of a slice.
+
+        Raises:
+            IndexError: If there is no such turn.
+        """
+        held = range(self._n)[index]
+        return self._turns[held] if isinstance(held, int) else tuple(self._turns[i] for i in held)
+
+
 @dataclass(frozen=True)
 class Question:
     """Metrics asked about one turn, one conversation (`turn_index` None) or a whole session (several conversations).
@@ -74,7 +97,7 @@ class Question:
     """
 
     conversations: tuple[Conversation, ...]
-    turns: tuple[tuple[Turn, ...], ...]  # per conversation; for a turn question nothing after that turn
+    turns: tuple[Sequence[Turn], ...]  # per conversation; for a turn question nothing after that turn
     turn_index: int | None
     content_hash: str
     metrics: tuple[Metric, ...]

@@ -41,6 +41,12 @@ class Settings(BaseSettings):
     nightly_cron: str = Field(
         default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
     )
+    keep_runs_days: int = Field(
+        default=90,
+        ge=1,
+        description="Days after which a finished Dagster run, its log and its events are removed; a run that an asset "
+        "partition still shows stays.",
+    )
     failure_hook: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",

@@ -1,0 +1,36 @@
+"""What Dagster keeps of old runs: removed after a while, except for what the present state of the assets stands on."""
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import dagster as dg
+
+from agent_eval.defs.event_log import BatchedSqliteEventLogStorage
+
+MOST_AT_ONCE = 500
+"""Runs that one call removes, so that a run which meets a long history is not held up for minutes."""
+_FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+
+def purge_history(instance: dg.DagsterInstance, before: datetime) -> int:
+    """Remove finished runs that started before a time, with their events and logs; return how many were removed.
+
+    A run stays, whatever its age, as long as an asset partition or a check shows its result: without it Dagster would
+    call the partition missing. Of the observations outside of runs the latest of each partition stays. Nothing is
+    removed from an event log other than the one of this project's dagster.yaml.
+    """
+    log = instance.event_log_storage
+    if not isinstance(log, BatchedSqliteEventLogStorage):
+        return 0
+    log.purge_observations(before)
+    old = instance.get_runs(dg.RunsFilter(statuses=_FINISHED, created_before=before), ascending=True)
+    shown = log.runs_shown() if old else set()
+    removed = [run.run_id for run in old if run.run_id not in shown][:MOST_AT_ONCE]
+    root = Path(instance.root_directory)
+    for run_id in removed:
+        instance.delete_run(run_id)
+        shutil.rmtree(root / "storage" / run_id, ignore_errors=True)
+        for file in (root / "history" / "runs").glob(f"{run_id}.db*"):
+            file.unlink(missing_ok=True)
+    return len(removed)
