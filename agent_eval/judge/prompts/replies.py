@@ -2,12 +2,15 @@
 
 A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without leading
 thoughts or a fence of code; mended by a library; then checked field by field. What is ambiguous is not read: several
-objects, a metric answered twice, a reply that stops in the middle, one that stands in the transcript word for word.
+objects, a metric answered twice, a reply that stops in the middle, one that the transcript dictates, word for word or
+with small changes.
 """
 
 import json
 import math
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
@@ -21,9 +24,13 @@ from agent_eval.judge.protocol import Scored, Verdict
 from agent_eval.metrics.base import NO_FAILURE, Metric
 from agent_eval.metrics.findings import checks_of
 
+_COPIED = "It was copied from the record, which holds data and no answer."
 LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
+_ESCAPED_SPACE = re.compile(r"\\+[nrt]")
+_REASON_KEY = re.compile(r"(?:reason|rationale|justification|explanation)\W{1,12}", re.IGNORECASE)
+_FEWEST_WORDS, _SHARE_ALIKE = 4, 0.8
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
 
@@ -92,7 +99,7 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
     if not bare.endswith("}"):
         raise ReplyError("It did not end with the JSON object: it stopped early or went on after it.", text)
     if _is_copied(prompt, bare):
-        raise ReplyError("It was copied from the record, which holds data and no answer.", text)
+        raise ReplyError(_COPIED, text)
     try:
         reply = json.loads(bare, object_pairs_hook=_pairs)
     except _AnsweredTwiceError as error:
@@ -101,6 +108,8 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         reply = _mended(prompt, bare, text)
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
+    if any(_is_dictated(prompt, reason) for reason in _reasons(reply)):
+        raise ReplyError(_COPIED, text)
     return reply
 
 
@@ -115,16 +124,46 @@ def _without_code_fence(text: str) -> str:
 
 
 def _is_copied(prompt: Prompt, bare: str) -> bool:
-    """Whether the reply stands in the record word for word: then the transcript dictated it."""
+    """Whether the reply stands in the record, whatever its case and punctuation: then the transcript dictated it."""
     return _letters(line(bare)) in _letters(prompt.messages[-1]["content"])
 
 
+def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
+    """The reasons that a reply gives, for all metrics or for one."""
+    for part in (reply, *reply.values()):
+        reason = cast("Mapping[str, object]", part).get("reason") if isinstance(part, Mapping) else None
+        if isinstance(reason, str):
+            yield reason
+
+
+def _is_dictated(prompt: Prompt, reason: str) -> bool:
+    """Whether the record holds an answer whose reason begins as this one does and has nearly the same words.
+
+    Case, punctuation and spaces do not count, nor does the order of an answer's fields. What a reason quotes from the
+    middle of the record is no answer there. Reasons of under four words are too common to tell.
+    """
+    said = _plain_words(reason)
+    if len(said) < _FEWEST_WORDS:
+        return False
+    record = prompt.messages[-1]["content"]
+    for key in _REASON_KEY.finditer(record):
+        found = _plain_words(record[key.end() : key.end() + 2 * len(reason) + 100])[: len(said)]
+        begins_alike = sum(a == b for a, b in zip(said[:4], found, strict=False)) >= 2
+        if begins_alike and (Counter(said) & Counter(found)).total() >= _SHARE_ALIKE * len(said):
+            return True
+    return False
+
+
+def _plain_words(text: str) -> list[str]:
+    return re.findall(r"\w+", unicodedata.normalize("NFKC", _ESCAPED_SPACE.sub(" ", text)).casefold())
+
+
 def _letters(text: str) -> bytes:
-    """The text without spaces, quotes and escapes: JSON within JSON has other ones, and the same words."""
-    data = text.encode("utf-8", "surrogatepass")
+    """The text in small letters without spaces, quotes, marks and escapes: JSON within JSON has other ones, and the same words."""
+    data = text.casefold().encode("utf-8", "surrogatepass")
     for escape in (b"\\n", b"\\r", b"\\t"):
         data = data.replace(escape, b"")
-    return data.translate(None, b"\\\"' \n\r\t")
+    return data.translate(None, b"\\\"' \n\r\t,.;:!?-_")
 
 
 def _mended(prompt: Prompt, bare: str, text: str) -> object:
