@@ -1,6 +1,7 @@
 """Between Dagster and the store: a partition key becomes an exact key of rows, and nothing else."""
 
 import contextlib
+import os
 
 import dagster as dg
 import polars as pl
@@ -28,7 +29,8 @@ class TableIO(dg.ConfigurableIOManager):
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Wait for the store's place for runs, and sign in there."""
+        """Wait for the store's place for runs, and sign in there. What the run writes is its user's alone."""
+        os.umask(0o077)
         self._project = Project.open(self.root)
         self._store = self._project.store
         self._turn.enter_context(self._store.only_one("run"))
