@@ -1,4 +1,4 @@
-"""Runs that are disturbed, for the tests here and for `python -m benchmarks.interruption`."""
+"""Runs that are disturbed, for the tests here and for `python -m benchmarks.chaos`."""
 
 import os
 import random
