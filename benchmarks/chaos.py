@@ -255,13 +255,15 @@ def data_disk_full(ground: Ground, chance: random.Random) -> None:
 
 
 def clock_set_back(ground: Ground, chance: random.Random) -> None:
-    """A run three days ahead, a changed file, then a run today. Needs `faketime`."""
+    """A run of a changed file some days ahead; the file is changed back, then a run today. Needs `faketime`."""
     root, days = ground.fresh(), chance.randint(1, 30)
     if not (program := shutil.which("faketime")):
         raise HarmError("faketime is not installed")
-    ground.plain(root, before=(program, "-f", f"+{days}d"))
     session = next((root / "data" / "sessions").glob("*/*/session.yaml"))
-    session.write_text(f"{session.read_text()}# read again\n")
+    text = session.read_text()
+    session.write_text(f"{text}# changed\n")
+    ground.plain(root, before=(program, "-f", f"+{days}d"))
+    session.write_text(text)
     ground.recovers(root)
 
 

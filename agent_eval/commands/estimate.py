@@ -66,7 +66,7 @@ def estimate_run(
 
 def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, CallEstimate]:
     """The work of judge models that a run would do: for turns and conversations, for rubrics, and in all."""
-    *_, stale = what_is_stale(project, agents, versions)
+    stale = what_is_stale(project, agents, versions)[1].drop_nulls()
     tables = ingest(project, sorted(set(stale["agent_id"])))
     methodologies = project.methodologies(set(stale["methodology_version"]))
     transcripts = admit_all(tables["conversations"], tables["sessions"], tables["agents"], methodologies)

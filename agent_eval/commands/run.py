@@ -1,6 +1,7 @@
 """`agent-eval run`: take in what is new, materialise what is stale through Dagster, keep what it was made from."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -11,13 +12,12 @@ from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.project import Project
 from agent_eval.project.clusters import refusals as cluster_refusals
-from agent_eval.project.data_versions import Sources, read_sources, with_open_judgments
-from agent_eval.project.gates import checked_gates, without_current_gates
-from agent_eval.project.ingest import ingest_fingerprint
+from agent_eval.project.data_versions import Sources, read_sources
+from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.project.gates import checked_gates
 from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 
-RUN_STATE = table("run_state")
 _PAIR = ["agent_id", "methodology_version"]
 _FREE = ("human", "rule", "recorded", "none")
 
@@ -67,29 +67,37 @@ def run(
     if project.own_judge is not None:
         _ = project.judge_runtime  # refuses a cap that cannot be kept, before any work
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
-        sources, wanted, stale = what_is_stale(project, wanted_agents, versions)
-        gates_of = _to_be_gated(project, wanted, stale)
-        boards_of = wanted if boards else pl.concat([stale, _newly_superseded(project, wanted)]).unique()
-        if not (stale.is_empty() and gates_of.is_empty() and boards_of.is_empty()) or boards:
-            _materialise(project, sources, stale, boards_of, gates_of, say, publishes=boards)
-    return _report(project, wanted.select(_PAIR), stale, gates_of.height)
+        sources, stale = what_is_stale(project, wanted_agents, versions)
+        wanted = list(versions) or project.registry.versions
+        boards_of = wanted if boards else _newly_superseded(project, wanted)
+        if not stale.is_empty() or boards_of:
+            _materialise(project, sources, stale, boards_of, say, publishes=boards)
+    pairs = stale.drop_nulls(_PAIR)
+    asked = pl.DataFrame(
+        list(itertools.product(wanted_agents, wanted)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
+    )
+    return _report(
+        project,
+        asked,
+        pairs.filter(pl.col("asset") != "gate_results").select(_PAIR).unique(),
+        pairs.select(_PAIR).unique().height,
+    )
 
 
 def what_is_stale(
     project: Project, agents: Sequence[str], versions: Sequence[str]
-) -> tuple[Sources, pl.DataFrame, pl.DataFrame]:
-    """The sources as they are, and table run_state as it should be: all pairs, and those that are to be made anew."""
-    sources = read_sources(project, agents, list(versions) or list(project.registry.versions))
-    wanted = sources.fingerprints()
-    return sources, wanted, wanted.join(project.store.read(RUN_STATE), on=wanted.columns, how="anti")
+) -> tuple[Sources, pl.DataFrame]:
+    """The sources as they are, and what a run would make anew: asset, agent_id and methodology_version by row."""
+    chosen = list(versions) or list(project.registry.versions)
+    sources = read_sources(project, agents, chosen)
+    return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
 
 
 def _materialise(
     project: Project,
     sources: Sources,
     stale: pl.DataFrame,
-    boards_of: pl.DataFrame,
-    gates_of: pl.DataFrame,
+    boards_of: Sequence[str],
     say: Callable[[str], None],
     *,
     publishes: bool,
@@ -97,46 +105,25 @@ def _materialise(
     from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
     from agent_eval.defs.launch import Launch
 
-    launch = Launch.at(project, defs)
-    agents = stale["agent_id"].unique().to_list()
-    versions = gates_of["methodology_version"].unique().to_list()
+    launch = Launch.at(project, defs, sources)
+    agents = sorted({*sources.agent_sessions})
     with launch.taking_over():
-        launch.observe(sources, agents=agents, versions=versions)
-        unread = _to_ingest(project, sources, agents)
-        for done in launch.materialise(stale, unread, boards_of, gates_of):
+        launch.observe(agents=agents, versions=sorted({*sources.scoring_spec}))
+        for done in launch.materialise(stale, boards_of):
             say(done)
-        is_done = pl.col("agent_id").is_in(project.with_sessions[0])
-        open_pairs = with_open_judgments(project, stale.select(_PAIR))
-        finished = stale.filter(is_done).join(open_pairs, on=_PAIR, how="anti")
-        project.store.upsert(RUN_STATE, finished, run_id=launch.last_run_id)
-        project.store.delete(RUN_STATE, stale.join(finished, on=_PAIR, how="anti").select(_PAIR))
         launch.forget(set(agents) - set(project.known_agents()))
         launch.purge()
         if publishes:
             say(launch.publish())  # last: whatever stands in the report's way, the tables are kept
 
 
-def _to_be_gated(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame) -> pl.DataFrame:
-    """The stale pairs, and those of agents in the store whose gates were held against other rules."""
-    taken = project.store.read(table("agents"), columns=["agent_id"])
-    outdated = without_current_gates(project, wanted.join(taken, on="agent_id", how="semi").select(_PAIR))
-    return pl.concat([stale.select(_PAIR), outdated]).unique()
-
-
-def _newly_superseded(project: Project, wanted: pl.DataFrame) -> pl.DataFrame:
-    """The pairs of versions whose board was made when another version, or none, superseded them: their pages say so."""
+def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
+    """The versions whose board was made when another version, or none, superseded them: their pages say so."""
     stored = project.store.read(
         table("leaderboard"), columns=["methodology_version", "superseded_by"]
     ).unique()
     now = {m.version: m.superseded_by for m in project.registry.all()}
-    outdated = [version for version, successor in stored.iter_rows() if successor != now.get(version)]
-    return wanted.filter(pl.col("methodology_version").is_in(outdated))
-
-
-def _to_ingest(project: Project, sources: Sources, agents: Sequence[str]) -> set[str]:
-    """The agents whose stored rows were read from other session files than those of now."""
-    held = dict(project.store.read(table("agents"), columns=["agent_id", "taken_in"]).iter_rows())
-    return {a for a in agents if held.get(a) != ingest_fingerprint(sources.agent_sessions[a])}
+    return sorted({v for v, successor in stored.iter_rows() if v in versions and successor != now.get(v)})
 
 
 def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated: int) -> RunReport:

@@ -22,8 +22,8 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     agents, versions = project.known_agents(), list(project.registry.versions)
     with project.store.only_one("run", wait=False) as is_idle:
         if is_idle:  # else the sensor will see to it
-            launch = Launch.at(project, defs)
-            launch.observe(read_sources(project, agents, versions), agents=agents, versions=versions)
+            launch = Launch.at(project, defs, read_sources(project, agents, versions))
+            launch.observe(agents=agents, versions=versions)
     root = project.home.root
     workspace = root / "workspace.yaml"
     source = ["-w", str(workspace)] if workspace.is_file() else ["-m", "agent_eval.definitions"]

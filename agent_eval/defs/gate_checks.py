@@ -1,7 +1,8 @@
 """Gates as checks: each is on the page of the asset that it concerns, and reported by that asset's own op.
 
 They never block. A failed check says which agents failed and why; an unknown gate fails its check too, as a warning.
-One evaluation per run and check, for all partitions of the run together.
+A check speaks of every agent and version, not only of those of its run: of the others it says what table gate_results
+holds. So it turns green only when the last cause is gone. When gate_results is made, all checks are reported again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,14 +10,18 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 import polars as pl
 
+from agent_eval.defs.partitions import key_frame
 from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
+from agent_eval.project import Project
 from agent_eval.report.markdown import markdown_table
+from agent_eval.tables import table
 
 SHOWN = 50  # rows in the metadata
 
 _MEANING = {
-    "coverage": "Of what a model was asked about each agent, at most `max_unscored_share` is unscored.",
+    "coverage": "Of what a model was asked about each agent, at most `max_unscored_share` is unscored; of its planned "
+    "trials, at most that share is lost.",
     "required_tests": "Every required test was held and judged.",
     "disclosures": "Every required disclosure was made.",
     "status": "The agent's scores may be published.",
@@ -50,15 +55,41 @@ def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
     ]
 
 
-def gate_check_results(asset: str, gates: pl.DataFrame) -> Iterator[dg.AssetCheckResult]:
+def gate_check_results(
+    context: dg.AssetExecutionContext, project: Project, asset: str, gates: pl.DataFrame
+) -> Iterator[dg.AssetCheckResult]:
     """Report every gate check of an asset.
 
     Args:
+        context: The context of the asset: its partitions are those of `gates`.
+        project: The project, for what is stored of all other partitions.
         asset: The asset.
         gates: Rows of gate_results, of any kind: those that the tables at hand can decide.
     """
+    own = key_frame(context.assets_def.partitions_def, context.partition_keys)
+    others = project.store.read(table("gate_results")).join(own, on=own.columns, how="anti")
+    every = pl.concat([gates, others])
     for name, gate in _CHECKS[asset].items():
-        yield gate_result(asset, name, gates.filter(pl.col("gate") == gate))
+        yield gate_result(asset, name, every.filter(pl.col("gate") == gate))
+    if asset == "gate_results":
+        _report_again(context.instance, every)
+
+
+def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
+    """Report the gate checks of the other assets, which saw the gates of some partitions before they were made anew."""
+    for asset in _CHECKS.keys() - {"gate_results"}:
+        for name, gate in _CHECKS[asset].items():
+            found = gate_result(asset, name, gates.filter(pl.col("gate") == gate))
+            instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(
+                    asset_key=dg.AssetKey(asset),
+                    check_name=name,
+                    passed=found.passed,
+                    severity=found.severity,
+                    description=found.description,
+                    metadata=found.metadata,
+                )
+            )
 
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
@@ -70,7 +101,11 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
         f"{row['subject']}{': ' if row['subject'] else ''}{row['evidence']}"
         for row in red.iter_rows(named=True)
     )
-    columns = ["agent_id", "methodology_version", "subject", "result", "evidence"]
+    columns = ["agent_id", "methodology_version", "subject", "result", "evidence", "page"]
+    page = pl.format(
+        "/assets/gate_results?view=partitions&partition={}%7C{}", "agent_id", "methodology_version"
+    )
+    shown = red.with_columns(page=page).select(columns).head(SHOWN)
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=name,
@@ -81,6 +116,6 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
             "n_gates": rows.height,
             "n_failed": red.filter(pl.col("result") == "failed").height,
             "n_unknown": red.filter(pl.col("result") == "unknown").height,
-            "failing": dg.MetadataValue.md(markdown_table(red.select(columns).head(SHOWN), limit=300)),
+            "failing": dg.MetadataValue.md(markdown_table(shown, limit=300, links="page")),
         },
     )

@@ -8,7 +8,9 @@ import polars as pl
 from pydantic import PrivateAttr
 
 from agent_eval.defs.partitions import key_frame
+from agent_eval.defs.resources import project_of_run
 from agent_eval.project import Project
+from agent_eval.project.fingerprints import Fingerprints, record_of
 from agent_eval.storage import Store
 from agent_eval.tables import table
 
@@ -26,14 +28,17 @@ class TableIO(dg.ConfigurableIOManager):
     root: str | None = None
     _project: Project = PrivateAttr()
     _store: Store = PrivateAttr()
+    _found: Fingerprints = PrivateAttr()
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Wait for the store's place for runs, and sign in there. What the run writes is its user's alone."""
         os.umask(0o077)
-        self._project = Project.open(self.root)
-        self._store = self._project.store
+        self._store = Project.open(self.root).store
         self._turn.enter_context(self._store.only_one("run"))
+        held = project_of_run(self.root)  # its sources, before anything is read for the rows
+        self._project = held.project
+        self._found = Fingerprints.of(self._project, held.sources)
         if context.run:
             self._store.sign_in("run", context.run.run_id)
             self._turn.callback(self._store.sign_in, "run", "")
@@ -45,12 +50,16 @@ class TableIO(dg.ConfigurableIOManager):
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""
         target = table(context.asset_key.path[-1])
-        if not target.partition:  # rows are only added
+        if not context.has_asset_partitions:  # of no agent and no version: rows are only added
             self._store.upsert(target, obj, run_id=context.run_id)
             return
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         self._refuse_edited(partitions)
-        self._store.replace(target, obj, partitions, run_id=context.run_id)
+        record = record_of(self._project, self._found, target.name, obj, partitions)
+        if target.partition:
+            self._store.replace(target, obj, partitions, run_id=context.run_id, record=record)
+        else:
+            self._store.upsert(target, obj, run_id=context.run_id, record=record)
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
         """Read the rows of the partitions; an edited version raises EditedVersionError."""

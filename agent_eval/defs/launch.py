@@ -13,7 +13,14 @@ from typing import Literal, get_args
 import dagster as dg
 import polars as pl
 
-from agent_eval.defs.instance import PROJECT_TAG, close_lost_runs, interrupts_heeded, records_in
+from agent_eval.defs.instance import (
+    LAUNCHED_BY,
+    PARENT_RUN,
+    PROJECT_TAG,
+    close_lost_runs,
+    interrupts_heeded,
+    records_in,
+)
 from agent_eval.defs.observations import news, observed, report
 from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
@@ -90,15 +97,15 @@ class Launch:
     project: Project
     defs: dg.Definitions
     instance: dg.DagsterInstance
-    last_run_id: str = ""
+    sources: Sources
     _stages: dict[Stage, list[dg.AssetKey]] = field(default_factory=dict[Stage, list[dg.AssetKey]])
 
     @classmethod
-    def at(cls, project: Project, defs: dg.Definitions) -> "Launch":
-        """Start runs of these definitions on the project's Dagster instance."""
+    def at(cls, project: Project, defs: dg.Definitions, sources: Sources) -> "Launch":
+        """Start runs of these definitions on the project's Dagster instance, which read these sources."""
         home = dagster_home(project.home.root)
         instance = dg.DagsterInstance.from_config(str(home))
-        launch = cls(project=project, defs=defs, instance=instance, _stages=by_stage(defs))
+        launch = cls(project=project, defs=defs, instance=instance, sources=sources, _stages=by_stage(defs))
         agents = project.known_agents()  # boards load every known agent
         with records_in(home):
             launch.instance.add_dynamic_partitions("agent", agents)
@@ -115,44 +122,61 @@ class Launch:
             close_lost_runs(self.instance, self.project.home.root, self.project.store)
             yield
 
-    def observe(self, sources: Sources, *, agents: Sequence[str], versions: Sequence[str]) -> None:
+    def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Tell Dagster the data versions of the sources that this run reads."""
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
-        report(self.instance, news(sources, observed(self.instance), {*agents, *versions, *pairs}))
+        report(self.instance, news(self.sources, observed(self.instance), {*agents, *versions, *pairs}))
 
-    def materialise(
-        self,
-        stale: pl.DataFrame,
-        to_ingest: Collection[str],
-        boards_of: pl.DataFrame,
-        gates_of: pl.DataFrame,
-    ) -> Iterator[str]:
-        """Run every stage that has work; yields a line per finished run.
+    def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
+        """Run every stage that has work, on exactly the assets and partitions that are stale; yields a line per finished run.
+
+        Partitions with the same stale assets share a run where they are neighbours. Gates come when all pairs that
+        they may be compared with are made, then the boards.
 
         Args:
-            stale: The pairs to make anew, agent_id and methodology_version.
-            to_ingest: The agents whose session folders have to be read.
-            boards_of: The boards of these versions are made.
-            gates_of: The gates of these pairs are made, when all pairs that they may be compared with are.
+            stale: What is to be made: asset, agent_id and methodology_version, as in table run_state.
+            boards_of: Versions whose boards are made in any case.
 
         Raises:
             UnknownPartitionError: If a version is wanted that the loaded definitions do not have.
             RunFailedError: If a run does not succeed; the later stages are not started.
         """
-        pairs, gated = _pairs(stale), _pairs(gates_of)
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
-        wanted = set(boards_of["methodology_version"])
-        if strangers := ({p.methodology_version for p in (*pairs, *gated)} | wanted) - set(versions):
+        wanted = {*boards_of, *stale["methodology_version"].drop_nulls()}
+        if strangers := wanted - set(versions):
             raise UnknownPartitionError(strangers, versions)
-        for first, last in stretches(to_ingest, agents):
-            yield self._run("agent", first, last)
-        for top, bottom in rectangles(pairs, agents, versions):
-            yield self._run("agent x version", partition_key(top), partition_key(bottom))
-        for top, bottom in rectangles(gated, agents, versions):
-            yield self._run("gates", partition_key(top), partition_key(bottom))
-        for first, last in stretches(wanted, versions):
-            yield self._run("version", first, last)
+        for assets, rows in self._together(stale, "agent"):
+            for first, last in stretches(set(rows["agent_id"]), agents):
+                yield self._run("agent", assets, first, last)
+        for stage in ("agent x version", "gates"):
+            for assets, rows in self._together(stale, stage):
+                for top, bottom in rectangles(_pairs(rows), agents, versions):
+                    yield self._run(stage, assets, partition_key(top), partition_key(bottom))
+        boards = [
+            {"asset": key.path[-1], "methodology_version": version}
+            for key in self._stages["version"]
+            for version in boards_of
+        ]
+        every = pl.concat([stale, pl.DataFrame(boards, schema=stale.schema)])
+        for assets, rows in self._together(every, "version"):
+            for first, last in stretches(set(rows["methodology_version"]), versions):
+                yield self._run("version", assets, first, last)
+
+    def _together(
+        self, stale: pl.DataFrame, stage: Stage
+    ) -> Iterator[tuple[list[dg.AssetKey], pl.DataFrame]]:
+        """The stale partitions of a stage by what is stale of them, each with the assets that are made together."""
+        graph = self.defs.resolve_asset_graph()
+        names = [key.path[-1] for key in self._stages[stage]]
+        by_partition = (
+            stale.filter(pl.col("asset").is_in(names))
+            .group_by("agent_id", "methodology_version", maintain_order=True)
+            .agg(pl.col("asset").unique().sort())
+        )
+        for (assets,), rows in by_partition.group_by("asset", maintain_order=True):
+            ops = (graph.get(dg.AssetKey(name)).execution_set_asset_keys for name in assets)
+            yield sorted({key for of_op in ops for key in of_op}), rows
 
     def publish(self) -> str:
         """Make what shows all boards together: the HTML report.
@@ -160,7 +184,7 @@ class Launch:
         Raises:
             RunFailedError: If it cannot be written.
         """
-        return self._run("whole")
+        return self._run("whole", self._stages["whole"])
 
     def forget(self, agents: Collection[str]) -> None:
         """Drop the partitions of agents that are gone."""
@@ -172,29 +196,36 @@ class Launch:
         kept = timedelta(days=self.project.settings.keep_runs_days)
         purge_history(self.instance, datetime.now(UTC) - kept)
 
-    def _run(self, stage: Stage, first: str = "", last: str = "") -> str:
+    def _run(self, stage: Stage, assets: Sequence[dg.AssetKey], first: str = "", last: str = "") -> str:
         partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
-        made = f"{stage}: {first}" if first else ", ".join(key.path[-1] for key in self._stages[stage])
+        what = stage if len(assets) == len(self._stages[stage]) else ", ".join(key.path[-1] for key in assets)
+        made = f"{what}: {first}" if first else ", ".join(key.path[-1] for key in assets)
         if first != last:
             made += f" … {last}"
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
-            in_hand(self.project),
+            in_hand(self.project, self.sources),
             interrupts_heeded() as is_interrupted,
         ):
             result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
-                asset_selection=self._stages[stage],
-                tags=partitions | {PROJECT_TAG: str(self.project.home.root)},
+                asset_selection=list(assets),
+                tags=partitions | _started_by() | {PROJECT_TAG: str(self.project.home.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )
             if is_interrupted():
                 raise KeyboardInterrupt
-        self.last_run_id = result.run_id
         if not result.success:
             raise RunFailedError(result.run_id, made, _why(result))
         return made
+
+
+def _started_by() -> dict[str, str]:
+    """Tags that say who started a run: another run, whose id it gave to this process, or the command."""
+    if parent := os.environ.get(PARENT_RUN):
+        return {"dagster/parent_run_id": parent, "dagster/root_run_id": parent, LAUNCHED_BY: "reconcile"}
+    return {LAUNCHED_BY: "agent-eval run"}
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:

@@ -1,6 +1,6 @@
 """The sources of the graph and their data versions: what a change to the project's files means.
 
-`run` compares them with `run_state`; Dagster gets them as observations. Both see the same hashes.
+`fingerprints` tells from them what is up to date; Dagster gets them as observations. Both see the same hashes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,29 +33,6 @@ class Sources:
     scoring_spec: Mapping[str, str]
     cluster_spec: Mapping[str, str]
     gate_spec: Mapping[str, str]
-
-    def fingerprints(self) -> pl.DataFrame:
-        """Table run_state as it should be: one row per agent and version.
-
-        Without gate_spec: the rows of gate_results carry it themselves, so that other rules re-make nothing else.
-        """
-        return table("run_state").frame(
-            {
-                "agent_id": agent,
-                "methodology_version": version,
-                "fingerprint": digest(
-                    __version__,
-                    self.agent_sessions[agent],
-                    self.human_ratings[agent],
-                    self.judge_spec[key],
-                    self.scoring_spec[version],
-                    self.cluster_spec[version],
-                ),
-            }
-            for agent in sorted(self.agent_sessions.keys() & self.human_ratings.keys())
-            for version in sorted(self.scoring_spec.keys() & self.cluster_spec.keys())
-            if (key := _pair(agent, version).key) in self.judge_spec
-        )
 
     def by_name(self) -> dict[str, Mapping[str, str]]:
         """Source asset name → partition → data version."""
@@ -152,31 +129,27 @@ def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     return dict.fromkeys(versions, cluster_version(project))
 
 
-def with_open_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs that stay stale: an answer was lost, or a model that judged before was not there to be asked.
+def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The pairs among rows of a table in which an answer was lost, or a model that judged before was not there to be asked.
 
-    An answer is a judgment, a rating, or the name of an error cluster.
+    An answer is a judgment, a rating, or the name of an error cluster; other tables hold none.
+
+    Returns:
+        agent_id and methodology_version, one row per pair.
     """
-    is_lost = pl.col("status") == "unscored"
-    is_left = pl.col("unscored_reason") == NEEDS_MODEL
-    is_counted = pl.col("metric") != HALLUCINATION_PASSED
-    judges = project.judge_specs([AgentVersion(*row) for row in pairs.select(_PAIR).iter_rows()])
-    judged = pl.DataFrame(list(judges), schema=dict.fromkeys(_PAIR, pl.String), orient="row")
-    columns = ["metric", "judge", "status", "unscored_reason", *_PAIR]
-    of_metrics = pl.concat(
-        project.store.read(table(name), pairs, columns=columns)
-        for name in ("turn_judgments", "conversation_judgments")
-    )
-    could_be_asked = of_metrics.filter(is_left & is_counted).join(judged, on=_PAIR, how="semi")
-    of_rubrics = project.store.read(table("rubric_ratings"), pairs, columns=["status", *_PAIR]).filter(
-        is_lost
-    )
-    unnamed = project.store.read(table("error_registry"), columns=["cluster_id", "naming_problem"]).filter(
-        pl.col("naming_problem").is_not_null()
-    )
-    of_clusters = project.store.read(table("error_clusters"), pairs, columns=["cluster_id", *_PAIR]).join(
-        unnamed, on="cluster_id", how="semi"
-    )
-    return pl.concat(
-        lost.select(_PAIR) for lost in (of_metrics.filter(is_lost), could_be_asked, of_rubrics, of_clusters)
-    ).unique()
+    if name == "error_clusters":
+        registry = project.store.read(table("error_registry"), columns=["cluster_id", "naming_problem"])
+        unnamed = registry.drop_nulls("naming_problem")
+        return rows.join(unnamed, on="cluster_id", how="semi").select(_PAIR).unique()
+    if name not in ("turn_judgments", "conversation_judgments", "rubric_ratings"):
+        return pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))
+    is_open = pl.col("status") == "unscored"
+    if name != "rubric_ratings":
+        pairs = [AgentVersion(*row) for row in rows.select(_PAIR).unique().iter_rows()]
+        judged = pl.DataFrame(
+            list(project.judge_specs(pairs)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
+        ).with_columns(is_judged=pl.lit(value=True))
+        rows = rows.join(judged, on=_PAIR, how="left")
+        is_left = (pl.col("unscored_reason") == NEEDS_MODEL) & (pl.col("metric") != HALLUCINATION_PASSED)
+        is_open = is_open | (is_left & pl.col("is_judged"))
+    return rows.filter(is_open.fill_null(value=False)).select(_PAIR).unique()

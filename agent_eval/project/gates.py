@@ -86,17 +86,6 @@ def gate_versions(
     return dict.fromkeys(versions, version)
 
 
-def without_current_gates(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs whose stored gates were held against other rules, or that have none."""
-    keys = ["agent_id", "methodology_version"]
-    versions = gate_versions(project, pairs["methodology_version"].unique().to_list())
-    stored = project.store.read(table("gate_results"), pairs.select(keys), columns=[*keys, "gate_spec"])
-    wanted = pairs.select(keys).with_columns(
-        gate_spec=pl.col("methodology_version").replace_strict(versions, return_dtype=pl.String)
-    )
-    return wanted.join(stored, on=[*keys, "gate_spec"], how="anti").select(keys)
-
-
 def _failure_metrics(project: Project) -> set[str]:
     return {m.name for m in project.metrics.turn if m.is_failure and not m.is_measured}
 

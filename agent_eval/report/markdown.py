@@ -19,7 +19,7 @@ def inert(text: str, limit: int | None = None) -> str:
 def markdown_table(frame: pl.DataFrame, *, limit: int | None = None, links: str | None = None) -> str:
     """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
 
-    `links`: a column of our own whose texts are addresses: http(s) ones become links.
+    `links`: a column of our own whose texts are addresses: those of http(s) and of pages of the UI become links.
     """
     if frame.is_empty():
         return "no rows"
@@ -34,7 +34,9 @@ def markdown_table(frame: pl.DataFrame, *, limit: int | None = None, links: str 
 
 
 def _link(address: str) -> str:
-    return f"[open](<{address}>)" if address.startswith(("https://", "http://")) else inert(address)
+    return (
+        f"[open](<{address}>)" if address.startswith(("https://", "http://", "/assets/")) else inert(address)
+    )
 
 
 def _cell(value: object, limit: int | None) -> str:

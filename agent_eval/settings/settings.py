@@ -286,7 +286,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def unknown_variables() -> list[str]:
     """AGENT_EVAL_* in the environment that are no settings: a slip, or a setting of another release."""
-    known = {f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data")}
+    known = {
+        f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data", "parent_run")
+    }
     return sorted(name for name in os.environ if name.startswith("AGENT_EVAL_") and name not in known)
 
 

@@ -5,7 +5,7 @@ names come from `tables`, everything else travels as parameters or registered fr
 """
 
 from agent_eval.storage.backup import Backup, BackupError, back_up
-from agent_eval.storage.store import Store
+from agent_eval.storage.store import Replacement, Store
 from agent_eval.storage.store_errors import StoreError
 
-__all__ = ["Backup", "BackupError", "Store", "StoreError", "back_up"]
+__all__ = ["Backup", "BackupError", "Replacement", "Store", "StoreError", "back_up"]

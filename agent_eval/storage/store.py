@@ -36,6 +36,15 @@ _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """Rows that are stored with others or not at all: they take the place of the rows that match `keys`."""
+
+    table: Table
+    rows: pl.DataFrame
+    keys: pl.DataFrame
+
+
+@dataclass(frozen=True)
 class Store:
     """A database and how to reach it.
 
@@ -70,8 +79,18 @@ class Store:
         """The local file; None where the store is no file."""
         return Path(self.attach) if self.lock_file else None
 
-    def replace(self, table: Table, frame: pl.DataFrame, partitions: pl.DataFrame, *, run_id: str) -> None:
+    def replace(
+        self,
+        table: Table,
+        frame: pl.DataFrame,
+        partitions: pl.DataFrame,
+        *,
+        run_id: str,
+        record: Replacement | None = None,
+    ) -> None:
         """Make `frame` the whole content of `partitions` (one row per partition key; columns = table.partition).
+
+        `record` is stored in the same transaction.
 
         Raises:
             TableMismatchError: If the frame breaks the table's contract; nothing is deleted.
@@ -93,18 +112,22 @@ class Store:
         def write(con: duckdb.DuckDBPyConnection) -> None:
             _delete(con, table, partitions)
             _insert(con, table, rows, run_id)
+            _note(con, record, run_id)
 
         self._transact(table, write)
 
-    def upsert(self, table: Table, frame: pl.DataFrame, *, run_id: str) -> None:
-        """Add rows; a row whose key is already stored takes its place."""
+    def upsert(
+        self, table: Table, frame: pl.DataFrame, *, run_id: str, record: Replacement | None = None
+    ) -> None:
+        """Add rows; a row whose key is already stored takes its place. `record` is stored in the same transaction."""
         rows = table.conform(frame)
-        if rows.is_empty():
+        if rows.is_empty() and record is None:
             return
 
         def write(con: duckdb.DuckDBPyConnection) -> None:
             _delete(con, table, rows.select(table.key))
             _insert(con, table, rows, run_id)
+            _note(con, record, run_id)
 
         self._transact(table, write)
 
@@ -317,6 +340,13 @@ def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) ->
     match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM doomed.{quoted(n)}" for n in keys.columns)
     with _registered(con, "doomed", keys.unique()):
         con.execute(f"DELETE FROM {quoted(table.name)} AS t USING doomed WHERE {match}")
+
+
+def _note(con: duckdb.DuckDBPyConnection, record: Replacement | None, run_id: str) -> None:
+    if record is not None:
+        _ensure(con, record.table)
+        _delete(con, record.table, record.keys)
+        _insert(con, record.table, record.table.conform(record.rows), run_id)
 
 
 def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, run_id: str) -> None:

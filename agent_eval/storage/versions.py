@@ -12,10 +12,12 @@ import duckdb
 
 from agent_eval import __version__
 
-SCHEMA_VERSION = 1  # raise it with every release that changes `tables`
+SCHEMA_VERSION = 2  # raise it with every release that changes `tables`
 
 # Version → the statements that lead to it, beside added columns. They run once, in one transaction with the stamp.
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    2: ("DROP TABLE IF EXISTS store.run_state",),  # a row per pair became one per table and partition
+}
 
 
 def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:

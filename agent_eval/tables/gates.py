@@ -33,12 +33,18 @@ DECLARED = (
     ),
     Table(
         "run_state",
-        "one row per agent and version: what its tables were computed from",
-        ("agent_id", "methodology_version"),
+        "one row per table and partition of it: what its rows were made from",
+        ("asset", "agent_id", "methodology_version"),
         (
-            AGENT,
-            VERSION,
-            Column("fingerprint", S, "Hash of the sources and the package version", nullable=False),
+            Column("asset", S, "The table"),
+            Column("agent_id", S, "Null for the tables of a version"),
+            Column("methodology_version", S, "Null for the tables of an agent"),
+            Column(
+                "fingerprint",
+                S,
+                "Hash of the package version and of what was read: data versions of sources, fingerprints of tables",
+                nullable=False,
+            ),
         ),
         BY_PAIR,
     ),

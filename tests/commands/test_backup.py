@@ -48,14 +48,14 @@ def test_a_copy_taken_while_others_write_holds_whole_partitions(store: Store, tm
     for i in range(4):
         copy = back_up(store, tmp_path / f"{i}.duckdb")
         found = Store.at(copy.file).read(STATE)
-        assert (found.height, found["fingerprint"].n_unique()) == (300, 1)
+        assert (found.height, found["spec"].n_unique()) == (300, 1)
     writer.communicate()
     assert writer.returncode == 0
-    assert store.read(STATE)["fingerprint"].unique().to_list() == ["8"]
+    assert store.read(STATE)["spec"].unique().to_list() == ["8"]
 
 
 def test_what_a_killed_writer_left_in_its_log_is_in_the_copy(store: Store, tmp_path: Path) -> None:
-    code = "con = duckdb.connect(sys.argv[1])\ncon.execute(\"INSERT INTO run_state BY NAME SELECT 'b' AS agent_id, '1' AS methodology_version, '7' AS fingerprint\")\nprint('done', flush=True)\ntime.sleep(60)"
+    code = "con = duckdb.connect(sys.argv[1])\ncon.execute(\"INSERT INTO judge_state BY NAME SELECT 'b' AS agent_id, '1' AS methodology_version, '7' AS spec\")\nprint('done', flush=True)\ntime.sleep(60)"
     writer = child(code, store.attach)
     assert writer.stdout
     writer.stdout.readline()
@@ -77,7 +77,7 @@ def test_nothing_is_overwritten_unless_it_is_said(store: Store, tmp_path: Path) 
     with pytest.raises(BackupError, match="--force"):
         back_up(store, target)
     assert target.read_text() == "precious"
-    assert back_up(store, target, force=True).rows["main.run_state"] == 100
+    assert back_up(store, target, force=True).rows["main.judge_state"] == 100
 
 
 def test_places_that_cannot_take_a_copy_are_refused(store: Store, tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     ]
     write(table("error_rates"), table("error_rates").frame(dated), run_id="r")
     state = [
-        {"agent_id": agent, "methodology_version": VERSION, "fingerprint": "x"} for agent in ("new", "old")
+        {"asset": "error_rates", "agent_id": agent, "methodology_version": VERSION, "fingerprint": "x"}
+        for agent in ("new", "old")
     ]
     write(table("run_state"), table("run_state").frame(state), run_id="r")
     return opened

@@ -30,7 +30,12 @@ def test_the_store_of_a_run_that_dagster_started_is_private(tmp_path: Path) -> N
     wanted = ["--select", ",".join(INGESTED), "--partition", "bot", "-m", "agent_eval.definitions"]
     for command in (["-c", add], ["-m", "dagster", "asset", "materialize", *wanted]):
         subprocess.run(
-            [sys.executable, *command], env=environment, cwd=tmp_path, check=True, capture_output=True, umask=0o022
+            [sys.executable, *command],
+            env=environment,
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            umask=0o022,
         )
     assert (tmp_path / "data" / "agent_eval.duckdb").is_file()
     made = [path for path in (tmp_path / "data").rglob("*") if path.stat().st_mode & 0o077]

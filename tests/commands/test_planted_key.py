@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,11 +38,13 @@ def completion(content: str | None, **changes: object) -> Reply:
     return 200, {}, body | changes
 
 
-def failing(part: object) -> object:
+def failing(part: Any) -> Any:
     """The worst label wherever one is chosen, so that there are clusters to be named."""
     if isinstance(part, dict):
         return {
-            k: failing(v["enum"][-1:] and {"enum": v["enum"][-1:]} if isinstance(v, dict) and "enum" in v else v)
+            k: failing(
+                v["enum"][-1:] and {"enum": v["enum"][-1:]} if isinstance(v, dict) and "enum" in v else v
+            )
             for k, v in part.items()
         }
     return [failing(each) for each in part] if isinstance(part, list) else part
@@ -144,7 +147,9 @@ def test_a_key_that_a_provider_sends_back_is_nowhere_in_the_project(tmp_path: Pa
     scored = frames["turn_judgments"].filter(status="scored", judge_model="openai/mock")
     assert scored["conversation_id"].n_unique() >= 4 * len(ENCODINGS)  # the answers with a key were read
     assert Judge.names == set(ENCODINGS.values())
-    texts = {"what the commands said": said} | {n: json.dumps(f.rows(), default=str) for n, f in frames.items()}
+    texts = {"what the commands said": said} | {
+        n: json.dumps(f.rows(), default=str) for n, f in frames.items()
+    }
     found = [(where, form) for where, text in texts.items() for form in forms() if form in text]
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         content = file.read_bytes()

@@ -32,7 +32,7 @@ def board_row(project: Project) -> dict[str, Any]:
 def made_stale() -> set[str]:
     """The agents that the files as they are make stale under the version."""
     project = Project.open()
-    return set(what_is_stale(project, project.known_agents(), [VERSION])[2]["agent_id"])
+    return set(what_is_stale(project, project.known_agents(), [VERSION])[1]["agent_id"].drop_nulls())
 
 
 def test_a_dispute_bars_the_board_until_a_rule_or_an_adjudicator_decides(

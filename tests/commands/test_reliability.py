@@ -154,7 +154,8 @@ def test_the_answer_threshold_of_the_settings_decides(
 
 
 def materialise(asset: str, project: Project) -> None:
-    with dg.DagsterInstance.ephemeral() as instance, in_hand(project):
+    sources = read_sources(project, ["many"], [VERSION])
+    with dg.DagsterInstance.ephemeral() as instance, in_hand(project, sources):
         instance.add_dynamic_partitions("agent", ["many"])
         defs.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,

@@ -11,25 +11,27 @@ from agent_eval.definitions import defs
 from agent_eval.defs.launch import Launch
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
-from agent_eval.tables import table
+from agent_eval.project.fingerprints import Fingerprints, stale_places
 
 
 def main() -> None:
     project = Project.open()
     agents, versions = project.known_agents(), list(project.registry.versions)
     sources = read_sources(project, agents, versions)
-    wanted = sources.fingerprints()
-    missing = wanted.join(project.store.read(table("run_state")), on=wanted.columns, how="anti")
+    missing = stale_places(project, Fingerprints.of(project, sources), agents, versions)
     with project.store.only_one("run"):
-        launch = Launch.at(project, defs)
-        launch.observe(sources, agents=agents, versions=versions)
+        launch = Launch.at(project, defs, sources)
+        launch.observe(agents=agents, versions=versions)
     sys.stdout.write(
         json.dumps(
             {
                 "dagster": by_dagster(launch.instance),
-                "command": sorted(
-                    f"{a}|{v}" for a, v in missing.select("agent_id", "methodology_version").iter_rows()
-                ),
+                "command": {
+                    asset: sorted("|".join(filter(None, key)) for key in rows.iter_rows())
+                    for (asset,), rows in missing.partition_by(
+                        "asset", include_key=False, as_dict=True
+                    ).items()
+                },
             }
         )
     )

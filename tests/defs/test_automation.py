@@ -62,14 +62,12 @@ def test_the_failure_hook_is_told_what_failed(sample_copy: Path, monkeypatch: py
 
 def test_the_sensor_says_nothing_twice_and_waits_for_runs(sample_copy: Path) -> None:
     with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        first = automation.source_changes(dg.build_sensor_context(instance, cursor=None, definitions=defs))
+        first = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
         assert isinstance(first, dg.SensorResult)
         assert not first.asset_events
         session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
         session.write_text(session.read_text() + "# looked at again\n")
-        second = automation.source_changes(
-            dg.build_sensor_context(instance, cursor=first.cursor, definitions=defs)
-        )
+        second = automation.source_changes(dg.build_sensor_context(instance, definitions=defs))
         assert isinstance(second, dg.SensorResult)
         assert [(e.asset_key.path[-1], e.partition) for e in second.asset_events] == [
             ("agent_sessions", "quill-help")

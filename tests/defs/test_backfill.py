@@ -43,8 +43,7 @@ def test_a_backfill_of_twenty_agents_equals_a_run(tmp_path: Path) -> None:
     by_hand, by_ui = generated(tmp_path / "run"), generated(tmp_path / "ui")
     run_in_process(by_hand)
     with served(by_ui) as ui:
-        for sensor in ("redo_stale", "redo_missed"):
-            ui.stop_sensor(sensor)
+        ui.stop_sensor("redo_stale")
         backfill = ui.backfill(sorted(ui.events().keys() - {"html_report"}))  # it has no partitions
         eventually(lambda: ui.backfill_status(backfill)[0] != "REQUESTED", "the backfill ends", log=ui.log)
         status, runs = ui.backfill_status(backfill)

@@ -64,11 +64,12 @@ def board(root: Path, version: str = "1.3.0") -> dict[str, object]:
 def is_settled(root: Path) -> bool:
     """Whether `agent-eval run` would find nothing to do."""
     from agent_eval.project.data_versions import read_sources
+    from agent_eval.project.fingerprints import Fingerprints, stale_places
 
     with at_home(root) as project:
         sources = read_sources(project, project.known_agents(), list(project.registry.versions))
-        wanted = sources.fingerprints()
-        return wanted.join(project.store.read(table("run_state")), on=wanted.columns, how="anti").is_empty()
+        found = Fingerprints.of(project, sources)
+        return stale_places(project, found, project.known_agents(), project.registry.versions).is_empty()
 
 
 def moved(before: dict[str, dict[str, int]], after: dict[str, dict[str, int]]) -> dict[str, set[str]]:

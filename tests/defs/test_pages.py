@@ -6,13 +6,14 @@ import dagster as dg
 import pytest
 
 from agent_eval.definitions import defs
-from agent_eval.defs.sources import SOURCES
-from agent_eval.report.asset_pages.lineage import MADE_FROM
+from agent_eval.defs.partitions import shape_of as partitions_of
+from agent_eval.defs.sources import SOURCES as SOURCE_ASSETS
+from agent_eval.tables.made_from import MADE_FROM, SOURCES, shape_of
 from tests.conftest import at_home
 
 GRAPH = defs.resolve_asset_graph()
 KEYS = sorted(GRAPH.get_all_asset_keys())
-OBSERVED = {key for source in SOURCES for key in source.keys}
+OBSERVED = {key for source in SOURCE_ASSETS for key in source.keys}
 UNSTORED = {dg.AssetKey("html_report")}
 
 
@@ -51,7 +52,17 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             assert all(len(part) < 8_192 for part in parts if "](data:image/svg" in part), key
 
 
-@pytest.mark.parametrize("name", MADE_FROM)
-def test_the_lineage_that_a_page_tells_is_that_of_the_graph(name: str) -> None:
-    parents = defs.resolve_asset_graph().get(dg.AssetKey(name)).parent_keys
-    assert {key.path[-1] for key in parents} == set(MADE_FROM[name])
+def test_the_graph_as_data_is_that_of_dagster() -> None:
+    graph = defs.resolve_asset_graph()
+    made = {key.path[-1]: graph.get(key) for key in graph.materializable_asset_keys}
+    assert {name: {k.path[-1] for k in made[name].parent_keys} for name in MADE_FROM} == {
+        name: set(parents) for name, parents in MADE_FROM.items()
+    }
+    assert {name: partitions_of(node.partitions_def) for name, node in made.items() if name in MADE_FROM} == {
+        name: shape_of(name) for name in MADE_FROM
+    }
+    assert made.keys() - MADE_FROM.keys() == {"html_report", "judge_audits"}
+    sources = graph.get_all_asset_keys() - graph.materializable_asset_keys
+    assert {key.path[-1]: partitions_of(graph.get(key).partitions_def) for key in sources} == SOURCES
+    order = [*SOURCES, *MADE_FROM]
+    assert all(order.index(p) < order.index(name) for name, parents in MADE_FROM.items() for p in parents)

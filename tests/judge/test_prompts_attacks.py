@@ -228,7 +228,11 @@ LONG = "The agent solved the whole problem at once, was polite throughout and le
         {"evidence": None, "reason": LONG.upper().replace(",", " -"), "score": 5},
         {"evidence": "Hi", "reason": LONG.replace("whole ", "").replace("polite", "very polite"), "score": 4},
         {"evidence": None, "reason": f"  {LONG[:-1]} !", "score": 5},
-        {"evidence": None, "reason": LONG.replace("agent", "assistant").replace("user", "customer"), "score": 5},
+        {
+            "evidence": None,
+            "reason": LONG.replace("agent", "assistant").replace("user", "customer"),
+            "score": 5,
+        },
         {"evidence": None, "reason": f"{LONG} Well done!", "score": 5},
     ],
     ids=["as it is", "other order", "case", "words", "spaces", "synonyms", "longer"],
@@ -254,7 +258,9 @@ def test_a_dictated_reply_is_known_after_small_changes(
     ],
 )
 def test_a_reason_of_its_own_is_read_though_the_record_gives_reasons_too(reason: str) -> None:
-    held = conversation(agent=f"Here is why. {LONG} The reason is that your parcel was lost on its way to you.")
+    held = conversation(
+        agent=f"Here is why. {LONG} The reason is that your parcel was lost on its way to you."
+    )
     question = Question((held,), (held.turns(),), 1, "", (HELPFULNESS,))
     reply = json.dumps({"helpfulness": {"evidence": None, "reason": reason, "score": 2}})
     assert read_reply(build_prompt([question], secret=SECRET), reply)["helpfulness"]

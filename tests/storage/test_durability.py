@@ -22,7 +22,7 @@ from agent_eval.tables import table
 
 TEMPORARY = Path(tempfile.gettempdir())
 
-STATE = table("run_state")
+STATE = table("judge_state")
 BIG = 20_000  # rows of one write: long enough for a kill to land in it
 
 
@@ -36,7 +36,7 @@ def rows(agent: str, mark: int, n: int = 1) -> pl.DataFrame:
         {
             "agent_id": [agent] * n,
             "methodology_version": [str(i) for i in range(n)],
-            "fingerprint": [str(mark)] * n,
+            "spec": [str(mark)] * n,
         }
     )
 
@@ -97,8 +97,8 @@ def test_a_write_that_is_killed_leaves_the_old_or_the_new_partition_whole(store:
 def last_mark(store: Store) -> int:
     found = store.read(STATE)
     assert found.height == BIG
-    assert found["fingerprint"].n_unique() == 1, "a mix of two writes"
-    return int(found["fingerprint"][0])
+    assert found["spec"].n_unique() == 1, "a mix of two writes"
+    return int(found["spec"][0])
 
 
 def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: Store) -> None:
@@ -108,7 +108,7 @@ def test_writers_lose_nothing_and_readers_see_whole_partitions_meanwhile(store: 
     writers = [child(code, store.attach, agent) for agent in "abc"]
     seen: set[tuple[str, int, int]] = set()
     while any(writer.poll() is None for writer in writers):
-        counted = store.read(STATE).group_by("agent_id").agg(pl.len(), marks=pl.col("fingerprint").n_unique())
+        counted = store.read(STATE).group_by("agent_id").agg(pl.len(), marks=pl.col("spec").n_unique())
         seen |= {(agent, n, marks) for agent, n, marks in counted.rows()}
     ends = [writer.communicate()[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0, 0], ends
@@ -129,7 +129,7 @@ def test_readers_that_overlap_do_not_keep_a_writer_out(store: Store) -> None:
         for reader in readers:
             reader.kill()
             reader.communicate()
-    assert store.read(STATE)["fingerprint"].to_list() == ["1"]
+    assert store.read(STATE)["spec"].to_list() == ["1"]
 
 
 def test_the_place_of_a_killed_process_is_free(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_a_store_that_another_program_keeps_is_named_with_the_program(impatient:
     finally:
         process.kill()
         process.communicate()
-    assert impatient.read(STATE)["fingerprint"].to_list() == ["0"]
+    assert impatient.read(STATE)["spec"].to_list() == ["0"]
 
 
 def test_a_store_that_becomes_free_in_time_is_written(store: Store) -> None:
@@ -208,7 +208,7 @@ def test_a_store_that_becomes_free_in_time_is_written(store: Store) -> None:
     held = duckdb.connect(store.attach)
     threading.Timer(0.3, held.close).start()
     write(store, "a", 1)
-    assert store.read(STATE)["fingerprint"].to_list() == ["1"]
+    assert store.read(STATE)["spec"].to_list() == ["1"]
 
 
 def test_a_file_that_cannot_grow_leaves_the_old_partition_whole(store: Store) -> None:
@@ -248,11 +248,11 @@ def test_a_full_disk_leaves_the_old_partition_whole_and_no_half_made_store(small
         write(store, "a", 1, 5000)
     with pytest.raises(StoreError, match="Free some space"):
         write(Store.at(small_disk / "second.duckdb"), "a", 1)
-    assert store.read(STATE)["fingerprint"].to_list() == ["0"]
+    assert store.read(STATE)["spec"].to_list() == ["0"]
     (small_disk / "filler").unlink()
     for name in ("store.duckdb", "second.duckdb"):
         write(Store.at(small_disk / name), "a", 2)
-        assert Store.at(small_disk / name).read(STATE)["fingerprint"].to_list() == ["2"]
+        assert Store.at(small_disk / name).read(STATE)["spec"].to_list() == ["2"]
 
 
 def test_a_folder_that_may_not_be_written_can_be_read(store: Store, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_new_store_carries_the_version_of_its_tables(store: Store) -> None:
 
 def test_a_store_without_a_stamp_is_brought_up_to_date_by_its_first_write(store: Store) -> None:
     with duckdb.connect(store.attach) as con:
-        con.execute("CREATE TABLE run_state AS SELECT 'b' AS agent_id, '0' AS methodology_version")
+        con.execute("CREATE TABLE judge_state AS SELECT 'b' AS agent_id, '0' AS methodology_version")
     assert store.read(STATE).rows() == [("b", "0", None)]
     write(store, "a", 1)
     assert store.read(STATE).rows() == [("a", "0", "1"), ("b", "0", None)]

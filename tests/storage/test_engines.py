@@ -11,19 +11,19 @@ from agent_eval.storage import Store, StoreError
 from agent_eval.storage.engines import attached
 from agent_eval.tables import table
 
-ROWS = pl.DataFrame({"agent_id": ["a"], "methodology_version": ["1.3.0"], "fingerprint": ["x"]})
+ROWS = pl.DataFrame({"agent_id": ["a"], "methodology_version": ["1.3.0"], "spec": ["x"]})
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     store = Store.at(tmp_path / "s.duckdb")
-    store.upsert(table("run_state"), table("run_state").frame(ROWS.to_dicts()), run_id="r")
+    store.upsert(table("judge_state"), table("judge_state").frame(ROWS.to_dicts()), run_id="r")
     return tmp_path / "s.duckdb"
 
 
 def one(file: Path, setup: tuple[str, ...] = ()) -> duckdb.DuckDBPyConnection:
     with attached(str(file), "TYPE duckdb", setup) as con:
-        assert con.execute("SELECT count(*) FROM run_state").fetchone() == (1,)
+        assert con.execute("SELECT count(*) FROM judge_state").fetchone() == (1,)
         return con
 
 
@@ -51,7 +51,7 @@ def test_an_engine_that_saw_an_error_is_closed_and_not_used_again(file: Path) ->
         with attached(str(file), "TYPE duckdb", ()) as con:
             seen.append(con)
             con.execute("BEGIN")
-            con.execute("DELETE FROM run_state")
+            con.execute("DELETE FROM judge_state")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -74,12 +74,12 @@ def test_a_file_that_is_no_database_leaves_no_engine_behind(tmp_path: Path, file
     before = one(file)
     (tmp_path / "no.duckdb").write_text("no database" * 500)
     with pytest.raises(StoreError):
-        Store.at(tmp_path / "no.duckdb").read(table("run_state"))
+        Store.at(tmp_path / "no.duckdb").read(table("judge_state"))
     assert one(file) is not before
 
 
 def test_a_read_leaves_no_frame_registered(file: Path) -> None:
-    Store.at(file).read(table("run_state"), ROWS.select("agent_id"))
+    Store.at(file).read(table("judge_state"), ROWS.select("agent_id"))
     with attached(str(file), "READ_ONLY", ()) as con:
         assert con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall() == []
 

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 from agent_eval.storage import Store, StoreError
 from agent_eval.tables import TABLES, TableMismatchError, table
 
-STATE = table("run_state")
+STATE = table("judge_state")
 
 
 def state(*rows: tuple[str, str, str]) -> pl.DataFrame:
@@ -60,7 +60,7 @@ def test_a_frame_of_the_wrong_shape_leaves_the_old_partition_whole(store: Store)
     store.replace(STATE, state(("a", "1", "kept")), pairs(("a", "1")), run_id="r1")
     with pytest.raises(TableMismatchError):
         store.replace(STATE, pl.DataFrame({"agent_id": ["a"]}), pairs(("a", "1")), run_id="r2")
-    assert store.read(STATE)["fingerprint"].to_list() == ["kept"]
+    assert store.read(STATE)["spec"].to_list() == ["kept"]
 
 
 def test_a_row_outside_the_written_partitions_is_refused(store: Store) -> None:
@@ -70,20 +70,20 @@ def test_a_row_outside_the_written_partitions_is_refused(store: Store) -> None:
 
 def test_read_takes_only_the_wanted_keys(store: Store) -> None:
     store.upsert(STATE, state(("a", "1", "x"), ("a", "2", "y"), ("b", "1", "z")), run_id="r")
-    assert store.read(STATE, pairs(("a", "2"), ("b", "1")))["fingerprint"].to_list() == ["y", "z"]
+    assert store.read(STATE, pairs(("a", "2"), ("b", "1")))["spec"].to_list() == ["y", "z"]
     assert store.read(STATE, pl.DataFrame({"agent_id": ["a"]})).height == 2
 
 
 def test_upsert_replaces_equal_keys_and_keeps_the_rest(store: Store) -> None:
     store.upsert(STATE, state(("a", "1", "x"), ("b", "1", "x")), run_id="r1")
     store.upsert(STATE, state(("a", "1", "y")), run_id="r2")
-    assert store.read(STATE)["fingerprint"].to_list() == ["y", "x"]
+    assert store.read(STATE)["spec"].to_list() == ["y", "x"]
 
 
 def test_values_stay_values(store: Store) -> None:
-    evil = "x'); DROP TABLE run_state; --"
+    evil = "x'); DROP TABLE judge_state; --"
     store.replace(STATE, state((evil, "1", evil)), pairs((evil, "1")), run_id=evil)
-    assert store.read(STATE, pl.DataFrame({"agent_id": [evil]}))["fingerprint"].to_list() == [evil]
+    assert store.read(STATE, pl.DataFrame({"agent_id": [evil]}))["spec"].to_list() == [evil]
 
 
 def test_a_null_in_a_key_matches_a_null(store: Store) -> None:
@@ -99,28 +99,28 @@ def test_a_null_in_a_key_matches_a_null(store: Store) -> None:
 def test_a_column_that_an_older_store_lacks_is_added(store: Store) -> None:
     with duckdb.connect() as con:
         con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
-        con.execute("CREATE TABLE s.run_state (agent_id VARCHAR, methodology_version VARCHAR)")
+        con.execute("CREATE TABLE s.judge_state (agent_id VARCHAR, methodology_version VARCHAR)")
     store.upsert(STATE, state(("a", "1", "x")), run_id="r")
-    assert store.read(STATE)["fingerprint"].to_list() == ["x"]
+    assert store.read(STATE)["spec"].to_list() == ["x"]
 
 
 def test_a_column_that_an_older_store_lacks_reads_as_null(store: Store) -> None:
     with duckdb.connect() as con:
         con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
-        con.execute("CREATE TABLE s.run_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
+        con.execute("CREATE TABLE s.judge_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
     assert store.read(STATE).rows() == [("a", "1", None)]
 
 
 def test_a_column_that_an_older_store_lacks_matches_nothing(store: Store) -> None:
     with duckdb.connect() as con:
         con.execute(f"ATTACH '{store.attach}' AS s (STORAGE_VERSION 'v1.5.0')")
-        con.execute("CREATE TABLE s.run_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
-    assert store.read(STATE, pl.DataFrame({"fingerprint": ["x"]})).is_empty()
+        con.execute("CREATE TABLE s.judge_state AS SELECT 'a' AS agent_id, '1' AS methodology_version")
+    assert store.read(STATE, pl.DataFrame({"spec": ["x"]})).is_empty()
 
 
 def test_only_the_wanted_columns_are_read(store: Store) -> None:
     store.upsert(STATE, state(("a", "1", "x")), run_id="r")
-    assert store.read(STATE, columns=["fingerprint"]).to_dicts() == [{"fingerprint": "x"}]
+    assert store.read(STATE, columns=["spec"]).to_dicts() == [{"spec": "x"}]
     assert store.read(table("agents"), columns=["name"]).columns == ["name"]
 
 

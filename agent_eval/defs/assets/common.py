@@ -24,7 +24,6 @@ from agent_eval.tables.rules import PARENTS
 OWNERS = ["team:evaluation"]
 KINDS = {"polars", "duckdb"}
 ONE_RUN = dg.BackfillPolicy.single_run()
-EAGER = dg.AutomationCondition.eager()
 
 TableEvents = Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]
 """What the body of a table asset yields: the results of its checks, and its rows for the store."""
@@ -36,7 +35,6 @@ class TableAsset(TypedDict):
     kinds: set[str]
     owners: list[str]
     code_version: str
-    automation_condition: dg.AutomationCondition[dg.AssetKey | dg.AssetCheckKey]
     backfill_policy: dg.BackfillPolicy
     check_specs: list[dg.AssetCheckSpec]
     metadata: dict[str, Any]
@@ -56,7 +54,6 @@ def table_asset(name: str) -> TableAsset:
         "kinds": KINDS,
         "owners": OWNERS,
         "code_version": __version__,
-        "automation_condition": EAGER,
         "backfill_policy": ONE_RUN,
         "check_specs": _specs([name]),
         "metadata": table_metadata(name),
@@ -75,7 +72,6 @@ def table_multi_asset(
                 kinds=KINDS,
                 owners=OWNERS,
                 code_version=__version__,
-                automation_condition=EAGER,
                 freshness_policy=(freshness or {}).get(name),
             )
             for name, description in descriptions.items()

@@ -65,7 +65,7 @@ def clustered_failures(
     tables = dict(zip(_MADE, made, strict=True))
     yield from check_and_store(context, tables, turn_judgments=turn_judgments)
     at_hand = {"transcripts": transcripts, "turn_judgments": turn_judgments, **tables}
-    yield from gate_check_results("error_clusters", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "error_clusters", gates_of(project, at_hand))
 
 
 @dg.asset(

@@ -62,7 +62,9 @@ def judgments(
     judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
     project.answers.record_judge(agent_versions(context), project.own_judge, run_id=run_id)
     yield from check_and_store(context, judged, conversations=conversations, turns=turns)
-    yield from gate_check_results("turn_judgments", gates_of(project, {"transcripts": transcripts, **judged}))
+    yield from gate_check_results(
+        context, project, "turn_judgments", gates_of(project, {"transcripts": transcripts, **judged})
+    )
 
 
 @dg.asset(

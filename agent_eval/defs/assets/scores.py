@@ -60,7 +60,7 @@ def assertion_results(
     checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
-    yield from gate_check_results("assertion_results", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "assertion_results", gates_of(project, at_hand))
 
 
 @dg.asset(**table_asset("universal_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
@@ -111,7 +111,7 @@ def composite_scores(
     scored = with_inputs(scored, score_inputs(project, agent_versions(context)))
     yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
     at_hand = {"composite_scores": scored, "transcripts": transcripts}
-    yield from gate_check_results("composite_scores", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "composite_scores", gates_of(project, at_hand))
 
 
 @dg.asset(

@@ -5,38 +5,20 @@ from collections.abc import Mapping
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
+from agent_eval.tables.made_from import MADE_FROM as ALL_MADE_FROM
 
-MADE_FROM: Mapping[str, tuple[str, ...]] = {
-    "leaderboard": ("composite_scores", "reliability", "agents"),
-    "composite_scores": (
+_ON_THE_WAY = (
+    *(
+        "leaderboard",
+        "composite_scores",
         "universal_scores",
         "domain_scores",
-        "transcripts",
-        "sessions",
-        "conversations",
-        "conversation_judgments",
-        "import_errors",
-        "scoring_spec",
-    ),
-    "universal_scores": ("rubric_ratings", "scoring_spec"),
-    "domain_scores": ("rubric_ratings", "transcripts", "scoring_spec"),
-    "rubric_ratings": (
-        "transcripts",
-        "conversations",
-        "turns",
-        "sessions",
+        "rubric_ratings",
         "turn_judgments",
-        "conversation_judgments",
-        "judge_spec",
-        "human_ratings",
     ),
-    "turn_judgments": ("transcripts", "conversations", "turns", "judge_spec", "human_ratings"),
-    "conversation_judgments": ("transcripts", "conversations", "turns", "judge_spec", "human_ratings"),
-    "transcripts": ("conversations", "sessions", "agents", "judge_spec"),
-    "turns": ("agent_sessions",),
-    "conversations": ("agent_sessions",),
-    "sessions": ("agent_sessions",),
-}
+    *("conversation_judgments", "transcripts", "turns", "conversations", "sessions"),
+)
+MADE_FROM = {name: ALL_MADE_FROM[name] for name in _ON_THE_WAY}
 """The way from a board to the sources: table → what its asset is made from."""
 
 

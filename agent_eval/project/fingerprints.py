@@ -1,0 +1,159 @@
+"""What is up to date: what each partition of each table was made from, against what it would be made from now.
+
+A fingerprint is a hash over the package version, the data versions of the sources that were read and the fingerprints
+of the tables that were read. A run stores it with the rows that it writes (table run_state), so nothing depends on
+the order of events, nor on who started the run: a partition is up to date if its stored fingerprint is the one that
+follows from the files and settings as they are. See docs/decisions/0012.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from agent_eval import __version__
+from agent_eval.formats.hashing import digest
+from agent_eval.project.data_versions import Sources, open_judgments
+from agent_eval.project.project import Project
+from agent_eval.storage import Replacement
+from agent_eval.tables import table
+from agent_eval.tables.made_from import MADE_FROM, SOURCES, Shape, shape_of
+
+RUN_STATE = table("run_state")
+Place = tuple[str, str | None, str | None]
+"""A table, and the agent and version of one of its partitions."""
+
+_KEY = ["asset", "agent_id", "methodology_version"]
+_PAIR = ["agent_id", "methodology_version"]
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """The fingerprints that are stored, and the sources as they are.
+
+    `agents` are those with sessions. The rows of another agent are to go, and no board is made from them.
+    """
+
+    sources: Sources
+    agents: tuple[str, ...]
+    stored: dict[Place, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, project: Project, sources: Sources) -> "Fingerprints":
+        """Read what the project's store holds."""
+        rows = project.store.read(RUN_STATE).select(*_KEY, "fingerprint")
+        return cls(
+            sources=sources,
+            agents=tuple(project.with_sessions[0]),
+            stored={
+                (asset, agent, version): mark for asset, agent, version, mark in rows.iter_rows() if asset
+            },
+        )
+
+    def made_now(self, place: Place) -> str:
+        """Return the fingerprint of rows that are made from what is stored."""
+        return self._of(place, self.stored)
+
+    def wanted(self, agents: Collection[str], versions: Collection[str]) -> pl.DataFrame:
+        """Table run_state as it should be, for some agents and versions: what a run of all of them would leave.
+
+        An agent without sessions has no rows. Boards count the other agents as they are stored.
+        """
+        present = [agent for agent in sorted(agents) if agent in self._with_sessions]
+        known = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
+        made: dict[Place, str] = {}
+        for asset in MADE_FROM:
+            for place in _places(asset, present, sorted(versions)):
+                if self._is_known(place):
+                    known[place] = made[place] = self._of(place, known)
+        return RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in made.items())
+
+    @cached_property
+    def _with_sessions(self) -> frozenset[str]:
+        return frozenset(self.agents)
+
+    def _is_known(self, place: Place) -> bool:
+        """Whether the sources of its agent and version were read."""
+        _, agent, version = place
+        return (agent is None or agent in self.sources.agent_sessions) and (
+            version is None or version in self.sources.scoring_spec
+        )
+
+    def _of(self, place: Place, tables: Mapping[Place, str]) -> str:
+        asset, agent, version = place
+        read = [
+            (parent, mark)
+            for parent in MADE_FROM[asset]
+            for mark in self._read(parent, shape_of(asset), agent, version, tables)
+        ]
+        return digest(__version__, list(table(asset).schema), asset, read)
+
+    def _read(
+        self, parent: str, by: Shape, agent: str | None, version: str | None, tables: Mapping[Place, str]
+    ) -> Iterator[str | None]:
+        """What a partition reads of a parent: of the same agent and version, or of all agents."""
+        shape = shape_of(parent)
+        if parent in SOURCES:
+            key = {"agent": agent, "version": version}.get(shape) or f"{agent}|{version}"
+            yield self.sources.by_name()[parent].get(key)
+            return
+        for each in self.agents if by == "version" and shape != "version" else (agent,):
+            yield tables.get((parent, each, None if shape == "agent" else version))
+
+
+def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Iterator[Place]:
+    shape = shape_of(asset)
+    for agent in (None,) if shape == "version" else agents:
+        for version in (None,) if shape == "agent" else versions:
+            yield asset, agent, version
+
+
+def stale_places(
+    project: Project, found: Fingerprints, agents: Collection[str], versions: Collection[str]
+) -> pl.DataFrame:
+    """The partitions to be made: those that are not as wanted, and all of agents whose sessions are gone.
+
+    Returns:
+        One row per table and partition, with the columns of the key of run_state.
+    """
+    wanted = found.wanted(agents, versions)
+    stored = RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in found.stored.items())
+    changed = wanted.join(stored, on=wanted.columns, how="anti", nulls_equal=True).select(_KEY)
+    held = project.store.read(table("agents"), columns=["agent_id"])["agent_id"].to_list()
+    gone = ({*held, *stored["agent_id"].drop_nulls()} - {*found.agents}) & {*agents}
+    emptied = [
+        _named(place)
+        for asset in MADE_FROM
+        if shape_of(asset) != "version"
+        for place in _places(asset, sorted(gone), sorted(versions))
+    ]
+    return pl.concat([changed, pl.DataFrame(emptied, schema=changed.schema)])
+
+
+def _named(place: Place) -> dict[str, str | None]:
+    return dict(zip(_KEY, place, strict=True))
+
+
+def record_of(
+    project: Project, found: Fingerprints, asset: str, frame: pl.DataFrame, partitions: pl.DataFrame
+) -> Replacement:
+    """What run_state is to hold of partitions whose rows are being written; `found` is brought up to date.
+
+    Nothing for an agent whose sessions are gone. Where a judge's answer is still lacking, the fingerprint is none that
+    could be wanted: the partition, and what is made from it, stay stale.
+    """
+    lacking = set(open_judgments(project, asset, frame).iter_rows())
+    places: list[Place] = [
+        (asset, key.get("agent_id"), key.get("methodology_version"))
+        for key in partitions.iter_rows(named=True)
+    ]
+    rows = []
+    for place in places:
+        found.stored.pop(place, None)
+        if place[1] is None or place[1] in found.agents:
+            mark = found.made_now(place)
+            found.stored[place] = digest(mark, "answers are lacking") if place[1:] in lacking else mark
+            rows.append(_named(place) | {"fingerprint": found.stored[place]})
+    keys = RUN_STATE.frame(map(_named, places)).select(_KEY)
+    return Replacement(RUN_STATE, RUN_STATE.frame(rows), keys)

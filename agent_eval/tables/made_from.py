@@ -1,0 +1,68 @@
+"""The graph as data: what the asset of each table is made from, parents first. A test compares it with Dagster's."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from agent_eval.tables.schema import table
+
+Shape = Literal["agent", "version", "agent x version"]
+
+SOURCES: Mapping[str, Shape] = {
+    "agent_sessions": "agent",
+    "human_ratings": "agent",
+    "judge_spec": "agent x version",
+    "scoring_spec": "version",
+    "cluster_spec": "version",
+    "gate_spec": "version",
+}
+"""What is read from files and settings, and the partitions of its data versions."""
+
+_INGESTED = ("sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors", "agents")
+_JUDGED = ("transcripts", "conversations", "turns", "judge_spec", "human_ratings")
+_CLUSTERED = ("turn_judgments", "tool_calls", "sessions", "transcripts", "cluster_spec")
+_BOARD = ("composite_scores", "reliability", "agents")
+
+MADE_FROM: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_INGESTED, ("agent_sessions",)),
+    "transcripts": ("conversations", "sessions", "agents", "judge_spec"),
+    "assertion_results": ("conversations", "tool_calls", "transcripts"),
+    "turn_judgments": _JUDGED,
+    "conversation_judgments": _JUDGED,
+    **dict.fromkeys(("failures", "error_clusters", "error_rates"), _CLUSTERED),
+    "rubric_ratings": (
+        *("transcripts", "conversations", "turns", "sessions"),
+        *("turn_judgments", "conversation_judgments", "judge_spec", "human_ratings"),
+    ),
+    "tool_correctness": ("conversations", "tool_calls", "transcripts", "turn_judgments", "scoring_spec"),
+    "universal_scores": ("rubric_ratings", "scoring_spec"),
+    "domain_scores": ("rubric_ratings", "transcripts", "scoring_spec"),
+    "reliability": (
+        *("transcripts", "conversations", "import_errors", "turn_judgments", "conversation_judgments"),
+        *("tool_correctness", "scoring_spec"),
+    ),
+    "composite_scores": (
+        *("universal_scores", "domain_scores", "transcripts", "sessions", "conversations"),
+        *("conversation_judgments", "import_errors", "scoring_spec"),
+    ),
+    "gate_results": (
+        *("agents", "transcripts", "turn_judgments", "conversation_judgments", "error_clusters"),
+        *("assertion_results", "universal_scores", "domain_scores", "composite_scores", "reliability", "gate_spec"),
+    ),
+    "error_trends": ("error_clusters", "error_rates", "agents"),
+    **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
+    "pairwise_comparisons": ("composite_scores",),
+    "reliability_leaderboard": ("reliability",),
+}  # fmt: skip
+"""Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""
+
+
+def shape_of(name: str) -> Shape:
+    """Return what the partitions of a table or a source are."""
+    if name in SOURCES:
+        return SOURCES[name]
+    columns = table(name).partition
+    if columns == ("agent_id",):
+        return "agent"
+    return (
+        "agent x version" if "agent_id" in columns else "version"
+    )  # the history of boards has no partitions
