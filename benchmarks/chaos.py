@@ -30,7 +30,13 @@ from tests.defs.live import served
 CONCURRENCY, N_CHATS, LATENCY_MS = 4, 12, 60
 RUN = ("run", "--methodology", "1.3.0")
 IMPORT = ("import", "openai", "chats.jsonl", "--agent", "bot")
-MOVING = ("judged_at", "answered_at", "n_tokens_cached")  # when it was asked, what the provider had cached
+MOVING = (
+    "judged_at",
+    "answered_at",
+    "first_seen",
+    "last_seen",
+    "n_tokens_cached",
+)  # the clock, the provider's cache
 Tables = dict[str, pl.DataFrame]
 
 
@@ -312,6 +318,8 @@ def all_at_once(ground: Ground, chance: random.Random) -> None:
     root = ground.fresh()
     with served(root, **ground.environment(root)):
         runs = [ground.start(root) for _ in range(4)]
+        while not (root / "data" / "agent_eval.duckdb").exists():
+            time.sleep(0.1)
         others = [ground.start(root, *IMPORT) for _ in range(2)]
         others += [ground.start(root, "backup", str(root / f"copy-{i}.duckdb")) for i in range(3)]
         time.sleep(chance.uniform(1, 10))

@@ -10,6 +10,9 @@ import pytest
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.project import Project
+from agent_eval.project.data_versions import read_sources
+from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.tables.made_from import MADE_FROM, shape_of
 
 
 def test_reconcile_leaves_the_place_for_runs_to_the_process_that_it_starts(
@@ -72,3 +75,73 @@ def test_the_sensor_says_nothing_twice_and_waits_for_runs(sample_copy: Path) -> 
         assert [(e.asset_key.path[-1], e.partition) for e in second.asset_events] == [
             ("agent_sessions", "quill-help")
         ]
+
+
+def asked(instance: dg.DagsterInstance, cursor: str | None) -> tuple[int, str | None]:
+    """Runs that a tick of `redo_stale` requests, and its cursor."""
+    made = automation.redo_stale(dg.build_sensor_context(instance, cursor=cursor, definitions=defs))
+    assert isinstance(made, dg.SensorResult)
+    return len(made.run_requests or ()), made.cursor
+
+
+def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(sample_copy: Path) -> None:
+    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    text = session.read_text()
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        assert asked(instance, None) == (0, "")
+        session.write_text(f"{text}# looked at again\n")
+        n, first = asked(instance, "")
+        assert n == 1
+        assert asked(instance, first) == (
+            0,
+            first,
+        )  # the run failed, or has not begun: it is not asked for twice
+        session.write_text(f"{text}# and once more\n")
+        assert asked(instance, first)[0] == 1  # another state
+        session.write_text(text)
+        assert asked(instance, first) == (0, "")  # as it was
+        session.write_text(f"{text}# looked at again\n")
+        assert asked(instance, "") == (1, first)
+
+
+def test_nothing_is_requested_while_work_is_under_way(sample_copy: Path) -> None:
+    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session.write_text(f"{session.read_text()}# looked at again\n")
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        job = defs.resolve_job_def("reconcile")
+        under_way = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+        assert asked(instance, "before") == (0, "before")
+        instance.report_run_failed(under_way)
+        assert asked(instance, "before")[0] == 1
+
+
+def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(sample_copy: Path) -> None:
+    """Whatever the order of events: what counts is what the rows were made from."""
+    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session.write_text(f"{session.read_text()}# looked at again\n")
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        pair = dg.MultiPartitionKey({"agent": "quill-help", "version": "1.3.0"})
+        job = defs.resolve_implicit_global_asset_job_def()
+
+        def made_by_hand(asset: str, partition: str) -> None:
+            keys = list(defs.resolve_asset_graph().get(dg.AssetKey(asset)).execution_set_asset_keys)
+            assert job.execute_in_process(
+                instance=instance, asset_selection=keys, partition_key=partition
+            ).success
+
+        made_by_hand("composite_scores", pair)  # from rows that are stale
+        made_by_hand("agents", "quill-help")
+        found = stale_of(Project.open(), "quill-help", "1.3.0")
+        assert {"transcripts", "composite_scores", "gate_results", "leaderboard"} <= found
+        assert not found & {"agents", "conversations", "turns"}
+        for asset in [name for name in MADE_FROM if shape_of(name) == "agent x version"]:
+            made_by_hand(asset, pair)
+        assert stale_of(Project.open(), "quill-help", "1.3.0") == {
+            n for n in MADE_FROM if shape_of(n) == "version"
+        }
+
+
+def stale_of(project: Project, agent: str, version: str) -> set[str]:
+    found = Fingerprints.of(project, read_sources(project, project.known_agents(), [version]))
+    stale = stale_places(project, found, [agent], [version])
+    return set(stale["asset"])

@@ -1,11 +1,13 @@
 """Gates and audits as Dagster shows them: red checks say why, an audit writes the judge's drift."""
 
+import shutil
 from pathlib import Path
 
 import dagster as dg
 import polars as pl
 import pytest
 
+from agent_eval.commands.run import run
 from agent_eval.definitions import defs
 from agent_eval.defs.gate_checks import gate_result
 from agent_eval.project import Project
@@ -75,6 +77,48 @@ def test_after_a_run_each_gate_is_a_check_where_it_belongs(sample_copy: Path) ->
         assert why is not None
         assert f"{agent} " in why
     assert found["gate_results"]["regression"] == (True, "not demanded here")
+
+
+GATED = ("gate_results", "turn_judgments", "composite_scores", "error_clusters", "assertion_results")
+
+
+def outcomes(root: Path) -> dict[str, bool]:
+    """Gate check → whether it passed, by its latest evaluation."""
+    with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
+        return {
+            f"{asset}.{name}": passed
+            for asset in GATED
+            for name, (passed, _) in evaluations(instance, asset).items()
+        }
+
+
+def test_a_red_check_stays_red_until_its_own_cause_is_gone(sample_copy: Path) -> None:
+    before = outcomes(sample_copy)
+    assert not all(before.values())
+    shutil.copytree(
+        sample_copy / "data" / "sessions" / "quill-help", sample_copy / "data" / "sessions" / "quill-new"
+    )
+    run(Project.open())
+    assert outcomes(sample_copy) == before
+    allowed = ""
+    for agent, others in (("pilot-chat", "relay-bot"), ("relay-bot", "")):  # the two whose errors are red
+        assert agent in why_errors_are_red(sample_copy)
+        allowed += f'[gates.agents.{agent}]\nfail_on_error_severity = "none"\n'
+        (sample_copy / "agent_eval.toml").write_text(allowed)
+        run(Project.open())
+        assert agent not in why_errors_are_red(sample_copy)
+        assert others in why_errors_are_red(sample_copy)
+    after = outcomes(sample_copy)
+    assert {name for name in before if after[name] != before[name]} == {
+        "gate_results.errors",
+        "error_clusters.errors",
+    }
+
+
+def why_errors_are_red(root: Path) -> str:
+    with dg.DagsterInstance.from_config(str(root / ".dagster")) as instance:
+        (one,) = {evaluations(instance, asset)["errors"][1] for asset in ("gate_results", "error_clusters")}
+    return one or ""
 
 
 def test_an_audit_without_a_model_says_so_and_has_no_figure(sample_copy: Path) -> None:
