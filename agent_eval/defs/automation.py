@@ -2,7 +2,8 @@
 
 `source_changes` notices and shows it, `redo_stale` starts `reconcile`, which does what `agent-eval run` does, for what
 is stale and nothing else; `nightly` does the same every night, boards and report included; `weekly_audit` asks judge
-models again; `failed_runs` tells. The sensors run from the start, the schedules start stopped.
+models again; `failed_runs` tells. All but `weekly_audit` run from the start: what automation may spend on judges has a
+cap of its own, and without it automation asks no judge that costs money.
 """
 
 import importlib
@@ -13,14 +14,16 @@ import sys
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
-from agent_eval.defs.instance import PARENT_RUN, UNFINISHED, close_lost_runs
+from agent_eval.defs.instance import UNFINISHED, close_lost_runs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
+from agent_eval.defs.resources import is_automatic
 from agent_eval.formats.hashing import digest
 from agent_eval.methodology import EditedVersionError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"
@@ -74,7 +77,8 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     """`agent-eval run` in a process of its own: its exit code 2 fails this run, 1 is a warning."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
-    environment = os.environ | {PARENT_RUN: context.run_id}
+    by = "automation" if is_automatic(context.run) else "person"
+    environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
         context.log.info(line)
@@ -134,7 +138,7 @@ nightly = dg.ScheduleDefinition(
     name="nightly",
     job=reconcile,
     cron_schedule=project_settings().nightly_cron,
-    default_status=dg.DefaultScheduleStatus.STOPPED,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
     description="Makes what is stale, all boards anew, and the report. Setting: nightly_cron.",
 )
 

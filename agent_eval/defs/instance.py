@@ -16,7 +16,6 @@ from agent_eval.storage import Store
 
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
 UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
-PARENT_RUN = "AGENT_EVAL_PARENT_RUN"  # set for the process that a run starts: the id of that run
 LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command, or the job that called it
 PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
 

@@ -36,7 +36,7 @@ class TableIO(dg.ConfigurableIOManager):
         os.umask(0o077)
         self._store = Project.open(self.root).store
         self._turn.enter_context(self._store.only_one("run"))
-        held = project_of_run(self.root)  # its sources, before anything is read for the rows
+        held = project_of_run(self.root, context.run)  # its sources, before anything is read for the rows
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
         if context.run:
@@ -44,7 +44,9 @@ class TableIO(dg.ConfigurableIOManager):
             self._turn.callback(self._store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Sign off and leave the place to the next run."""
+        """Tell what was spent, sign off and leave the place to the next run."""
+        if self._project.own_judge is not None:
+            self._project.record_spending(run_id=context.run.run_id if context.run else "")
         self._turn.close()
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:

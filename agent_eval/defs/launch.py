@@ -15,7 +15,6 @@ import polars as pl
 
 from agent_eval.defs.instance import (
     LAUNCHED_BY,
-    PARENT_RUN,
     PROJECT_TAG,
     close_lost_runs,
     interrupts_heeded,
@@ -28,6 +27,7 @@ from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
+from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
 
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
@@ -223,7 +223,7 @@ class Launch:
 
 def _started_by() -> dict[str, str]:
     """Tags that say who started a run: another run, whose id it gave to this process, or the command."""
-    if parent := os.environ.get(PARENT_RUN):
+    if parent := os.environ.get(PARENT_RUN, "").partition(" ")[0]:
         return {"dagster/parent_run_id": parent, "dagster/root_run_id": parent, LAUNCHED_BY: "reconcile"}
     return {LAUNCHED_BY: "agent-eval run"}
 

@@ -3,8 +3,10 @@
 The command line and the Dagster resources both start here, so that they see the same thing.
 """
 
+import os
+import uuid
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
-from agent_eval.judge.llm.client import LiteLLMClient, price_of
+from agent_eval.judge.llm.client import LiteLLMClient, is_paid, price_of
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
@@ -28,11 +30,15 @@ from agent_eval.project.answers import AnswerCache
 from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, find_root
 from agent_eval.storage import Store
+from agent_eval.storage.ledger import Ledger, SpendingCap, spent
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids
+
+PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
+"""Set for the process that a Dagster run starts: the id of that run, and 'automation' if nobody started it by hand."""
 
 
 class UnknownAgentError(AgentEvalError):
@@ -46,12 +52,27 @@ class UnknownAgentError(AgentEvalError):
 
 
 @dataclass(frozen=True)
+class Origin:
+    """In whose name judges are asked: a run, and whether a sensor or a schedule started it."""
+
+    run: str
+    is_automatic: bool = False
+
+    @classmethod
+    def of_environment(cls) -> "Origin":
+        """The run that started this process (PARENT_RUN), else the process itself."""
+        parent, _, by = os.environ.get(PARENT_RUN, "").partition(" ")
+        return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
+
+
+@dataclass(frozen=True)
 class Project:
     """The project at one root."""
 
     home: Home
     settings: Settings
     watch: Watch | None = None  # told how far judge models are
+    origin: Origin = field(default_factory=Origin.of_environment)
 
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
@@ -187,14 +208,58 @@ class Project:
             ),
             writing=self.answers.writing,
             secret=self.prompt_secret,
-            budget=Budget(s.max_calls, s.max_cost_usd),
+            budget=Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed()),
             concurrency=s.judge_concurrency,
             max_tokens=s.judge_max_tokens,
         )
-        for model in s.judge_models if s.max_cost_usd is not None else ():
+        in_dollars = [s.max_cost_usd, s.max_cost_usd_per_day, s.max_cost_usd_in_all]
+        in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
+        for model in s.judge_models if any(cap is not None for cap in in_dollars) else ():
             if self.price_of(model) is None:
                 raise UnknownPriceError(model)
         return runtime
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        s = self.settings
+        return Ledger(
+            file=self._beside_store(".spending"),
+            run=self.origin.run,
+            is_automatic=self.origin.is_automatic,
+            in_all=SpendingCap(
+                s.max_calls_in_all, s.max_cost_usd_in_all, "max_{}_in_all", "raise it to go on"
+            ),
+            per_day=SpendingCap(
+                s.max_calls_per_day,
+                s.max_cost_usd_per_day,
+                "max_{}_per_day",
+                "a run of tomorrow (UTC) goes on",
+            ),
+            of_automation=SpendingCap(
+                s.automation_max_calls_per_day,
+                s.automation_max_cost_usd_per_day,
+                "automation_max_{}_per_day",
+                "a run by hand, or of tomorrow (UTC), goes on",
+            ),
+        )
+
+    def _why_closed(self) -> str | None:
+        """Why no model may be asked at all: automation spends nothing that nobody has allowed."""
+        s = self.settings
+        caps = (s.automation_max_calls_per_day, s.automation_max_cost_usd_per_day)
+        if not self.origin.is_automatic or any(cap is not None for cap in caps):
+            return None
+        paid = [model for model in s.judge_models if is_paid(model, self.price_of(model))]
+        return (
+            f"automation asks no judge that costs money ({', '.join(paid)}) without a cap: set "
+            "automation_max_cost_usd_per_day or automation_max_calls_per_day, or run by hand"
+            if paid
+            else None
+        )
+
+    def record_spending(self, *, run_id: str) -> None:
+        """Copy the ledger into table spending."""
+        self.store.upsert(table("spending"), spent(self._beside_store(".spending")), run_id=run_id)
 
     def price_of(self, model: str) -> Price | None:
         """A model's price: of the settings, else litellm's; None when neither knows it."""

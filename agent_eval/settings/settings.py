@@ -146,6 +146,29 @@ class Settings(BaseSettings):
         default=None, ge=0, description="US dollars that judge models may cost in one run."
     )
     max_calls: int | None = Field(default=None, ge=0, description="Judge calls that one run may make.")
+    max_cost_usd_per_day: float | None = Field(
+        default=None, ge=0, description="US dollars that all runs of a day (UTC) may cost together."
+    )
+    max_calls_per_day: int | None = Field(
+        default=None, ge=0, description="Judge calls that all runs of a day (UTC) may make together."
+    )
+    max_cost_usd_in_all: float | None = Field(
+        default=None, ge=0, description="US dollars that the project may cost in all."
+    )
+    max_calls_in_all: int | None = Field(
+        default=None, ge=0, description="Judge calls that the project may make in all."
+    )
+    automation_max_cost_usd_per_day: float | None = Field(
+        default=None,
+        ge=0,
+        description="US dollars of a day that runs started by sensors and schedules may cost. Without this and the next "
+        "they ask no judge that costs money.",
+    )
+    automation_max_calls_per_day: int | None = Field(
+        default=None,
+        ge=0,
+        description="Judge calls of a day that runs started by sensors and schedules may make.",
+    )
     in_file: ClassVar[dict[str, Any]] = {}
 
     @field_validator("data_dir", "store", mode="before")

@@ -167,6 +167,23 @@ DECLARED = (
         BY_PAIR,
     ),
     Table(
+        "spending",
+        "one row per day, run and judge model: its calls and what they cost",
+        ("day", "run", "model"),
+        (
+            Column("day", S, "UTC, ISO 8601", nullable=False),
+            Column("run", S, "The Dagster run, or the process of a command, that called", nullable=False),
+            Column("model", S, "As litellm names it", nullable=False),
+            Column("started_by", S, "person, or automation: a sensor or a schedule", nullable=False),
+            Column("n_calls", I, "Requests that were sent, repeated ones included", nullable=False),
+            Column("n_reserved", I, "Of these, those under way when the row was copied", nullable=False),
+            Column("n_unknown_cost", I, "Of these, those whose cost nobody knows", nullable=False),
+            Column("n_tokens_in", I, "Prompt tokens", nullable=False),
+            Column("n_tokens_out", I, "Answer tokens", nullable=False),
+            Column("cost_usd", F, "US dollars, of the calls whose cost is known", nullable=False),
+        ),
+    ),
+    Table(
         "judge_audits",
         "one row per audit and answer that was asked for again; the stored answers stay as they are",
         ("audit_id", "cache_key"),

@@ -118,7 +118,7 @@ def test_edited_weights_move_their_version_and_the_nightly_schedule_repairs_what
     root: Path,
 ) -> None:
     """One after the other: what the schedule is to repair, automation may not see."""
-    with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
+    with served(root) as ui:
         before, scores = ui.events(), board(root, OWN_VERSION)
         edit_the_weights_of_a_version(root)
         eventually(lambda: board(root, OWN_VERSION) != scores, "the board has the new weights", log=ui.log)
@@ -127,10 +127,10 @@ def test_edited_weights_move_their_version_and_the_nightly_schedule_repairs_what
         assert found["composite_scores"] == pairs(*AGENTS, "quill-old", versions=(OWN_VERSION,))
         assert found["leaderboard"] == {OWN_VERSION}
         assert not found.keys() & {*BY_AGENT, "transcripts", "turn_judgments", "rubric_ratings"}
-        ui.stop_sensor("source_changes")
-        shutil.rmtree(root / "data" / "sessions" / "quill-help")
-        assert "quill-help" in board(root)
-        ui.start_schedule("nightly")
+        ui.stop_sensor("redo_stale")
+    shutil.rmtree(root / "data" / "sessions" / "quill-help")
+    assert "quill-help" in board(root)
+    with served(root, AGENT_EVAL_NIGHTLY_CRON="* * * * *") as ui:
         eventually(lambda: "quill-help" not in board(root), "the nightly run saw it", log=ui.log)
         eventually(lambda: is_settled(root), "run_state knows", log=ui.log)
 

@@ -147,8 +147,8 @@ def test_prices_are_per_million_and_cached_tokens_may_be_cheaper() -> None:
 
 def test_an_unknown_price_is_unknown_and_never_zero() -> None:
     budget = Budget(max_cost_usd=1.0)
-    budget.pay(None)
-    budget.pay(0.2)
+    budget.end_call("m", Usage(1, 1, 1, None))
+    budget.end_call("m", Usage(1, 1, 1, 0.2))
     assert budget.known_cost_usd is None
     assert (Usage(1, 1, 1, None) + Usage(1, 1, 1, 0.1)).cost_usd is None
 

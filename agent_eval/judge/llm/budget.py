@@ -1,6 +1,7 @@
 """What a run may cost and has cost: calls, tokens, US dollars. An unknown price is unknown, never 0."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from agent_eval.errors import AgentEvalError
 
@@ -54,12 +55,29 @@ class Usage:
         return [Usage(n_in, n_out, n_cached, cost) for n_in, n_out, n_cached in columns]
 
 
+class SharedBudget(Protocol):
+    """Counts calls across runs and processes, and keeps the caps that hold for all of them together."""
+
+    def reserve(self, model: str) -> str | None:
+        """Count a call before it is sent; the cap in words where there is no room for it."""
+        ...
+
+    def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
+        """Add what a reserved call cost; None where it is unknown."""
+        ...
+
+
 @dataclass
 class Budget:
-    """The caps of one run and what it has used, shared by everything in it that calls a model."""
+    """The caps of one run and what it has used, shared by everything in it that calls a model.
+
+    `closed` says why no call may be made at all; `ledger` holds the caps beyond the run.
+    """
 
     max_calls: int | None = None
     max_cost_usd: float | None = None
+    ledger: SharedBudget | None = None
+    closed: str | None = None
     n_calls: int = 0
     cost_usd: float = 0.0
     n_of_unknown_price: int = 0
@@ -72,23 +90,34 @@ class Budget:
         return None if self.n_of_unknown_price else self.cost_usd
 
     def why_exhausted(self) -> str | None:
-        """The cap that is reached, in words; None while there is room."""
+        """The cap of the run that is reached, in words; None while there is room."""
+        if self.closed is not None:
+            return self.closed
         if self.max_calls is not None and self.n_calls >= self.max_calls:
             return f"the cap of {self.max_calls:,} calls is reached; run again to go on"
         if self.max_cost_usd is not None and self.cost_usd >= self.max_cost_usd:
             return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to go on"
         return None
 
-    def begin_call(self) -> None:
-        """Count a call when it is sent, so that no call is sent beyond the cap."""
+    def begin_call(self, model: str) -> str | None:
+        """Count a call before it is sent, so that no call is sent beyond a cap; else say which cap is reached."""
+        if self.ledger is not None and (why := self.ledger.reserve(model)) is not None:
+            return why
         self.n_calls += 1
+        return None
 
-    def pay(self, cost_usd: float | None) -> None:
-        """Add what an answer cost. Calls that are under way when the cap is reached are still paid."""
-        if cost_usd is None:
+    def end_call(self, model: str, usage: Usage | None) -> None:
+        """Add what a call cost; None: it got no reply, which costs nothing as far as anybody knows.
+
+        Calls that are under way when a cap is reached are still paid.
+        """
+        if usage is not None and usage.cost_usd is None:
             self.n_of_unknown_price += 1
-        else:
-            self.cost_usd += cost_usd
+        cost = 0.0 if usage is None else usage.cost_usd
+        self.cost_usd += cost or 0.0
+        if self.ledger is not None:
+            used = usage or Usage()
+            self.ledger.settle(model, n_in=used.n_in, n_out=used.n_out, cost_usd=cost)
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

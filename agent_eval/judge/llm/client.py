@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
@@ -27,6 +28,8 @@ _ENVIRONMENT = {
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
 _STAND_INS: set[str] = set()
+_LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
+_THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 """Models that `_make_known` entered."""
 
 
@@ -142,6 +145,17 @@ def price_of(model: str) -> Price | None:
         return None
     cached = info.get("cache_read_input_token_cost")
     return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+
+
+def is_paid(model: str, price: Price | None) -> bool:
+    """Whether calls of a model cost money: by its price; where nobody knows that, all but models of this machine do."""
+    if price is not None:
+        return bool(price.sent or price.received)
+    provider = model.partition("/")[0]
+    if provider in _LOCAL_PROVIDERS:
+        return False
+    names = (f"{provider.upper()}_BASE_URL", f"{provider.upper()}_API_BASE")
+    return not any(urlsplit(os.environ.get(name, "")).hostname in _THIS_MACHINE for name in names)
 
 
 @functools.cache

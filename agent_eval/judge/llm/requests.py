@@ -130,15 +130,17 @@ class ModelJudge:
 
     async def _try(self, attempt: _CallAttempt) -> float:
         """Send once; seconds to wait before the next try."""
-        self._budget.begin_call()
+        if (why := self._budget.begin_call(self.name)) is not None:
+            return self._end(attempt, "budget_exhausted", why)
         started = asyncio.get_running_loop().time()
         try:
             reply = await self._client.complete(attempt.messages, attempt.prompt, attempt.max_tokens)
         except CallError as error:
+            self._budget.end_call(self.name, None)
             self._concurrency.finished(is_refused=error.failure == "rate")
             return self._after_failure(attempt, error, started)
         self._concurrency.finished(is_refused=False)
-        self._budget.pay(reply.usage.cost_usd)
+        self._budget.end_call(self.name, reply.usage)
         attempt.usage += reply.usage
         attempt.reply = reply
         return self._after_reply(attempt, reply, started)

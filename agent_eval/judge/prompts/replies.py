@@ -30,6 +30,7 @@ _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 _REASON_KEY = re.compile(r"(?:reason|rationale|justification|explanation)\W{1,12}", re.IGNORECASE)
+_FINDINGS = '{"findings"'  # the line of the record that holds what judges found before
 _FEWEST_WORDS, _SHARE_ALIKE = 4, 0.8
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
@@ -137,7 +138,9 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 
 def _is_dictated(prompt: Prompt, reason: str) -> bool:
-    """Whether the record holds an answer whose reason begins as this one does and has nearly the same words.
+    """Whether the transcript holds an answer whose reason begins as this one does and has nearly the same words.
+
+    What judges found before stands in the record too, and may be said again.
 
     Case, punctuation and spaces do not count, nor does the order of an answer's fields. What a reason quotes from the
     middle of the record is no answer there. Reasons of under four words are too common to tell.
@@ -145,7 +148,8 @@ def _is_dictated(prompt: Prompt, reason: str) -> bool:
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:
         return False
-    record = prompt.messages[-1]["content"]
+    lines = prompt.messages[-1]["content"].splitlines()
+    record = "\n".join(text for text in lines if not text.startswith(_FINDINGS))
     for key in _REASON_KEY.finditer(record):
         found = _plain_words(record[key.end() : key.end() + 2 * len(reason) + 100])[: len(said)]
         begins_alike = sum(a == b for a, b in zip(said[:4], found, strict=False)) >= 2

@@ -1,0 +1,160 @@
+"""The ledger: judge calls and what they cost, counted before each call is sent, across runs and processes.
+
+A SQLite file beside the store: a line before and after each call takes a tenth of a millisecond there, a write into
+the store a hundred times as long. Its rows are those of table `spending`, where `Project.record_spending` copies them.
+A call is reserved before it is sent, so that caps in calls are never exceeded; a cap in dollars is exceeded at most by
+the calls under way when it is reached.
+"""
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+
+from agent_eval.tables import table
+
+SPENDING = table("spending")
+_PATIENCE_S = 30.0
+_TABLE = """
+    CREATE TABLE IF NOT EXISTS spending (
+        day TEXT, run TEXT, model TEXT, started_by TEXT, pid INTEGER,
+        n_calls INTEGER DEFAULT 0, n_reserved INTEGER DEFAULT 0, n_unknown_cost INTEGER DEFAULT 0,
+        n_tokens_in INTEGER DEFAULT 0, n_tokens_out INTEGER DEFAULT 0, cost_usd REAL DEFAULT 0,
+        PRIMARY KEY (day, run, model)
+    )"""
+_SUMS = """
+    SELECT total(n_calls), total(cost_usd),
+        total(CASE WHEN day = :day THEN n_calls END), total(CASE WHEN day = :day THEN cost_usd END),
+        total(CASE WHEN day = :day AND started_by = 'automation' THEN n_calls END),
+        total(CASE WHEN day = :day AND started_by = 'automation' THEN cost_usd END)
+    FROM spending"""
+_RESERVE = """
+    INSERT INTO spending (day, run, model, started_by, pid, n_calls, n_reserved) VALUES (:day, :run, :model, :by, :pid, 1, 1)
+    ON CONFLICT DO UPDATE SET n_calls = n_calls + 1, n_reserved = n_reserved + 1, pid = :pid"""
+_SETTLE = """
+    UPDATE spending SET n_reserved = n_reserved - 1, n_unknown_cost = n_unknown_cost + :unknown,
+        n_tokens_in = n_tokens_in + :n_in, n_tokens_out = n_tokens_out + :n_out, cost_usd = cost_usd + :cost
+    WHERE day = :day AND run = :run AND model = :model"""
+
+
+@dataclass(frozen=True)
+class SpendingCap:
+    """What may be spent, and the settings that say so; None: any amount."""
+
+    calls: int | None
+    cost_usd: float | None
+    named: str  # e.g. 'max_calls_per_day'
+    again: str  # when there will be room
+
+    def why_reached(self, n_calls: float, cost_usd: float) -> str | None:
+        """The cap in words where it is reached."""
+        if self.calls is not None and n_calls >= self.calls:
+            return f"the cap of {self.calls:,} calls ({self.named.format('calls')}) is reached; {self.again}"
+        if self.cost_usd is not None and cost_usd >= self.cost_usd:
+            name = self.named.format("cost_usd")
+            return f"the cap of ${self.cost_usd:g} ({name}) is reached (${cost_usd:.4f} spent); {self.again}"
+        return None
+
+
+@dataclass
+class Ledger:
+    """The ledger as one run writes it."""
+
+    file: Path
+    run: str
+    is_automatic: bool
+    in_all: SpendingCap
+    per_day: SpendingCap
+    of_automation: SpendingCap  # per day
+    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → of its open calls
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def _con(self) -> sqlite3.Connection:
+        return _connected(self.file)
+
+    def reserve(self, model: str) -> str | None:
+        """Count a call that is about to be sent; or say which cap leaves no room for it.
+
+        Raises:
+            sqlite3.Error: If it cannot be counted; then it must not be sent.
+        """
+        day = datetime.now(UTC).date().isoformat()
+        with self._lock, _transaction(self._con) as con:
+            n_all, all_usd, n_day, day_usd, n_auto, auto_usd = con.execute(_SUMS, {"day": day}).fetchone()
+            why = self.in_all.why_reached(n_all, all_usd) or self.per_day.why_reached(n_day, day_usd)
+            if self.is_automatic:
+                why = why or self.of_automation.why_reached(n_auto, auto_usd)
+            if why is None:
+                by = "automation" if self.is_automatic else "person"
+                con.execute(
+                    _RESERVE, {"day": day, "run": self.run, "model": model, "by": by, "pid": os.getpid()}
+                )
+                self._days.setdefault(model, []).append(day)
+        return why
+
+    def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
+        """Add what a reserved call cost; `cost_usd` None: nobody knows."""
+        with self._lock, _transaction(self._con) as con:
+            known = {
+                "n_in": n_in or 0,
+                "n_out": n_out or 0,
+                "cost": cost_usd or 0.0,
+                "unknown": cost_usd is None,
+            }
+            con.execute(_SETTLE, known | {"day": self._days[model].pop(0), "run": self.run, "model": model})
+
+
+def spent(file: Path) -> pl.DataFrame:
+    """Table spending. Calls that a dead process left open have an unknown cost: they may have been answered."""
+    if not file.exists():
+        return SPENDING.empty()
+    with contextlib.closing(_connected(file)) as held, _transaction(held) as con:
+        for (pid,) in con.execute("SELECT DISTINCT pid FROM spending WHERE n_reserved > 0").fetchall():
+            if not _is_alive(pid):
+                con.execute(
+                    "UPDATE spending SET n_unknown_cost = n_unknown_cost + n_reserved, n_reserved = 0 WHERE pid = ?",
+                    (pid,),
+                )
+        found = con.execute(f"SELECT {', '.join(SPENDING.schema)} FROM spending ORDER BY day, run, model")
+        return SPENDING.frame(dict(zip(SPENDING.schema, row, strict=True)) for row in found)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+    con = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+    con.execute("PRAGMA journal_mode = WAL")
+    con.execute("PRAGMA synchronous = OFF")  # a kill of the process loses nothing, only one of the machine
+    con.execute(_TABLE)
+    return con
+
+
+@contextlib.contextmanager
+def _transaction(con: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Nobody else writes between what is read and what is written."""
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        yield con
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")

@@ -1,0 +1,91 @@
+"""What judges may cost beyond one run: caps over runs, doors and a kill, and what automation may do without one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_eval.project import Project
+from agent_eval.project.project import PARENT_RUN
+from agent_eval.tables import table
+from benchmarks.chaos import IMPORT, RUN, write_chats
+from benchmarks.judge_server import MockJudge, mock_judge
+
+AUTOMATION = {PARENT_RUN: "a-run-of-dagster automation"}
+PRICED = {"AGENT_EVAL_JUDGE_PRICE_IN": "1", "AGENT_EVAL_JUDGE_PRICE_OUT": "2"}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[MockJudge]:
+    with mock_judge() as running:
+        yield running
+
+
+@pytest.fixture
+def root(tmp_path: Path, judge: MockJudge) -> Path:
+    judge.reset(latency_ms=20)
+    write_chats(tmp_path / "chats.jsonl", range(8))  # 16 turns
+    start(tmp_path, judge, *IMPORT).communicate(timeout=60)
+    return tmp_path
+
+
+def start(root: Path, judge: MockJudge, *command: str, **more: str) -> subprocess.Popen[str]:
+    home = {"AGENT_EVAL_HOME": str(root), "DAGSTER_HOME": str(root / ".dagster")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent_eval", *(command or RUN)],
+        cwd=root, env=os.environ | home | judge.environment | PRICED | more,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def ran(root: Path, judge: MockJudge, **more: str) -> tuple[int, str]:
+    """Calls that a run sent, and what it said."""
+    before = judge.stats()["calls"]
+    said = start(root, judge, **more).communicate(timeout=300)[0]
+    return judge.stats()["calls"] - before, said
+
+
+def reasons(root: Path) -> set[str]:
+    rows = Project.open(root).store.read(table("turn_judgments")).filter(status="unscored")
+    return set(rows["rationale"].drop_nulls())
+
+
+@pytest.mark.slow
+def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudge) -> None:
+    n, said = ran(root, judge, **AUTOMATION)
+    assert n == 0, said
+    (why,) = reasons(root)
+    assert "automation asks no judge that costs money (openai/mock) without a cap" in why
+    assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 5
+    assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 0
+    assert ran(root, judge)[0] > 5  # by hand
+    spent = Project.open(root).store.read(table("spending"))
+    of_automation = spent.filter(started_by="automation")
+    assert of_automation["n_calls"].sum() == 5
+    assert spent["n_calls"].sum() == judge.stats()["calls"]
+    assert spent["cost_usd"].sum() > 0
+    assert spent["n_reserved"].sum() == 0
+
+
+@pytest.mark.slow
+def test_a_cap_of_a_day_holds_over_runs_processes_and_a_kill(root: Path, judge: MockJudge) -> None:
+    cap = {"AGENT_EVAL_MAX_CALLS_PER_DAY": "9", "AGENT_EVAL_JUDGE_CONCURRENCY": "3"}
+    first = start(root, judge, **cap)
+    while judge.stats()["calls"] < 3 and first.poll() is None:
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    runs = [start(root, judge, **cap) for _ in range(2)]
+    for process in runs:
+        process.communicate(timeout=300)
+    assert judge.stats()["calls"] == 9
+    assert any("the cap of 9 calls (max_calls_per_day) is reached" in why for why in reasons(root))
+    spent = Project.open(root).store.read(table("spending"))
+    assert spent["n_calls"].sum() == 9
+    assert spent["n_reserved"].sum() == 0
+    assert ran(root, judge, **cap)[0] == 0
