@@ -43,7 +43,7 @@ def test_after_a_run_every_page_has_a_row_count_and_a_table_or_picture_of_its_ow
             assert event is not None, key
             assert event.asset_materialization is not None, key
             shown = event.asset_materialization.metadata
-            n_rows = shown["dagster/row_count"].value
+            n_rows = shown["dagster/partition_row_count"].value
             assert isinstance(n_rows, int), key
             assert (shown["preview"].value == "no rows") == (n_rows == 0), key
             texts = [v.value for v in shown.values() if isinstance(v, dg.MarkdownMetadataValue)]
