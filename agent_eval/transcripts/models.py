@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -36,6 +37,10 @@ empty message in place of a reply, or none at all while the conversation goes on
 message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point of other categories, and what is no character
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\ufdd0-\ufdef\ufffe\uffff"
+    "\U000e0100-\U000e0fff]"
+)
 _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 
 
@@ -276,7 +281,11 @@ class Conversation(Frozen):
         return self._unprintable_id() or self._misplaced_intervention()
 
     def _unprintable_id(self) -> str | None:
-        bad = [sign for sign in self.conversation_id if unicodedata.category(sign) in _INVISIBLE]
+        bad = [
+            sign
+            for sign in self.conversation_id
+            if unicodedata.category(sign) in _INVISIBLE or _IGNORABLE.match(sign)
+        ]
         if not bad:
             return None
         return (

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import polars as pl
 import pytest
@@ -26,6 +27,15 @@ def cells(texts: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_a_text_that_could_start_a_formula_starts_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     (cell,) = cells([text], capsys)
     assert cell.startswith("'")
+
+
+@pytest.mark.parametrize("text", ["a;=1+1;", "a; +1+cmd", "a\t@SUM(A1)", "two\n=1+1", "b; ＝1"])
+def test_no_part_of_a_text_starts_one_where_cells_are_parted_otherwise(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cell,) = cells([text], capsys)
+    assert not re.search(r"[;\t\n]\s*[=+\-@＝]", cell)
+    assert cell.replace("'", "") == text
 
 
 def test_other_texts_and_numbers_stay(capsys: pytest.CaptureFixture[str]) -> None:

@@ -314,6 +314,7 @@ ODD_BUT_GOOD: dict[str, Fault] = {
     "usage a text": whole(usage="many"),
     "usage NaN": whole(usage={"prompt_tokens": NAN, "completion_tokens": math.inf, "total_tokens": NAN}),
     "usage negative": whole(usage={"prompt_tokens": -10**9, "completion_tokens": -5, "total_tokens": -1}),
+    "usage of 400 digits": whole(usage={"prompt_tokens": 10**400, "completion_tokens": 2, "total_tokens": 10**400}),
     "usage texts": whole(usage={"prompt_tokens": "10", "completion_tokens": "a", "total_tokens": None}),
     "usage details odd": whole(usage={"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12, "prompt_tokens_details": 3}),
     "more cached than sent": whole(

@@ -8,6 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from agent_eval.judge.llm.redaction import HIDDEN, LONGEST, hide_keys, hide_secrets, redact
+from agent_eval.judge.prompts.replies import ReplyError
 
 KEY = "planted/Key+with=odd 0123456789ABCDEF"
 RAW = KEY.encode()
@@ -39,6 +40,15 @@ def test_a_key_is_hidden_in_every_encoding(form: str) -> None:
     assert len(left) <= len("dXNlcjE6") + 4  # what base64 packs with the bytes beside the key
     assert shown.startswith("before ")
     assert shown.endswith(" after")
+    assert HIDDEN in hide_keys(f"before {ENCODED[form].upper()} after")
+
+
+@pytest.mark.parametrize("n_before", [0, 20, 45, 60, 79])
+@pytest.mark.parametrize("form", ENCODED)
+def test_a_bad_reply_shows_no_part_of_a_key(form: str, n_before: int) -> None:
+    shown = str(ReplyError("It was no JSON.", f"{'p' * n_before} {ENCODED[form]} after"))
+    begun = shown.partition("began ")[2]
+    assert not any(ENCODED[form][i : i + 8] in begun for i in range(4, len(ENCODED[form]) - 12))
 
 
 @pytest.mark.parametrize(

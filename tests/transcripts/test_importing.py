@@ -278,7 +278,22 @@ def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, ses
 
 
 @pytest.mark.parametrize(
-    "sign", ["\x07", "\n", "\u200b", "\u200d", "\u202e", "\u2066", "\ufeff", "\u2028", "\U000e0041"]
+    "sign",
+    [
+        "\x07",
+        "\n",
+        "\u200b",
+        "\u200d",
+        "\u202e",
+        "\u2066",
+        "\ufeff",
+        "\u2028",
+        "\U000e0041",
+        "\u034f",
+        "\ufe0f",
+        "\u3164",
+        "\uffff",
+    ],
 )
 def test_an_id_with_an_invisible_character_is_refused_and_named(
     chat: Path, sessions: Path, sign: str
@@ -293,6 +308,15 @@ def test_an_id_with_an_invisible_character_is_refused_and_named(
     assert (report.n_imported, report.n_refused) == (1, 1)
     assert f"U+{ord(sign):04X}" in report.refusals[0].reason
     assert report.refusals[0].reason.isprintable()
+
+
+def test_trials_of_tasks_that_look_the_same_are_trials_of_one_task(chat: Path, sessions: Path) -> None:
+    names = ("caf\u00e9", "cafe\u0301", "caf\u00e9")
+    chat.write_text("".join(json.dumps({**CHAT[0], "id": None, "task_id": name}) + "\n" for name in names))
+    report = take(chat, sessions)
+    assert (report.n_imported, report.n_refused) == (3, 0)
+    stored = [json.loads(text) for text in (report.folder / "conversations.jsonl").read_text().splitlines()]
+    assert {(one["task_id"], one["trial"]) for one in stored} == {("caf\u00e9", trial) for trial in range(3)}
 
 
 def test_ids_that_look_the_same_are_one_id(chat: Path, sessions: Path) -> None:

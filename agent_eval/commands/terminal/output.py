@@ -33,6 +33,8 @@ def consoles() -> tuple[Console, Console]:
 _NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
 _FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"
 """What a spreadsheet program may run: a text that begins with one of these signs, also after spaces."""
+_NEXT_CELL = r"([;\t\r\n]\s*)([=+\-@＝＋－＠])"
+"""The same where a program parts cells at semicolons or tabs, or lines within a text."""
 
 
 def print_csv(rows: pl.DataFrame) -> None:
@@ -40,7 +42,13 @@ def print_csv(rows: pl.DataFrame) -> None:
     flat = rows.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("; "))
     text = cs.string()
     starts_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
-    safe = flat.with_columns(pl.when(starts_formula).then("'" + text).otherwise(text).name.keep())
+    safe = flat.with_columns(
+        pl.when(starts_formula)
+        .then("'" + text)
+        .otherwise(text)
+        .str.replace_all(_NEXT_CELL, "$1'$2")
+        .name.keep()
+    )
     print(plain(safe.write_csv()), end="")  # noqa: T201
 
 

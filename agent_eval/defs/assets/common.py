@@ -150,7 +150,11 @@ def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, part
     shown = {}
     for page in asset_pages(name, rows, partitions):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
-        shown["|".join(page.partition)] = {"dagster/partition_row_count": page.n_rows, **page.figures, **texts}
+        shown["|".join(page.partition)] = {
+            "dagster/partition_row_count": page.n_rows,
+            **page.figures,
+            **texts,
+        }
     add_metadata_by_partition(context, name, shown)
 
 

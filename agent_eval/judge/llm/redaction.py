@@ -62,7 +62,7 @@ def hide_secrets(text: str) -> str:
 
 
 def hide_keys(text: str) -> str:
-    """Return a text without the keys of the environment, plain or in JSON, URL, base64 or hexadecimal encoding."""
+    """Return a text without the keys of the environment, plain or in JSON, URL, base64 or hexadecimal encoding, in any case."""
     values = frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
     pattern = _pattern(values)
     return text if pattern is None else pattern.sub(HIDDEN, text)
@@ -71,9 +71,9 @@ def hide_keys(text: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
     forms = {form for value in values for form in _encoded(value)}
-    exact = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    loose = "|".join(re.escape(form) for value in values for form in _hexadecimal(value))
-    return re.compile(f"{exact}|(?i:{loose})") if values else None
+    forms |= {form for value in values for form in _hexadecimal(value)}
+    either = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+    return re.compile(either, re.IGNORECASE) if values else None
 
 
 def _encoded(value: str) -> Iterator[str]:
@@ -92,3 +92,4 @@ def _hexadecimal(value: str) -> Iterator[str]:
     yield from {quote(value), quote(value, safe=""), quote_plus(value)}
     yield "".join(f"%{byte:02x}" for byte in raw)
     yield raw.hex()
+    yield "".join(f"\\u{ord(sign):04x}" for sign in value)

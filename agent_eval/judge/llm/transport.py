@@ -6,7 +6,6 @@ odd counts of tokens. So its transport is wrapped: while a call of ours is under
 
 import contextlib
 import json
-import math
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -239,4 +238,6 @@ def _count(value: object) -> int | None:
     """A number of tokens that a provider may mean; beyond a billion it means nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if math.isfinite(value) and 0 <= value < 1e9 else None
+    return (
+        int(value) if 0 <= value < 1e9 else None
+    )  # of no use with NaN, and with integers that no float can hold

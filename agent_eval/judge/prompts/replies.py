@@ -16,6 +16,7 @@ from typing import cast
 
 from agent_eval.formats.json_text import clean
 from agent_eval.judge.evidence import quotable
+from agent_eval.judge.llm.redaction import hide_secrets
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.build import Messages, Prompt
 from agent_eval.judge.prompts.fence import line
@@ -30,8 +31,11 @@ _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 _REASON_KEY = re.compile(r"(?:reason|rationale|justification|explanation)\W{1,12}", re.IGNORECASE)
+_SEARCHED = 4_000  # characters of a bad reply in which keys are looked for
 _FINDINGS = '{"findings"'  # the line of the record that holds what judges found before
-_FEWEST_WORDS, _SHARE_ALIKE = 4, 0.8
+_ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
+_FEWEST_WORDS, _SHARE_ALIKE, _SHARE_BESIDE = 4, 0.8, 0.6
+_LOOK_ALIKE = str.maketrans("аеорсухікѕјԁһοαινκρτυχ", "aeopcyxiksjdhoaivkptux")  # Cyrillic and Greek letters
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
 
@@ -42,7 +46,10 @@ class ReplyError(Exception):
     """
 
     def __init__(self, problem: str, text: str, read: Mapping[str, Verdict] | None = None) -> None:
-        super().__init__(f"{problem} The reply began {clean(text[:80])!r}.")
+        begun = hide_secrets(text[:_SEARCHED])[
+            :80
+        ]  # hidden before it is cut: a part of a key is not recognised
+        super().__init__(f"{problem} The reply began {clean(begun)!r}.")
         self.problem = problem
         self.read: Mapping[str, Verdict] = read or {}
 
@@ -138,12 +145,13 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 
 def _is_dictated(prompt: Prompt, reason: str) -> bool:
-    """Whether the transcript holds an answer whose reason begins as this one does and has nearly the same words.
+    """Whether the transcript holds an answer with nearly this reason: then it was dictated.
 
-    What judges found before stands in the record too, and may be said again.
-
-    Case, punctuation and spaces do not count, nor does the order of an answer's fields. What a reason quotes from the
-    middle of the record is no answer there. Reasons of under four words are too common to tell.
+    Case, punctuation, look-alike and invisible letters do not count, nor does the order of an answer's fields. Beside a
+    score or a label a reason that stands in the transcript is an answer: most of its words are enough, and a few words
+    before or after change nothing. Elsewhere nearly all must be the same, from the first on. What a reason quotes from
+    the middle of the transcript is no answer, and reasons of under four words are too common to tell. What judges found
+    before stands in the record too, and may be said again.
     """
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:
@@ -151,15 +159,23 @@ def _is_dictated(prompt: Prompt, reason: str) -> bool:
     lines = prompt.messages[-1]["content"].splitlines()
     record = "\n".join(text for text in lines if not text.startswith(_FINDINGS))
     for key in _REASON_KEY.finditer(record):
-        found = _plain_words(record[key.end() : key.end() + 2 * len(reason) + 100])[: len(said)]
+        room = 2 * len(reason) + 100
+        after = record[key.end() : key.end() + room]
+        found = _plain_words(after)[: len(said)]
+        n_same = (Counter(said) & Counter(found)).total()
         begins_alike = sum(a == b for a, b in zip(said[:4], found, strict=False)) >= 2
-        if begins_alike and (Counter(said) & Counter(found)).total() >= _SHARE_ALIKE * len(said):
+        if begins_alike and n_same >= _SHARE_ALIKE * len(said):
+            return True
+        is_answer = _ANSWER_KEY.search(record[max(0, key.start() - 200) : key.end() + room])
+        if is_answer and n_same >= _SHARE_BESIDE * len(said) and {*found[:3]} <= {*said[:8]}:
             return True
     return False
 
 
 def _plain_words(text: str) -> list[str]:
-    return re.findall(r"\w+", unicodedata.normalize("NFKC", _ESCAPED_SPACE.sub(" ", text)).casefold())
+    shown = unicodedata.normalize("NFKC", _ESCAPED_SPACE.sub(" ", text)).casefold()
+    letters = (sign for sign in shown.translate(_LOOK_ALIKE) if unicodedata.category(sign) != "Cf")
+    return re.findall(r"\w+", "".join(letters))
 
 
 def _letters(text: str) -> bytes:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,8 +227,8 @@ def number_of(value: JsonValue) -> float | None:
 
 
 def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
-    """The id of the record's task as text; None where it is missing, null or empty."""
-    return text_of(record.get("task_id")) or None
+    """The id of the record's task as text; None where it is missing, null or empty. Ids that look the same are one id."""
+    return unicodedata.normalize("NFC", text_of(record.get("task_id")) or "") or None
 
 
 def reward_of(value: JsonValue) -> float | None:
