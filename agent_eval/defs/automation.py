@@ -89,7 +89,11 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
-@dg.job(description="What `agent-eval run` does: everything stale; with `boards`, all boards and the report.")
+# A crash is not the work's fault: without a retry the same state would not be requested again.
+@dg.job(
+    description="What `agent-eval run` does: everything stale; with `boards`, all boards and the report.",
+    tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
+)
 def reconcile() -> None:
     """One op."""
     run_what_is_stale()

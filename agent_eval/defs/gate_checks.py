@@ -14,6 +14,7 @@ from agent_eval.defs.partitions import key_frame
 from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
 from agent_eval.project import Project
+from agent_eval.project.gates import gates_of
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
 
@@ -56,16 +57,17 @@ def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
 
 
 def gate_check_results(
-    context: dg.AssetExecutionContext, project: Project, asset: str, gates: pl.DataFrame
+    context: dg.AssetExecutionContext, project: Project, asset: str, at_hand: Mapping[str, pl.DataFrame]
 ) -> Iterator[dg.AssetCheckResult]:
     """Report every gate check of an asset.
 
     Args:
-        context: The context of the asset: its partitions are those of `gates`.
+        context: The context of the asset, for its partitions.
         project: The project, for what is stored of all other partitions.
         asset: The asset.
-        gates: Rows of gate_results, of any kind: those that the tables at hand can decide.
+        at_hand: The rows of these partitions by table: what the gates are decided by, or they themselves.
     """
+    gates = at_hand["gate_results"] if "gate_results" in at_hand else gates_of(project, at_hand)
     own = key_frame(context.assets_def.partitions_def, context.partition_keys)
     others = project.store.read(table("gate_results")).join(own, on=own.columns, how="anti")
     every = pl.concat([gates, others])

@@ -1,6 +1,5 @@
-"""The short form of `python -m benchmarks.chaos`: one kill, one full disk of each kind, one read-only project."""
+"""The short form of `python -m benchmarks.chaos`: one kill, a journal and a store that cannot grow."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -18,7 +17,5 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chaos.Ground]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("chaos")
 def test_after_a_disturbance_one_plain_run_puts_all_in_order(ground: chaos.Ground) -> None:
-    kinds = [chaos.killed_while_judging, chaos.journal_full, chaos.store_full, chaos.event_log_full]
-    if os.geteuid() == 0:
-        kinds.append(chaos.read_only)
+    kinds = [chaos.killed_while_judging, chaos.journal_full, chaos.store_full]
     assert [harm for kind in kinds for harm in chaos.tried(ground, kind, [7])] == []

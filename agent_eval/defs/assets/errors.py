@@ -25,7 +25,6 @@ from agent_eval.defs.partitions import (
     key_frame,
 )
 from agent_eval.project import Project
-from agent_eval.project.gates import gates_of
 from agent_eval.report.asset_pages.clusters import trends_page
 from agent_eval.tables import table
 
@@ -65,7 +64,7 @@ def clustered_failures(
     tables = dict(zip(_MADE, made, strict=True))
     yield from check_and_store(context, tables, turn_judgments=turn_judgments)
     at_hand = {"transcripts": transcripts, "turn_judgments": turn_judgments, **tables}
-    yield from gate_check_results(context, project, "error_clusters", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "error_clusters", at_hand)
 
 
 @dg.asset(

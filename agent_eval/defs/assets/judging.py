@@ -19,7 +19,6 @@ from agent_eval.defs.partitions import PAIRS, TO_AGENT, agent_versions, versions
 from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
-from agent_eval.project.gates import gates_of
 from agent_eval.project.ingest import store_recorded
 
 ASKED: list[dg.AssetDep | str] = ["judge_spec", dep("human_ratings", TO_AGENT)]
@@ -62,9 +61,7 @@ def judgments(
     judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
     project.answers.record_judge(agent_versions(context), project.own_judge, run_id=run_id)
     yield from check_and_store(context, judged, conversations=conversations, turns=turns)
-    yield from gate_check_results(
-        context, project, "turn_judgments", gates_of(project, {"transcripts": transcripts, **judged})
-    )
+    yield from gate_check_results(context, project, "turn_judgments", {"transcripts": transcripts, **judged})
 
 
 @dg.asset(

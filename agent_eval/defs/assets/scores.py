@@ -10,7 +10,6 @@ from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versio
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
 from agent_eval.project.disputes import disputes
-from agent_eval.project.gates import gates_of
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.composite.history import with_inputs
@@ -60,7 +59,7 @@ def assertion_results(
     checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
-    yield from gate_check_results(context, project, "assertion_results", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "assertion_results", at_hand)
 
 
 @dg.asset(**table_asset("universal_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
@@ -111,7 +110,7 @@ def composite_scores(
     scored = with_inputs(scored, score_inputs(project, agent_versions(context)))
     yield from check_and_store(context, {"composite_scores": scored}, universal_scores=universal_scores)
     at_hand = {"composite_scores": scored, "transcripts": transcripts}
-    yield from gate_check_results(context, project, "composite_scores", gates_of(project, at_hand))
+    yield from gate_check_results(context, project, "composite_scores", at_hand)
 
 
 @dg.asset(
