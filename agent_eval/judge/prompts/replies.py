@@ -30,7 +30,8 @@ LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
-_REASON_KEY = re.compile(r"(?:reason|rationale|justification|explanation)\W{1,12}", re.IGNORECASE)
+_REASON_WORDS = ("reason", "rationale", "justification", "explanation")
+_REASON_KEY = re.compile(rf"(?:{'|'.join(_REASON_WORDS)})\W{{1,12}}", re.IGNORECASE)
 _SEARCHED = 4_000  # characters of a bad reply in which keys are looked for
 _FINDINGS = '{"findings"'  # the line of the record that holds what judges found before
 _ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
@@ -116,7 +117,9 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
         reply = _mended(prompt, bare, text)
     if not isinstance(reply, dict):
         raise ReplyError("It was not one JSON object.", text)
-    if any(_is_dictated(prompt, reason) for reason in _reasons(reply)):
+    record = prompt.messages[-1]["content"]
+    keys = _reason_keys(record)
+    if keys and any(_is_dictated(record, keys, reason) for reason in _reasons(reply)):
         raise ReplyError(_COPIED, text)
     return reply
 
@@ -144,21 +147,27 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
             yield reason
 
 
-def _is_dictated(prompt: Prompt, reason: str) -> bool:
+def _reason_keys(record: str) -> list[re.Match[str]]:
+    """Where the transcript names a reason; what judges found before stands in the record too, and is left out."""
+    small = record.lower()
+    if not any(word in small for word in _REASON_WORDS):  # nearly always, and a hundred times as fast
+        return []
+    end = record.find(f"\n{_FINDINGS}")
+    return list(_REASON_KEY.finditer(record, 0, len(record) if end < 0 else end))
+
+
+def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> bool:
     """Whether the transcript holds an answer with nearly this reason: then it was dictated.
 
     Case, punctuation, look-alike and invisible letters do not count, nor does the order of an answer's fields. Beside a
     score or a label a reason that stands in the transcript is an answer: most of its words are enough, and a few words
     before or after change nothing. Elsewhere nearly all must be the same, from the first on. What a reason quotes from
-    the middle of the transcript is no answer, and reasons of under four words are too common to tell. What judges found
-    before stands in the record too, and may be said again.
+    the middle of the transcript is no answer, and reasons of under four words are too common to tell.
     """
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:
         return False
-    lines = prompt.messages[-1]["content"].splitlines()
-    record = "\n".join(text for text in lines if not text.startswith(_FINDINGS))
-    for key in _REASON_KEY.finditer(record):
+    for key in keys:
         room = 2 * len(reason) + 100
         after = record[key.end() : key.end() + room]
         found = _plain_words(after)[: len(said)]
