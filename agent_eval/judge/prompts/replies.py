@@ -149,11 +149,12 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 def _reason_keys(record: str) -> list[re.Match[str]]:
     """Where the transcript names a reason; what judges found before stands in the record too, and is left out."""
-    small = record.lower()
+    ends = (record.find(f"\n{_FINDINGS}"), record.rfind("\n</record "), len(record))
+    end = next(end for end in ends if end >= 0)
+    small = record[:end].lower()
     if not any(word in small for word in _REASON_WORDS):  # nearly always, and a hundred times as fast
         return []
-    end = record.find(f"\n{_FINDINGS}")
-    return list(_REASON_KEY.finditer(record, 0, len(record) if end < 0 else end))
+    return list(_REASON_KEY.finditer(record, 0, end))
 
 
 def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> bool:
