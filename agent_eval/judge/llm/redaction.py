@@ -64,16 +64,24 @@ def hide_secrets(text: str) -> str:
 def hide_keys(text: str) -> str:
     """Return a text without the keys of the environment, plain or in JSON, URL, base64 or hexadecimal encoding, in any case."""
     values = frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
-    pattern = _pattern(values)
-    return text if pattern is None else pattern.sub(HIDDEN, text)
+    small = text.lower()
+    if not any(form in small for form in _forms(values)):  # nearly always, and far faster than the pattern
+        return text
+    return _pattern(values).sub(HIDDEN, text)
 
 
 @functools.lru_cache(maxsize=8)
-def _pattern(values: frozenset[str]) -> re.Pattern[str] | None:
-    forms = {form for value in values for form in _encoded(value)}
-    forms |= {form for value in values for form in _hexadecimal(value)}
-    either = "|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
-    return re.compile(either, re.IGNORECASE) if values else None
+def _forms(values: frozenset[str]) -> tuple[str, ...]:
+    """Every form of the values in small letters, the longest first."""
+    forms = {
+        form.lower() for value in values for encode in (_encoded, _hexadecimal) for form in encode(value)
+    }
+    return tuple(sorted(forms, key=len, reverse=True))
+
+
+@functools.lru_cache(maxsize=8)
+def _pattern(values: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, _forms(values))), re.IGNORECASE)
 
 
 def _encoded(value: str) -> Iterator[str]:
