@@ -87,29 +87,42 @@ class Ledger:
             sqlite3.Error: If it cannot be counted; then it must not be sent.
         """
         day = datetime.now(UTC).date().isoformat()
-        with self._lock, _transaction(self._con) as con:
-            n_all, all_usd, n_day, day_usd, n_auto, auto_usd = con.execute(_SUMS, {"day": day}).fetchone()
-            why = self.in_all.why_reached(n_all, all_usd) or self.per_day.why_reached(n_day, day_usd)
-            if self.is_automatic:
-                why = why or self.of_automation.why_reached(n_auto, auto_usd)
-            if why is None:
-                by = "automation" if self.is_automatic else "person"
-                con.execute(
-                    _RESERVE, {"day": day, "run": self.run, "model": model, "by": by, "pid": os.getpid()}
-                )
-                self._days.setdefault(model, []).append(day)
-        return why
+        by = "automation" if self.is_automatic else "person"
+        row = {"day": day, "run": self.run, "model": model, "by": by, "pid": os.getpid()}
+        with self._lock:
+            if self._is_capped:
+                with _transaction(self._con):
+                    if (why := self._why_reached(day)) is not None:
+                        return why
+                    self._con.execute(_RESERVE, row)
+            else:  # one statement: nothing is read that another process could change meanwhile
+                self._con.execute(_RESERVE, row)
+            self._days.setdefault(model, []).append(day)
+        return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
         """Add what a reserved call cost; `cost_usd` None: nobody knows."""
-        with self._lock, _transaction(self._con) as con:
+        with self._lock:
             known = {
                 "n_in": n_in or 0,
                 "n_out": n_out or 0,
                 "cost": cost_usd or 0.0,
                 "unknown": cost_usd is None,
             }
-            con.execute(_SETTLE, known | {"day": self._days[model].pop(0), "run": self.run, "model": model})
+            key = {"day": self._days[model].pop(0), "run": self.run, "model": model}
+            self._con.execute(_SETTLE, known | key)
+
+    @property
+    def _is_capped(self) -> bool:
+        caps = (self.in_all, self.per_day, *[self.of_automation] * self.is_automatic)
+        return any(cap.calls is not None or cap.cost_usd is not None for cap in caps)
+
+    def _why_reached(self, day: str) -> str | None:
+        n_all, all_usd, n_day, day_usd, n_auto, auto_usd = self._con.execute(_SUMS, {"day": day}).fetchone()
+        why = self.in_all.why_reached(n_all, all_usd) or self.per_day.why_reached(n_day, day_usd)
+        if why is None and self.is_automatic:
+            why = self.of_automation.why_reached(n_auto, auto_usd)
+        return why
 
 
 def spent(file: Path) -> pl.DataFrame:

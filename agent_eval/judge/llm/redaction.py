@@ -56,14 +56,22 @@ def redact(text: str) -> str:
     return clean(" ".join(_IN_ERRORS.sub(HIDDEN, hide_secrets(searched)).split()))[:LONGEST]
 
 
-def hide_secrets(text: str) -> str:
-    """Return a text without the keys of the environment and without values that are keys by their form."""
-    return _TOKENS.sub(HIDDEN, hide_keys(text))
+def keys_of_environment() -> frozenset[str]:
+    """Return the values of the environment that are keys by their names; whoever hides them in many texts reads it once."""
+    return frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
 
 
-def hide_keys(text: str) -> str:
-    """Return a text without the keys of the environment, plain or in JSON, URL, base64 or hexadecimal encoding, in any case."""
-    values = frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
+def hide_secrets(text: str, keys: frozenset[str] | None = None) -> str:
+    """Return a text without `keys` (default: of the environment) and without values that are keys by their form."""
+    return _TOKENS.sub(HIDDEN, hide_keys(text, keys))
+
+
+def hide_keys(text: str, keys: frozenset[str] | None = None) -> str:
+    """Return a text without `keys`, by default those of the environment.
+
+    They are found plain or in JSON, URL, base64 or hexadecimal encoding, in any case.
+    """
+    values = keys_of_environment() if keys is None else keys
     small = text.lower()
     if not any(form in small for form in _forms(values)):  # nearly always, and far faster than the pattern
         return text

@@ -17,7 +17,7 @@ from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
 from agent_eval.judge.llm.client import CallError, Client, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
-from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, redact
+from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, keys_of_environment, redact
 from agent_eval.judge.llm.transport import Failure
 from agent_eval.judge.prompts import Messages, Prompt, ReplyError, build_prompt, read_reply, repair_messages
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict
@@ -210,13 +210,13 @@ class ModelJudge:
 def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
     """A verdict for every metric, each with its share of what the call took, all its tries together."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    reply = attempt.reply or Reply("", Usage())
+    reply, keys = attempt.reply or Reply("", Usage()), keys_of_environment()
     verdicts: dict[str, Verdict] = {}
     shares = attempt.usage.shares(len(attempt.call.metrics))
     for metric, share in zip(attempt.call.metrics, shares, strict=True):
         read = attempt.read.get(metric.name)
         verdict = (
-            replace(_without_keys(read), answered_by=model, answered_at=now)
+            replace(_without_keys(read, keys), answered_by=model, answered_at=now)
             if isinstance(read, Scored)
             else Unscored(attempt.reason, attempt.detail)
         )
@@ -227,21 +227,21 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
             n_tokens_in=share.n_in,
             n_tokens_out=share.n_out,
             n_tokens_cached=share.n_cached,
-            response_model=reply.model and hide_secrets(reply.model),
-            system_fingerprint=reply.fingerprint and hide_secrets(reply.fingerprint),
+            response_model=reply.model and hide_secrets(reply.model, keys),
+            system_fingerprint=reply.fingerprint and hide_secrets(reply.fingerprint, keys),
             dropped_parameters=reply.dropped,
         )
     return verdicts
 
 
-def _without_keys(said: Scored) -> Scored:
+def _without_keys(said: Scored, keys: frozenset[str]) -> Scored:
     """What a judge said, without API keys: a provider can repeat the one that it was sent.
 
     A quote keeps what only looks like a key: it has to be found in the transcript word for word.
     """
     return replace(
         said,
-        rationale=hide_secrets(said.rationale),
-        evidence=said.evidence and hide_keys(said.evidence),
-        label=said.label and hide_secrets(said.label),
+        rationale=hide_secrets(said.rationale, keys),
+        evidence=said.evidence and hide_keys(said.evidence, keys),
+        label=said.label and hide_secrets(said.label, keys),
     )
