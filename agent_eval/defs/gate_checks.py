@@ -15,6 +15,7 @@ from agent_eval.gates import KINDS
 from agent_eval.gates.finding import listed
 from agent_eval.project import Project
 from agent_eval.project.gates import gates_of
+from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
 
@@ -104,10 +105,9 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
         for row in red.iter_rows(named=True)
     )
     columns = ["agent_id", "methodology_version", "subject", "result", "evidence", "page"]
-    page = pl.format(
-        "/assets/gate_results?view=partitions&partition={}%7C{}", "agent_id", "methodology_version"
-    )
-    shown = red.with_columns(page=page).select(columns).head(SHOWN)
+    first = red.head(SHOWN)
+    pages = [partition_page("gate_results", *key) for key in first.select(columns[:2]).iter_rows()]
+    shown = first.with_columns(pl.Series("page", pages, dtype=pl.String)).select(columns)
     return dg.AssetCheckResult(
         asset_key=asset,
         check_name=name,
@@ -118,6 +118,6 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
             "n_gates": rows.height,
             "n_failed": red.filter(pl.col("result") == "failed").height,
             "n_unknown": red.filter(pl.col("result") == "unknown").height,
-            "failing": dg.MetadataValue.md(markdown_table(shown, limit=300, links="page")),
+            "failing": dg.MetadataValue.md(markdown_table(shown, limit=300, links={"agent_id": "page"})),
         },
     )

@@ -6,19 +6,23 @@ import polars as pl
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
-from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page
+from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page, ratings_page
+from agent_eval.report.links import REPORT
 from agent_eval.storage.lineage import written_by_partition
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
 _RATED = ["agent_id", "methodology_version", "judge", "prompt_hash", "is_effective"]
+_SHOWN = [*_RATED, "session_id", "conversation_id", "target", "criterion", "rating_1to5", "rationale"]
 
 
 def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str) -> None:
-    """Adds a section `lineage` to each partition of this run: tables, rows, runs, judges, prompts and hashes."""
+    """Add to each partition of this run the section `lineage` (tables, rows, runs, judges, prompts, hashes); for a composite its ratings too."""
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
     written = written_by_partition(project.store, {step: table(step) for step in MADE_FROM})
-    rated = project.store.read(table("rubric_ratings"), partitions, columns=_RATED).filter("is_effective")
+    rated = project.store.read(
+        table("rubric_ratings"), partitions, columns=_SHOWN if name == "composite_scores" else _RATED
+    ).filter("is_effective")
     judged = rated.group_by(*partitions.columns, "judge").agg(
         n_ratings=pl.len(),
         n_prompts=pl.col("prompt_hash").n_unique(),
@@ -38,7 +42,10 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
             judged.filter(of_key).drop(partitions.columns).sort("judge"),
             _facts(project, version, judged_by.filter(of_key)) | {"run": context.run.run_id},
         )
-        pages["|".join(key.values())] = {"lineage": dg.MetadataValue.md(page)}
+        texts = {"lineage": page}
+        if name == "composite_scores":
+            texts["ratings"] = ratings_page(rated.filter(of_key), project.settings.report_url or REPORT)
+        pages["|".join(key.values())] = {title: dg.MetadataValue.md(text) for title, text in texts.items()}
     add_metadata_by_partition(context, name, pages)
 
 

@@ -3,15 +3,22 @@
 For the command and for the asset, so that both publish the same pages.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from agent_eval import __version__
+from agent_eval.formats.files import Bounds
+from agent_eval.formats.streams import Record, json_lines
 from agent_eval.project.project import Project
-from agent_eval.report.html import Reader, Site, Written, write_report
-from agent_eval.storage.lineage import written
+from agent_eval.report.html import Reader, Served, Site, Written, page_at, write_report
+from agent_eval.report.html.conversation import source_file
+from agent_eval.storage.lineage import written, written_by_partition
 from agent_eval.tables import TABLES, table
 
 
@@ -28,6 +35,44 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
     shown = project.registry.current if version is None else project.registry.get(version)
     with project.store.only_one("report"):
         return write_report(site_of(project, shown.version), folder or report_folder(project))
+
+
+def served_page(project: Project, path: str) -> bytes | None:
+    """One page of the report by its path, made from the store as it is now; None if there is no such page.
+
+    Raises:
+        StoreError: If the store cannot be read.
+    """
+    site = site_of(project, project.registry.current.version)
+    return page_at(replace(site, served=Served(_runs(project), partial(_record, project))), path)
+
+
+def _runs(project: Project) -> dict[str, dict[str, str]]:
+    """Agent → version → the run that made its judgments last."""
+    made = written_by_partition(project.store, {"turn_judgments": table("turn_judgments")})
+    runs: dict[str, dict[str, str]] = {}
+    for agent, version, run in made.select("agent_id", "methodology_version", "last_run_id").iter_rows():
+        runs.setdefault(agent, {})[version] = run
+    return runs
+
+
+def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The JSON text of a conversation's record, indented, or why it cannot be shown."""
+    number = conversation["source_line"]
+    if number is None:
+        return (
+            None,
+            "The line was not stored when this conversation was read. Materialise `conversations` of its agent.",
+        )
+    path = project.home.data / source_file(conversation)
+    if reason := Bounds.of(project.home.sessions).refused_file(path):
+        return None, f"{reason}."
+    records = json_lines(path, path.name)
+    found = next((r for r in records if isinstance(r, Record) and r.number == number), None)
+    value = found.value if found else None
+    if not isinstance(value, dict) or value.get("conversation_id") != conversation["conversation_id"]:
+        return None, "The file has changed since it was read: this line holds another record now."
+    return json.dumps(value, ensure_ascii=False, indent=2), None
 
 
 def report_folder(project: Project) -> Path:

@@ -8,8 +8,8 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
-from agent_eval.report.markdown import markdown_table
-from agent_eval.report.names import Paths
+from agent_eval.report.links import REPORT, agent_page, partition_page
+from agent_eval.report.markdown import inert, markdown_table
 from agent_eval.report.svg import GREY, IntervalBar, spans
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -177,7 +177,7 @@ def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[s
     """Superseded version → markdown for its page of an asset: what took its place, and a link to the current version's page."""
     known = list(methodologies)
     current = next((m.version for m in known if m.status == "current"), None)
-    link = f" Current version: [{current}](/assets/{asset}?partition={current})." if current else ""
+    link = f" Current version: [{current}]({partition_page(asset, current)})." if current else ""
     return {
         m.version: f"Version {m.version} is superseded by {m.superseded_by}.{link}"
         for m in known
@@ -185,19 +185,38 @@ def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[s
     }
 
 
-def board_page(board: pl.DataFrame, version: str, report: str = "data/report") -> str:
-    """Markdown for the asset page of one version: a plot of the composites, and the board.
+def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
+    """Markdown for the asset page of one version: a plot of the composites, the board, and what stands behind each row.
 
-    `report`: where the HTML report lies; each row names its agent's page there, a link if that is an address.
+    An agent links to its composite in the UI, its report to its page below `report`, the address of the HTML report.
     """
-    pages = [f"{report.rstrip('/')}/{Paths(version).agent(agent, version)}" for agent in board["agent_id"]]
-    rows = [_span(row) for row in board.iter_rows(named=True)]
-    plot = spans(f"Composite scores under {version} with 95 % intervals, 0 to 100", rows)
-    linked = readable(board).with_columns(report=pl.Series(pages, dtype=pl.String))
+    rows = board.to_dicts()
+    plot = spans(
+        f"Composite scores under {version} with 95 % intervals, 0 to 100", [_span(row) for row in rows]
+    )
+    texts = readable(board)
+    addresses = [
+        (
+            partition_page("composite_scores", row["agent_id"], version),
+            agent_page(row["agent_id"], version, report),
+        )
+        for row in rows
+    ]
+    linked = texts.select("rank", "agent", "composite", "interval", "status").with_columns(
+        pl.lit("open").alias("report"),
+        pl.Series("_composite", [composite for composite, _ in addresses], dtype=pl.String),
+        pl.Series("_report", [page for _, page in addresses], dtype=pl.String),
+    )
+    reasons = [
+        f"- {inert(row['agent'])} ({inert(row['template'])}): U {row['U']}, D {row['D']}, penalty {row['penalty']}, "
+        f"judge {inert(row['judge'])}; {inert(row['badges'])}{inert('; missing: ' + row['missing'], 600) if row['missing'] else ''}"
+        for row in texts.iter_rows(named=True)
+    ]
     lacking = (
         markdown_table(pl.DataFrame({"not every trial is known": told})) if (told := outcomes(board)) else ""
     )
-    return "\n\n".join(filter(None, [plot, markdown_table(linked, links="report"), lacking]))
+    shown = markdown_table(linked, links={"agent": "_composite", "report": "_report"})
+    return "\n\n".join(filter(None, [plot, shown, "\n".join(reasons), lacking]))
 
 
 def _span(row: dict[str, Any]) -> IntervalBar:

@@ -1,9 +1,12 @@
 """Frames as markdown tables, with every cell made inert."""
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from agent_eval.formats.plain_text import plain
 
+PAGES = ("/assets/", "/runs/", "/report/")
 _ESCAPED = str.maketrans(
     {c: f"\\{c}" for c in "\\`*_{}[]()#+!|~$"}
     | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " "}
@@ -16,27 +19,37 @@ def inert(text: str, limit: int | None = None) -> str:
     return plain(cut.translate(_ESCAPED))
 
 
-def markdown_table(frame: pl.DataFrame, *, limit: int | None = None, links: str | None = None) -> str:
+def markdown_table(
+    frame: pl.DataFrame, *, limit: int | None = None, links: Mapping[str, str] | None = None
+) -> str:
     """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
 
-    `links`: a column of our own whose texts are addresses: those of http(s) and of pages of the UI become links.
+    `links`: column → column of our own with the address that its cells link to; the latter is not shown. Only addresses
+    of http(s) and of pages of the UI become links.
     """
     if frame.is_empty():
         return "no rows"
-    head = "| " + " | ".join(inert(name) for name in frame.columns) + " |"
-    rule = "|" + " --- |" * frame.width
-    linked = frame.columns.index(links) if links else -1
+    links = links or {}
+    shown = [name for name in frame.columns if name not in links.values()]
+    head = "| " + " | ".join(inert(name) for name in shown) + " |"
+    rule = "|" + " --- |" * len(shown)
     rows = (
-        "| " + " | ".join(_link(v) if i == linked else _cell(v, limit) for i, v in enumerate(row)) + " |"
-        for row in frame.iter_rows()
+        "| "
+        + " | ".join(_linked(_cell(row[c], limit), row[links[c]] if c in links else None) for c in shown)
+        + " |"
+        for row in frame.iter_rows(named=True)
     )
     return "\n".join([head, rule, *rows])
 
 
-def _link(address: str) -> str:
-    return (
-        f"[open](<{address}>)" if address.startswith(("https://", "http://", "/assets/")) else inert(address)
-    )
+def link(text: str, address: str | None, limit: int | None = None) -> str:
+    """Text that links to an address of our own; the text alone where there is none."""
+    return _linked(inert(text, limit), address)
+
+
+def _linked(text: str, address: str | None) -> str:
+    is_ours = address is not None and address.startswith(("https://", "http://", *PAGES))
+    return f"[{text}](<{address}>)" if is_ours else text
 
 
 def _cell(value: object, limit: int | None) -> str:

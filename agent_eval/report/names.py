@@ -52,6 +52,10 @@ class Paths:
             f"conversations/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}{_number(part)}.html"
         )
 
+    def source(self, agent_id: str, conversation_id: str) -> str:
+        """The record of a conversation's source file; only the served report has this page."""
+        return f"sources/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}.html"
+
     def methodology(self, version: str) -> str:
         """A version's rubric and rules."""
         return f"methodology/{version}.html"

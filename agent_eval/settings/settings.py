@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     report_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
-        description="Where `data/report` is served: the boards in the Dagster UI link there.",
+        description="Where `data/report` is served: the boards in the Dagster UI link there; without it to the report that `agent-eval ui` serves at `/report/`.",
     )
     max_unscored_share: float = Field(
         default=0.05,

@@ -89,6 +89,7 @@ DECLARED = (
                 "Hash of the first user message, letter case and spacing aside; null without one",
             ),
             Column("source", S, "Format, file and record it came from"),
+            Column("source_line", I, "1-based line of the session's conversations.jsonl"),
             Column("metadata", S, "JSON object, kept as found"),
         ),
         ("agent_id",),

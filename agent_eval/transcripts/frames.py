@@ -56,8 +56,15 @@ class ConversationRows:
     turns: Rows = field(default_factory=lambda: Rows("turns"))
     tool_calls: Rows = field(default_factory=lambda: Rows("tool_calls"))
 
-    def add(self, agent_id: str, session_id: str, task_set: str | None, conversation: Conversation) -> None:
-        """Take one conversation with its turns and tool calls."""
+    def add(
+        self,
+        agent_id: str,
+        session_id: str,
+        task_set: str | None,
+        conversation: Conversation,
+        line: int | None = None,
+    ) -> None:
+        """Take one conversation with its turns and tool calls; `line`: of its session's file, from 1."""
         turns = conversation.turns()
         hashes = list(turn_hashes(conversation, turns))
         keys: Row = {"agent_id": agent_id, "conversation_id": conversation.conversation_id}
@@ -69,6 +76,7 @@ class ConversationRows:
         row = _conversation_row(conversation, turns) | {
             "session_id": session_id,
             "task_set": None if conversation.task_id is None else task_set,
+            "source_line": line,
         }
         self.conversations.add(
             keys | row | {"content_hash": conversation_hash(conversation, hashes[-1] if hashes else None)}

@@ -180,7 +180,7 @@ class _SessionReader:
             is_empty = False
             if isinstance(record, Refusal):
                 yield record
-            elif reason := self._take_line(folder.name, task_set, record.value):
+            elif reason := self._take_line(folder.name, task_set, record):
                 yield Refusal(file, record.number, reason)
         if is_empty and not (folder / ERRORS).is_file():  # else an import says why
             yield Refusal(file, 0, "the file holds no conversation; expected one JSON object a line")
@@ -196,8 +196,9 @@ class _SessionReader:
         for record in json_lines(path, file):
             yield record if isinstance(record, Refusal) else _earlier(record, file)
 
-    def _take_line(self, session_id: str, task_set: str | None, value: object) -> str | None:
-        """Take in one line's value; the reason when it is refused."""
+    def _take_line(self, session_id: str, task_set: str | None, record: Record) -> str | None:
+        """Take in one line; the reason when it is refused."""
+        value = record.value
         if not isinstance(value, dict):
             return 'the line is no JSON object; expected {"conversation_id": …, "messages": […]}'
         try:
@@ -212,7 +213,7 @@ class _SessionReader:
             rule = "ids are unique within an agent, the first counts"
             return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
         self.session_of[id_key(name)] = session_id
-        self.rows.add(self.agent_id, session_id, task_set, conversation)
+        self.rows.add(self.agent_id, session_id, task_set, conversation, record.number)
         return None
 
 

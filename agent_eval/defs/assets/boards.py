@@ -19,6 +19,7 @@ from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.project.boards import recorded
 from agent_eval.report.board import board_page, superseded_notes, versions_in
+from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
 
@@ -115,7 +116,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
     return dg.MaterializeResult(
         metadata={
             "path": dg.MetadataValue.path(made.index),
-            "open": dg.MetadataValue.url(project.settings.report_url or made.index.as_uri()),
+            "open": dg.MetadataValue.url(f"{_report_at(project)}/"),
             "n_pages": made.n_pages,
             "n_bytes": made.n_bytes,
         }
@@ -131,8 +132,8 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
 
 
 def _report_at(project: Project) -> str:
-    """Where a browser finds the report, if it is served; else its folder."""
-    return project.settings.report_url or str(project.settings.data_dir / "report")
+    """Where a browser finds the report: at the address that the setting names, else beside the UI."""
+    return project.settings.report_url or REPORT
 
 
 ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, html_report]

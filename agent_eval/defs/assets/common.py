@@ -19,6 +19,7 @@ from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.tables import table
+from agent_eval.tables.column_lineage import Origin, column_lineage
 from agent_eval.tables.rules import PARENTS
 
 OWNERS = ["team:evaluation"]
@@ -97,9 +98,14 @@ def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
 
 def table_metadata(name: str) -> dict[str, Any]:
     """Return what the asset of a table shows of its contract: grain and key, and the columns with their meaning."""
-    contract = table(name)
+    contract, lineage = table(name), column_lineage(name)
     columns = [
-        dg.TableColumn(c.name, str(c.dtype), c.meaning, dg.TableColumnConstraints(nullable=c.nullable))
+        dg.TableColumn(
+            c.name,
+            str(c.dtype),
+            c.meaning + _from(lineage.get(c.name, ())),
+            dg.TableColumnConstraints(nullable=c.nullable),
+        )
         for c in contract.columns
     ]
     grain = contract.grain[0].upper() + contract.grain[1:]
@@ -108,6 +114,12 @@ def table_metadata(name: str) -> dict[str, Any]:
         "dagster/table_name": name,
         "grain": f"{grain}. Key: {', '.join(contract.key)}.",
     }
+
+
+def _from(origins: Iterable[Origin]) -> str:
+    """Return the columns that a column is computed from, for its description: only Dagster+ draws column lineage."""
+    names = ", ".join(f"{parent}.{column}" for parent, column in origins)
+    return f" (from {names})" if names else ""
 
 
 def check_and_store(
@@ -148,14 +160,25 @@ class MissingParentError(LookupError):
 def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
     """Add row count, figures, plots and tables to the asset's page of each partition."""
     shown = {}
+    lineage = _lineage(name)
     for page in asset_pages(name, rows, partitions):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
         shown["|".join(page.partition)] = {
             "dagster/partition_row_count": page.n_rows,
             **page.figures,
             **texts,
+            **lineage,
         }
     add_metadata_by_partition(context, name, shown)
+
+
+def _lineage(name: str) -> dict[str, dg.TableColumnLineage]:
+    """Return the metadata that says which columns a score comes from; nothing for other tables."""
+    origins = {
+        column: [dg.TableColumnDep(dg.AssetKey(parent), origin) for parent, origin in of_column]
+        for column, of_column in column_lineage(name).items()
+    }
+    return {"dagster/column_lineage": dg.TableColumnLineage(origins)} if origins else {}
 
 
 def watch_of(context: dg.AssetExecutionContext, project: Project) -> Watch:

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from agent_eval.report.links import REPORT, rating_page, run_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables.made_from import MADE_FROM as ALL_MADE_FROM
 
+MOST = 40  # ratings
 _ON_THE_WAY = (
     *(
         "leaderboard",
@@ -20,6 +22,31 @@ _ON_THE_WAY = (
 )
 MADE_FROM = {name: ALL_MADE_FROM[name] for name in _ON_THE_WAY}
 """The way from a board to the sources: table → what its asset is made from."""
+
+
+_LINKS = {"table": "_asset", "written by run": "_run"}
+
+
+def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
+    """The ratings that a score rests on, the lowest first, each with a link to where it was given; at most `MOST`.
+
+    Args:
+        ratings: Rows of rubric_ratings of one agent and version.
+        report: The address of the HTML report.
+    """
+    scored = ratings.filter("is_effective", pl.col("rating_1to5").is_not_null())
+    lowest = scored.sort("rating_1to5", "target", "criterion", "session_id", nulls_last=True).head(MOST)
+    shown = lowest.select(
+        pl.concat_str("target", "criterion", separator=" ", ignore_nulls=True).alias("part"),
+        pl.col("rating_1to5").alias("1 to 5"),
+        "judge",
+        pl.col("rationale").alias("judge's words"),
+        pl.Series(
+            "_page", [rating_page(row, report) for row in lowest.iter_rows(named=True)], dtype=pl.String
+        ),
+    )
+    table = markdown_table(shown, limit=160, links={"part": "_page"})
+    return table if scored.height <= MOST else f"{table}\n\n{MOST} of {scored.height} ratings"
 
 
 def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Mapping[str, str]) -> str:
@@ -43,13 +70,15 @@ def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Ma
             "rows": "this run" if name == of else str(held.get(name, (0, ""))[0]),
             "written by run": "this run" if name == of else held.get(name, (0, "–"))[1][:8],
             "made from": ", ".join(MADE_FROM[name]),
+            "_asset": f"/assets/{name}",
+            "_run": run_page(held[name][1]) if name in held and name != of else None,
         }
         for name in steps
     ]
     rests_on = pl.DataFrame({"rests on": list(facts), "is": list(facts.values())})
     return "\n\n".join(
         (
-            markdown_table(pl.DataFrame(lines)),
+            markdown_table(pl.DataFrame(lines, schema_overrides={"_run": pl.String}), links=_LINKS),
             markdown_table(judged) if judged.height else "no rating",
             markdown_table(rests_on, limit=120),
         )

@@ -10,10 +10,8 @@ import polars as pl
 
 from agent_eval.report.asset_pages import ingest, judging, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
-from agent_eval.report.markdown import markdown_table
-from agent_eval.tables import Table, table
-
-PREVIEW = 5  # rows
+from agent_eval.report.asset_pages.previews import preview
+from agent_eval.tables import table
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def asset_pages(name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> Iter
             0 if own is None else own.height,
             {figure: _rounded(value) for figure, value in told.items() if value is not None},
             ({"page": "\n\n".join(drawn)} if drawn else {})
-            | {"preview": _preview(table(name), rows.clear() if own is None else own)},
+            | {"preview": preview(table(name), rows.clear() if own is None else own)},
         )
 
 
@@ -149,10 +147,3 @@ def _rounded(value: float | str) -> float | str:
 def _parted(rows: pl.DataFrame, by: list[str]) -> dict[tuple[str, ...], pl.DataFrame]:
     parts: dict[tuple[str, ...], pl.DataFrame] = rows.partition_by(by, as_dict=True, maintain_order=True)
     return parts
-
-
-def _preview(contract: Table, rows: pl.DataFrame) -> str:
-    """The first rows; what is empty in all of them, and the partition's own columns, are left out."""
-    first = rows.head(PREVIEW)
-    told = [c for c in first.columns if c not in contract.partition and first[c].null_count() < first.height]
-    return markdown_table(first.select(told), limit=120)

@@ -6,7 +6,7 @@ hostile: they reach a page only through the templates' autoescaping, never as ma
 """
 
 from agent_eval.report.html.folder import ReportFolderError
-from agent_eval.report.html.site import Site, Written, write_report
+from agent_eval.report.html.site import Served, Site, Written, page_at, write_report
 from agent_eval.report.html.tables import Reader
 
-__all__ = ["Reader", "ReportFolderError", "Site", "Written", "write_report"]
+__all__ = ["Reader", "ReportFolderError", "Served", "Site", "Written", "page_at", "write_report"]

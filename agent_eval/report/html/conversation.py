@@ -51,6 +51,11 @@ class TurnView:
     tools: Sequence[Row]
 
 
+def source_file(conversation: Row) -> str:
+    """The file that holds a conversation, from the data folder."""
+    return f"sessions/{conversation['agent_id']}/{conversation['session_id']}/conversations.jsonl"
+
+
 def conversation_pages(material: Material, paths: Paths) -> Iterator[tuple[str, dict[str, Any]]]:
     """Path and content of each page of a conversation."""
     row = material.conversation

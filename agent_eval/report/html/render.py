@@ -30,19 +30,28 @@ class Renderer:
     _made: set[Path] = field(default_factory=set[Path])
 
     def page(self, path: str, template: str, content: dict[str, Any]) -> None:
-        """Write one page; links in its template start at the report's folder."""
+        """Write one page."""
+        self.n_pages += 1
+        self._write(path, self.render(path, template, content))
+
+    def render(self, path: str, template: str, content: dict[str, Any]) -> bytes:
+        """Return one page; links in its template start at the report's folder."""
         root = "../" * (len(PurePosixPath(path).parts) - 1)
         text = self._environment.get_template(template).render(
             **self.shared, **content, root=root, here=path, policy=POLICY
         )
-        self.n_pages += 1
-        self._write(path, text.encode("utf-8"))
+        return text.encode("utf-8")
 
     def assets(self) -> None:
         """Write style sheet and script."""
-        packaged = resources.files("agent_eval.report.html") / "assets"
         for name in ASSETS:
-            self._write(f"assets/{name}", (packaged / name).read_bytes())
+            self._write(f"assets/{name}", self.asset(name) or b"")
+
+    @staticmethod
+    def asset(name: str) -> bytes | None:
+        """Return the style sheet or the script; None for another name."""
+        folder = resources.files("agent_eval.report.html") / "assets"
+        return (folder / name).read_bytes() if name in ASSETS else None
 
     def _write(self, path: str, data: bytes) -> None:
         file = self.folder / path

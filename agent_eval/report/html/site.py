@@ -1,20 +1,22 @@
 """The whole report: which pages there are, and the rows that each is made from, read agent by agent."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report.html import about, agent, methodology
 from agent_eval.report.html import board_pages as board
-from agent_eval.report.html.conversation import Material, conversation_pages
+from agent_eval.report.html.conversation import Material, conversation_pages, source_file
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import Renderer
-from agent_eval.report.html.tables import Reader, by_key, chunks, merged_versions, only
-from agent_eval.report.names import Paths
+from agent_eval.report.html.tables import Reader, Row, by_key, chunks, merged_versions, only
+from agent_eval.report.html.texts import shown
+from agent_eval.report.names import Paths, file_name
 from agent_eval.tables import table
 
 AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together
@@ -31,6 +33,10 @@ _LIGHT = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
 
 
+Page = tuple[str, str, dict[str, Any]]
+"""Path from the report's folder, name of the template, and what the template shows."""
+
+
 @dataclass(frozen=True)
 class Site:
     """What a report is made from.
@@ -43,6 +49,7 @@ class Site:
         written: Rows table, n_rows, last_run_id, last_written: how each table came about.
         package_version: The release that makes the report.
         edited: Version → what happened to it, for each that was edited after it was frozen.
+        served: Set where the pages are served beside the Dagster UI; None for a folder of files.
     """
 
     read: Reader
@@ -52,6 +59,20 @@ class Site:
     written: pl.DataFrame
     package_version: str
     edited: Mapping[str, str] = field(default_factory=dict[str, str])
+    served: "Served | None" = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """What only a report that is served beside the Dagster UI can link to.
+
+    Args:
+        runs: Agent → version → id of the run that made its judgments last.
+        record: Gives the JSON text of a row of conversations from its session's file, or why there is none.
+    """
+
+    runs: Mapping[str, Mapping[str, str]]
+    record: Callable[[Row], tuple[str | None, str | None]]
 
 
 @dataclass(frozen=True)
@@ -73,15 +94,85 @@ def write_report(site: Site, folder: Path) -> Written:
     with replacing(folder) as fresh:
         renderer = Renderer(fresh, _shared(site, paths))
         renderer.assets()
-        boards = {name: site.read(name) for name in _BOARDS}
-        _write_boards(site, paths, renderer, boards)
-        _write_methodologies(site, paths, renderer, boards["leaderboard"])
+        boards = _boards(site)
         agents = _agents(site, boards["leaderboard"])
-        judged = [
-            _write_agents(site, paths, renderer, boards, some) for some in chunks(agents, AGENTS_AT_ONCE)
-        ]
-        _write_about(site, paths, renderer, judged, agents)
+        for page in (*_board_pages(site, paths, boards), *_methodology_pages(site, paths, boards)):
+            renderer.page(*page)
+        judged = [about.judges(table("turn_judgments").empty())]
+        for some in chunks(agents, AGENTS_AT_ONCE):
+            rows = _rows_of(site, some.select("agent_id"))
+            judged.append(_judges_in(rows))
+            for page in _agent_pages(site, paths, boards, some, rows):
+                renderer.page(*page)
+            for page in _conversation_pages(site, paths, some, rows):
+                renderer.page(*page)
+        renderer.page(*_about_page(site, paths, pl.concat(judged), agents))
     return Written(folder / "index.html", renderer.n_pages, renderer.n_bytes)
+
+
+def page_at(site: Site, path: str) -> bytes | None:
+    """One page, style sheet or script of the report by its path from the folder; None if there is none at that path.
+
+    The page is what `write_report` would write now; only the rows that it shows are read.
+    """
+    paths = Paths(site.shown)
+    renderer = Renderer(Path(), _shared(site, paths))
+    if path.startswith("assets/"):
+        return renderer.asset(path.removeprefix("assets/"))
+    found = (page for page in _pages_below(site, paths, path) if page[0] == path)
+    return next((renderer.render(*page) for page in found), None)
+
+
+def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
+    """Some pages of the report, that at `path` among them if it exists."""
+    boards = _boards(site)
+    agents = _agents(site, boards["leaderboard"])
+    match path.split("/"):
+        case ["index.html"] | ["boards", _]:
+            yield from _board_pages(site, paths, boards)
+        case ["methodology", _]:
+            yield from _methodology_pages(site, paths, boards)
+        case ["agents", version, file] if version in site.methodologies:
+            named = _named(agents, file, "agent_id")
+            only_version = replace(site, methodologies={version: site.methodologies[version]})
+            if named.height:
+                rows = _rows_of(site, named.select("agent_id"))
+                yield from _agent_pages(only_version, paths, boards, named, rows)
+        case ["conversations", folder, file]:
+            named = _named(agents, folder, "agent_id")
+            listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
+            keys = _named(listed, file, *_CONVERSATION)
+            if keys.height:
+                transcripts = site.read("transcripts", keys.select(_CONVERSATION))
+                of_agent = {"conversations": keys, "transcripts": transcripts}
+                yield from _conversation_pages(site, paths, named, of_agent)
+        case ["sources", folder, file] if site.served:
+            named = _named(agents, folder, "agent_id")
+            listed = site.read("conversations", named.select("agent_id"), columns=_CONVERSATION)
+            keys = _named(listed, file, *_CONVERSATION)
+            for row in site.read("conversations", keys).to_dicts() if keys.height else ():
+                yield _source_page(paths, row, site.served)
+        case ["about.html"]:
+            judged = [
+                _judges_in(_rows_of(site, some.select("agent_id"), only=_LIGHT))
+                for some in chunks(agents, AGENTS_AT_ONCE)
+            ]
+            nobody = about.judges(table("turn_judgments").empty())
+            yield _about_page(site, paths, pl.concat([nobody, *judged]), agents)
+        case _:
+            return
+
+
+def _named(rows: pl.DataFrame, file: str, *ids: str) -> pl.DataFrame:
+    """The rows whose pages have the file name, without its ending."""
+    stem = file.partition(".")[0]
+    return rows.filter(
+        pl.Series([file_name(*key) == stem for key in rows.select(ids).iter_rows()], dtype=pl.Boolean)
+    )
+
+
+def _boards(site: Site) -> dict[str, pl.DataFrame]:
+    return {name: site.read(name) for name in _BOARDS}
 
 
 def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
@@ -99,6 +190,8 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
         "shown": site.shown,
         "current": next((v for v, m in site.methodologies.items() if m.status == "current"), site.shown),
         "edited": site.edited,
+        "runs": site.served.runs if site.served else None,
+        "source_file": source_file,
         "unreadable": [
             reason for version, reason in site.edited.items() if version not in site.methodologies
         ],
@@ -107,7 +200,7 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
     }
 
 
-def _write_boards(site: Site, paths: Paths, renderer: Renderer, boards: Mapping[str, pl.DataFrame]) -> None:
+def _board_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> Iterator[Page]:
     for version in site.methodologies:
         content = board.board_page(
             version,
@@ -118,42 +211,61 @@ def _write_boards(site: Site, paths: Paths, renderer: Renderer, boards: Mapping[
             pairwise=boards["pairwise_comparisons"],
             changes=boards["board_changes"],
         )
-        renderer.page(paths.board(version), "board.html", content)
+        yield paths.board(version), "board.html", content
 
 
-def _write_methodologies(site: Site, paths: Paths, renderer: Renderer, leaderboard: pl.DataFrame) -> None:
+def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> Iterator[Page]:
     for version in site.methodologies:
         content = methodology.methodology_page(version, site.methodologies, paths)
-        renderer.page(paths.methodology(version), "methodology.html", content)
+        yield paths.methodology(version), "methodology.html", content
     for before, after in combinations(site.methodologies, 2):
-        content = methodology.diff_page(before, after, site.methodologies, leaderboard, paths)
-        renderer.page(paths.diff(before, after), "diff.html", content)
+        content = methodology.diff_page(before, after, site.methodologies, boards["leaderboard"], paths)
+        yield paths.diff(before, after), "diff.html", content
 
 
-def _write_agents(
-    site: Site, paths: Paths, renderer: Renderer, boards: Mapping[str, pl.DataFrame], agents: pl.DataFrame
-) -> pl.DataFrame:
-    """The pages of some agents and of their conversations; returns who judged them."""
-    keys = agents.select("agent_id")
+def _rows_of(
+    site: Site, keys: pl.DataFrame, only: Collection[str] = (*_PER_AGENT, *_LIGHT, "conversations")
+) -> dict[str, pl.DataFrame]:
+    """The stored rows of some agents by table; judgments without their texts."""
     columns = sorted({*agent.LIGHT, *about.JUDGED_BY})
-    light = {name: _light(site, name, keys, columns) for name in _LIGHT}
-    stored = {name: site.read(name, keys) for name in _PER_AGENT}
-    stored["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
-    frames = stored | {name: frame.select(agent.LIGHT) for name, frame in light.items()}
+    rows = {name: _light(site, name, keys, columns) for name in _LIGHT if name in only}
+    rows |= {name: site.read(name, keys) for name in _PER_AGENT if name in only}
+    if "conversations" in only:
+        rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
+    return rows
+
+
+def _judges_in(rows: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    return about.judges(pl.concat(rows[name].select(about.JUDGED_BY) for name in _LIGHT))
+
+
+def _agent_pages(
+    site: Site,
+    paths: Paths,
+    boards: Mapping[str, pl.DataFrame],
+    agents: pl.DataFrame,
+    rows: Mapping[str, pl.DataFrame],
+) -> Iterator[Page]:
+    """The pages of some agents under every version of the site."""
+    frames = {**rows} | {name: rows[name].select(agent.LIGHT) for name in _LIGHT}
     frames |= {"error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
-    rows = {row["agent_id"]: row for row in agents.to_dicts()}
-    for agent_id, row in rows.items():
-        mine = {name: own[name].get((agent_id,), frame.clear()) for name, frame in frames.items()}
+    for row in agents.to_dicts():
+        mine = {name: own[name].get((row["agent_id"],), frame.clear()) for name, frame in frames.items()}
         everything = agent.Frames(leaderboard=boards["leaderboard"], **mine)
         for version, rules in site.methodologies.items():
-            for page in agent.agent_pages(row, version, everything.under(version), rules, paths):
-                renderer.page(*page)
-    for material in _materials(site.read, stored["conversations"], stored["transcripts"]):
-        of_agent = {"agent": rows[material.conversation["agent_id"]]}
+            yield from agent.agent_pages(row, version, everything.under(version), rules, paths)
+
+
+def _conversation_pages(
+    site: Site, paths: Paths, agents: pl.DataFrame, rows: Mapping[str, pl.DataFrame]
+) -> Iterator[Page]:
+    """The pages of some agents' conversations."""
+    of_agents = {row["agent_id"]: row for row in agents.to_dicts()}
+    for material in _materials(site.read, rows["conversations"], rows["transcripts"]):
+        of_agent = {"agent": of_agents[material.conversation["agent_id"]]}
         for path, content in conversation_pages(material, paths):
-            renderer.page(path, "conversation.html", content | of_agent)
-    return about.judges(pl.concat(frame.select(about.JUDGED_BY) for frame in light.values()))
+            yield path, "conversation.html", content | of_agent
 
 
 def _light(site: Site, name: str, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -177,15 +289,23 @@ def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFr
             yield Material(row, only(slots, *key), only(turns, *key), **rows)
 
 
-def _write_about(
-    site: Site, paths: Paths, renderer: Renderer, judged: Sequence[pl.DataFrame], agents: pl.DataFrame
-) -> None:
-    nobody = about.judges(table("turn_judgments").empty())
+def _source_page(paths: Paths, row: Row, served: Served) -> Page:
+    record, problem = served.record(row)
+    content = {
+        "conversation": row,
+        "file": source_file(row),
+        "record": shown(record) if record else None,
+        "problem": problem,
+    }
+    return paths.source(row["agent_id"], row["conversation_id"]), "source.html", content
+
+
+def _about_page(site: Site, paths: Paths, judged: pl.DataFrame, agents: pl.DataFrame) -> Page:
     content = about.about_page(
         written=site.written,
-        judged=pl.concat([nobody, *judged]),
+        judged=judged,
         sessions=site.read("sessions"),
         import_errors=site.read("import_errors"),
         agents=agents,
     )
-    renderer.page(paths.about, "about.html", content)
+    return paths.about, "about.html", content

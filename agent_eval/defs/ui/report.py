@@ -1,0 +1,64 @@
+"""The report under the address of the Dagster UI: each page is made from the store when it is asked for."""
+
+import asyncio
+import posixpath
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from agent_eval.defs.ui.guard import App, Receive, Scope, Send
+from agent_eval.errors import AgentEvalError
+
+PREFIX = "/report/"
+Pages = Callable[[str], bytes | None]
+"""Path from the report's folder → the page; None if there is none."""
+
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+
+
+def pages_of_project() -> Pages:
+    """Return the pages of the project of this process; it is opened anew for each page, as it may have changed."""
+
+    def page(path: str) -> bytes | None:
+        from agent_eval.project import Project  # the UI starts without them: they take a second
+        from agent_eval.project.report import served_page
+
+        return served_page(Project.open(), path)
+
+    return page
+
+
+class WithReport:
+    """An ASGI application that answers what lies below `/report/` and passes on the rest."""
+
+    def __init__(self, app: App, pages: Pages) -> None:
+        self._app = app
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = str(scope.get("path", ""))
+        if scope["type"] != "http" or not f"{path}/".startswith(PREFIX):
+            await self._app(scope, receive, send)
+            return
+        status, kind, body = await asyncio.to_thread(self._answer, path.removeprefix(PREFIX[:-1]).strip("/"))
+        headers = [
+            (b"content-type", f"{kind}; charset=utf-8".encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        if status == 302:
+            headers.append((b"location", body))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
+
+    def _answer(self, path: str) -> tuple[int, str, bytes]:
+        """Status, content type and body of one page."""
+        if not path:
+            return 302, "text/plain", f"{PREFIX}index.html".encode()
+        try:
+            page = self._pages(unquote(path))
+        except AgentEvalError as error:
+            return 503, "text/plain", f"{error}\n".encode()
+        if page is None:
+            return 404, "text/plain", b"The report has no such page. Its first page: /report/\n"
+        return 200, _KINDS.get(posixpath.splitext(path)[1], "text/plain"), page

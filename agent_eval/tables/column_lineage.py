@@ -1,0 +1,128 @@
+"""From which columns a column of a score or a board is computed, as the Dagster UI shows it."""
+
+from collections.abc import Iterator, Mapping
+
+from agent_eval.tables.schema import table
+
+Origin = tuple[str, str]
+"""A table and one of its columns."""
+
+_RATING = ("target", "criterion", "rating_1to5", "is_effective")
+_U, _D = tuple(f"u{i}" for i in range(1, 7)), tuple(f"d{i}" for i in range(1, 6))
+_RATED = {
+    **dict.fromkeys(("judges", "judge_models"), ("judge", "is_effective")),
+    **dict.fromkeys(("n_unscored", "is_disputed", "missing"), ("status", "reason", "target", "criterion")),
+    **dict.fromkeys(("session_ids", "n_sessions"), ("session_id",)),
+    "criteria": ("criterion",),
+}
+_SCORE = ("universal_exact", "domain_exact")
+_PENALISED = (*_SCORE, "session_universal", "session_domain", "repeatability_tested")
+_RANKED = ("composite_exact", "status", "template", "session_scores", "point_0to100", "repeatability_penalty")
+
+_CARRIED: Mapping[str, tuple[str, ...]] = {
+    "universal_scores": ("rubric_ratings",),
+    "domain_scores": ("rubric_ratings", "transcripts"),
+    "composite_scores": ("universal_scores", "domain_scores", "sessions", "conversations"),
+    "leaderboard": ("composite_scores", "reliability", "agents"),
+    "reliability_leaderboard": ("reliability",),
+    "pairwise_comparisons": ("composite_scores",),
+}
+"""Table → the tables whose columns it carries on under the same name; where several have the column, all of them."""
+
+_COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "universal_scores": {
+        "rubric_ratings": {
+            **dict.fromkeys((*_U, "session_universal", "universal_0to100", "universal_exact"), _RATING),
+            **_RATED,
+        }
+    },
+    "domain_scores": {
+        "rubric_ratings": {
+            **dict.fromkeys((*_D, *(f"{d}_c{i}" for d in _D for i in (1, 2, 3))), _RATING),
+            **dict.fromkeys(("session_domain", "domain_0to100", "domain_exact"), _RATING),
+            **_RATED,
+        }
+    },
+    "composite_scores": {
+        "universal_scores": {
+            **dict.fromkeys(("composite_score", "composite_exact"), _SCORE[:1]),
+            **dict.fromkeys(("raw_composite_score", "raw_composite_exact", "status"), _SCORE[:1]),
+            "session_scores": ("session_universal",),
+            "judge": ("judges",),
+        },
+        "domain_scores": {
+            **dict.fromkeys(("composite_score", "composite_exact"), _SCORE[1:]),
+            **dict.fromkeys(("raw_composite_score", "raw_composite_exact", "status"), _SCORE[1:]),
+            "session_scores": ("session_domain",),
+            "judge": ("judges",),
+        },
+        "sessions": {
+            **dict.fromkeys(
+                ("repeatability_penalty", "composite_score", "composite_exact"), ("repeatability_tested",)
+            ),
+            "session_dates": ("session_date",),
+            "evaluators": ("evaluator",),
+        },
+        "conversation_judgments": {
+            **dict.fromkeys(
+                ("goal_completion", "n_goal_completion", "n_goal_unknown", "hallucination_passed"),
+                ("metric", "value", "status", "is_effective"),
+            ),
+            **dict.fromkeys(("goal_completion_worst", "goal_completion_best"), ("metric", "value", "status")),
+        },
+        "conversations": {
+            **dict.fromkeys(("n_planned", "n_harness_errors", "goal_completion"), ("outcome_class",)),
+            "n_conversations": ("conversation_id",),
+        },
+        "import_errors": {"n_refused": ("session_id", "line"), "refused_sessions": ("session_id",)},
+    },
+    "leaderboard": {
+        "composite_scores": {
+            **dict.fromkeys(
+                (
+                    *("rank", "rank_low", "rank_high", "rank_if_tested", "rank_overall", "low", "high"),
+                    *("lead_points", "lead_survives_point"),
+                ),
+                _RANKED,
+            ),
+            "is_pareto": (*_RANKED, "cost_usd"),
+        },
+        "reliability": dict.fromkeys(("n_tasks", "n_known", "n_unknown", "is_pareto"), ("pass_at_1", "k")),
+    },
+    "reliability_leaderboard": {
+        "reliability": dict.fromkeys(
+            ("rank", "rank_low", "rank_high", "task_group", "n_common_tasks"), ("pass_hat_k", "tasks")
+        )
+    },
+    "pairwise_comparisons": {
+        "composite_scores": {
+            **dict.fromkeys(
+                ("difference", "low", "high", "probability_better", "p_value", "p_holm", "verdict"),
+                ("composite_exact", "session_scores", "point_0to100", "repeatability_penalty", "status"),
+            ),
+            "other_agent_id": ("agent_id",),
+            "other_n_sessions": ("n_sessions",),
+        }
+    },
+}
+"""Table → parent → column → the parent's columns that it is computed from."""
+
+
+def column_lineage(name: str) -> dict[str, tuple[Origin, ...]]:
+    """Return for each column of a table of scores or a board the columns of its parents that it comes from.
+
+    Another table, and a column that comes from files or settings alone, has none.
+    """
+    if name not in _CARRIED:
+        return {}
+    found = {column: tuple(dict.fromkeys(_origins(name, column))) for column in table(name).schema}
+    return {column: origins for column, origins in found.items() if origins}
+
+
+def _origins(name: str, column: str) -> Iterator[Origin]:
+    for parent in _CARRIED[name]:
+        if column in table(parent).schema:
+            yield parent, column
+    for parent, computed in _COMPUTED[name].items():
+        for origin in computed.get(column, ()):
+            yield parent, origin

@@ -1,0 +1,143 @@
+"""The report as `agent-eval ui` serves it: each page alone equals the page of the written report, and links into the UI."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent_eval.project import Project
+from agent_eval.project.report import served_page, site_of
+from agent_eval.report.html import Site, page_at, write_report
+from agent_eval.report.html.folder import MARKER
+from agent_eval.report.names import Paths
+from agent_eval.tables import table
+
+PAGES = Paths("1.3.0")
+
+
+@pytest.fixture(scope="module")
+def site(sample_root: Path) -> Site:
+    return site_of(Project.open(sample_root), "1.3.0")
+
+
+def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site, tmp_path: Path) -> None:
+    write_report(site, tmp_path / "site")
+    files = [p for p in (tmp_path / "site").rglob("*") if p.is_file() and p.name != MARKER]
+    groups = {p.relative_to(tmp_path / "site").parts[0] for p in files}
+    assert groups == {
+        "index.html",
+        "about.html",
+        "boards",
+        "methodology",
+        "agents",
+        "conversations",
+        "assets",
+    }
+    for group in groups:  # a few of each: each page reads its own rows
+        some = sorted(p for p in files if p.relative_to(tmp_path / "site").parts[0] == group)[::9]
+        for file in some:
+            path = file.relative_to(tmp_path / "site").as_posix()
+            assert page_at(site, path) == file.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "index.htm", "boards/9.9.9.html", "boards/../index.html", "agents/1.3.0/nobody-0123456789.html",
+        "agents/9.9.9/lumen-support-85c135604b.html", "conversations/x/y.html", "assets/../render.py", "assets/report.txt",
+        "sources/x/y.html", "/etc/passwd", "../../etc/passwd", "methodology/1.3.0", "agents", "conversations/a/b/c.html",
+    ],
+)  # fmt: skip
+def test_there_is_no_other_page(site: Site, path: str) -> None:
+    assert page_at(site, path) is None
+
+
+def test_a_page_reads_only_the_rows_of_its_agent(site: Site) -> None:
+    asked: list[tuple[str, pl.DataFrame | None]] = []
+
+    def read(
+        name: str, keys: pl.DataFrame | None = None, *, columns: list[str] | None = None
+    ) -> pl.DataFrame:
+        asked.append((name, keys))
+        return site.read(name, keys, columns=columns)
+
+    assert page_at(replace(site, read=read), PAGES.agent("quill-help", "1.3.0"))  # type: ignore[arg-type]
+    large = {"turn_judgments", "conversation_judgments", "conversations", "failures", "transcripts"}
+    keyed = [(name, keys) for name, keys in asked if name in large]
+    assert {name for name, _ in keyed} == large
+    assert all(keys is not None and keys["agent_id"].to_list() == ["quill-help"] for _, keys in keyed)
+
+
+@pytest.fixture
+def first(sample_copy: Path) -> tuple[Project, dict[str, object]]:
+    """A project, and its first conversation that is not on the first line of its file."""
+    project = Project.open(sample_copy)
+    rows = project.store.read(table("conversations")).filter(pl.col("source_line") > 1)
+    return project, rows.row(0, named=True)
+
+
+def source(project: Project, row: dict[str, object]) -> str:
+    page = served_page(project, PAGES.source(str(row["agent_id"]), str(row["conversation_id"])))
+    assert page is not None
+    return page.decode()
+
+
+def file_of(project: Project, row: dict[str, object]) -> Path:
+    return project.home.sessions / str(row["agent_id"]) / str(row["session_id"]) / "conversations.jsonl"
+
+
+def test_the_source_page_shows_the_record_that_is_on_the_stored_line(
+    first: tuple[Project, dict[str, object]],
+) -> None:
+    project, row = first
+    line = file_of(project, row).read_text().splitlines()[int(str(row["source_line"])) - 1]
+    assert json.loads(line)["conversation_id"] == row["conversation_id"]
+    text = source(project, row)
+    assert f"{row['conversation_id']}" in text
+    assert f"line {row['source_line']}" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda file: file.write_text("{}\n" + file.read_text()), "changed since"),
+        (lambda file: file.write_text("no json\n" * 20), "changed since"),
+        (lambda file: file.unlink(), "the file is missing"),
+        (lambda file: (file.unlink(), file.symlink_to("/etc/passwd")), "leads out of the data folder"),
+    ],
+)
+def test_a_source_file_that_changed_is_not_shown_as_the_source(
+    first: tuple[Project, dict[str, object]], change: Callable[[Path], object], said: str
+) -> None:
+    project, row = first
+    change(file_of(project, row))
+    text = source(project, row)
+    assert said in text
+    assert "root:" not in text
+    assert str(row["goal"]) not in text
+
+
+def test_only_the_served_conversation_links_to_its_source_and_its_runs(
+    first: tuple[Project, dict[str, object]],
+) -> None:
+    project, row = first
+    path = PAGES.conversation(str(row["agent_id"]), str(row["conversation_id"]))
+    place = f"sessions/{row['agent_id']}/{row['session_id']}/conversations.jsonl, line {row['source_line']}"
+    served = (served_page(project, path) or b"").decode()
+    runs = set(re.findall(r'href="/runs/([^"]+)"', served))
+    written = project.store.read(table("board_inputs"))  # any table: the run of the sample wrote them all
+    assert written.height
+    with project.store.session(read_only=True) as con:
+        stored = con.execute(
+            "SELECT DISTINCT run_id FROM store.turn_judgments WHERE agent_id = ?", [row["agent_id"]]
+        ).fetchall()
+    assert runs == {run for (run,) in stored}
+    assert place in served
+    alone = (page_at(site_of(project, "1.3.0"), path) or b"").decode()
+    assert place in alone
+    assert "/runs/" not in alone
+    assert "sources/" not in alone
