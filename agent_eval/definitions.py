@@ -10,12 +10,16 @@ from agent_eval.defs.automation import JOBS, SCHEDULES, SENSORS
 from agent_eval.defs.io_manager import TableIO
 from agent_eval.defs.resources import ProjectResource
 from agent_eval.defs.sources import SOURCES
+from agent_eval.defs.tags import tagged
 
 defs = dg.Definitions(
-    assets=[
-        *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
-        *(*boards.ASSETS, *gates.ASSETS),
-    ],
+    assets=dg.map_asset_specs(
+        tagged,
+        [
+            *(*SOURCES, *ingest.ASSETS, *judging.ASSETS, *audits.ASSETS, *errors.ASSETS, *scores.ASSETS),
+            *(*boards.ASSETS, *gates.ASSETS),
+        ],
+    ),
     sensors=SENSORS,
     schedules=SCHEDULES,
     jobs=JOBS,

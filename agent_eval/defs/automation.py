@@ -14,7 +14,7 @@ import sys
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
-from agent_eval.defs.instance import UNFINISHED, close_lost_runs
+from agent_eval.defs.instance import UNFINISHED, close_lost_runs, what_differs
 from agent_eval.defs.observations import news, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
@@ -71,12 +71,14 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
 @dg.op(
     out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"),
     config_schema={
-        "boards": dg.Field(bool, default_value=True, description="Make all boards, and the report.")
+        "boards": dg.Field(bool, default_value=True, description="Make all boards, and the report."),
+        "methodologies": dg.Field([str], default_value=[], description="Only these versions; none: all."),
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     """`agent-eval run` in a process of its own: its exit code 2 fails this run, 1 is a warning."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
+    command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -113,6 +115,8 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     the state that was requested last.
     """
     project, instance = Project.open(), context.instance
+    if (differs := what_differs(instance)) is not None:
+        context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
         return dg.SensorResult(skip_reason="work is under way", cursor=context.cursor)
     with project.store.only_one("run", wait=False) as is_idle:
@@ -134,7 +138,9 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         )
     named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
     context.log.info(f"{stale.height} stale partitions: {named}{' …' if stale.height > LISTED else ''}")
-    config = {"ops": {"run_what_is_stale": {"config": {"boards": False}}}}
+    # An edited version stops a run of all versions: the others go on without it.
+    only = versions if project.registry.edited() else []
+    config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_config=config)], cursor=state)
 
 

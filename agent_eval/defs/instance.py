@@ -65,6 +65,34 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     return sorted(lost)
 
 
+def what_differs(instance: dg.DagsterInstance) -> str | None:
+    """What an instance lacks that `agent-eval ui` sets up, in one line; None if it lacks nothing.
+
+    A `dagster dev` on a DAGSTER_HOME of its own is such an instance. Runs still follow one another, as the store's lock
+    sees to, but wait as processes.
+    """
+    queue = instance.get_concurrency_config().run_queue_config
+    lacks = [
+        name
+        for name, is_there in (
+            (
+                "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
+                queue is not None and queue.max_concurrent_runs == 1,
+            ),
+            ("run_monitoring, which fails runs whose process died", instance.run_monitoring_enabled),
+            ("run_retries, which repeat `reconcile` after a crash", instance.run_retries_enabled),
+        )
+        if not is_there
+    ]
+    if not lacks:
+        return None
+    home = instance.root_directory
+    return (
+        f"dagster.yaml in DAGSTER_HOME {home} lacks {'; '.join(lacks)}. Start the UI with `agent-eval ui`, or copy "
+        "agent_eval/defs/dagster.yaml there."
+    )
+
+
 @contextlib.contextmanager
 def interrupts_heeded() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C was pressed meanwhile: Dagster turns it into a failed step, or forgets it between steps."""

@@ -44,10 +44,10 @@ class TableIO(dg.ConfigurableIOManager):
             self._turn.callback(self._store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Tell what was spent, sign off and leave the place to the next run."""
-        if self._project.own_judge is not None:
-            self._project.record_spending(run_id=context.run.run_id if context.run else "")
-        self._turn.close()
+        """Store what was spent, and release the store for the next run, whatever fails."""
+        with self._turn:
+            if self._project.own_judge is not None:
+                self._project.record_spending(run_id=context.run.run_id if context.run else "")
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""

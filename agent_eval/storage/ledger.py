@@ -18,6 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
+from agent_eval.errors import AgentEvalError
 from agent_eval.tables import table
 
 SPENDING = table("spending")
@@ -42,6 +43,16 @@ _SETTLE = """
     UPDATE spending SET n_reserved = n_reserved - 1, n_unknown_cost = n_unknown_cost + :unknown,
         n_tokens_in = n_tokens_in + :n_in, n_tokens_out = n_tokens_out + :n_out, cost_usd = cost_usd + :cost
     WHERE day = :day AND run = :run AND model = :model"""
+
+
+class LedgerError(AgentEvalError):
+    """The ledger cannot be read or written: no judge may be asked, as the call would not be counted."""
+
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(
+            f"The ledger of judge calls {file} cannot be used ({why}), so no judge is asked. Make it readable and "
+            "writable, or restore it from a backup; without the file all caps count from zero."
+        )
 
 
 @dataclass(frozen=True)
@@ -84,12 +95,12 @@ class Ledger:
         """Count a call that is about to be sent; or say which cap leaves no room for it.
 
         Raises:
-            sqlite3.Error: If it cannot be counted; then it must not be sent.
+            LedgerError: If it cannot be counted; then it must not be sent.
         """
         day = datetime.now(UTC).date().isoformat()
         by = "automation" if self.is_automatic else "person"
         row = {"day": day, "run": self.run, "model": model, "by": by, "pid": os.getpid()}
-        with self._lock:
+        with self._lock, _named(self.file):
             if self._is_capped:
                 with _transaction(self._con):
                     if (why := self._why_reached(day)) is not None:
@@ -102,7 +113,7 @@ class Ledger:
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
         """Add what a reserved call cost; `cost_usd` None: nobody knows."""
-        with self._lock:
+        with self._lock, _named(self.file):
             known = {
                 "n_in": n_in or 0,
                 "n_out": n_out or 0,
@@ -126,10 +137,14 @@ class Ledger:
 
 
 def spent(file: Path) -> pl.DataFrame:
-    """Table spending. Calls that a dead process left open have an unknown cost: they may have been answered."""
+    """Table spending. Calls that a dead process left open have an unknown cost: they may have been answered.
+
+    Raises:
+        LedgerError: If the file cannot be read or written.
+    """
     if not file.exists():
         return SPENDING.empty()
-    with contextlib.closing(_connected(file)) as held, _transaction(held) as con:
+    with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
         for (pid,) in con.execute("SELECT DISTINCT pid FROM spending WHERE n_reserved > 0").fetchall():
             if not _is_alive(pid):
                 con.execute(
@@ -138,6 +153,19 @@ def spent(file: Path) -> pl.DataFrame:
                 )
         found = con.execute(f"SELECT {', '.join(SPENDING.schema)} FROM spending ORDER BY day, run, model")
         return SPENDING.frame(dict(zip(SPENDING.schema, row, strict=True)) for row in found)
+
+
+@contextlib.contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """Errors of the file name it and what to do.
+
+    Raises:
+        LedgerError: In place of an error of SQLite or of the file system.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise LedgerError(file, str(error)) from error
 
 
 def _is_alive(pid: int) -> bool:

@@ -9,6 +9,8 @@ import pytest
 
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
+from agent_eval.defs.instance import what_differs
+from agent_eval.methodology.registry import MethodologyProblem, Registry
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
@@ -113,6 +115,54 @@ def test_nothing_is_requested_while_work_is_under_way(sample_copy: Path) -> None
         assert asked(instance, "before") == (0, "before")
         instance.report_run_failed(under_way)
         assert asked(instance, "before")[0] == 1
+
+
+def test_an_edited_frozen_version_does_not_stop_the_others(
+    sample_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
+    session.write_text(f"{session.read_text()}# looked at again\n")
+    problem = MethodologyProblem("1.0.0.yaml", "1.0.0 was published with another hash", version="1.0.0")
+    monkeypatch.setattr(Registry, "edited", lambda _: {"1.0.0": problem})
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        made = automation.redo_stale(dg.build_sensor_context(instance, definitions=defs))
+    assert isinstance(made, dg.SensorResult)
+    [request] = made.run_requests or ()
+    config = request.run_config["ops"]["run_what_is_stale"]["config"]
+    assert config == {"boards": False, "methodologies": ["1.1.0", "1.2.0", "1.3.0"]}
+
+
+def test_reconcile_passes_the_versions_on(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def started(command: list[str], **_: object) -> object:
+        commands.append(command)
+        return subprocess.CompletedProcess([], 0, "done", "")
+
+    monkeypatch.setattr(subprocess, "run", started)
+    config = {"boards": False, "methodologies": ["1.1.0", "1.3.0"]}
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
+        job = defs.resolve_job_def("reconcile")
+        run_config = {"ops": {"run_what_is_stale": {"config": config}}}
+        assert job.execute_in_process(instance=instance, run_config=run_config).success
+    assert commands[0][3:] == ["run", "--methodology", "1.1.0", "--methodology", "1.3.0"]
+
+
+def test_an_instance_with_settings_of_its_own_is_told_what_it_lacks(
+    sample_copy: Path, tmp_path: Path
+) -> None:
+    with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as own:
+        assert what_differs(own) is None
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "dagster.yaml").write_text("run_monitoring:\n  enabled: true\n")
+    with dg.DagsterInstance.from_config(str(foreign)) as other:
+        lacks = what_differs(other)
+    assert lacks is not None
+    assert str(foreign) in lacks
+    assert "run_retries" in lacks
+    assert "max_concurrent_runs: 1" in lacks
+    assert "run_monitoring" not in lacks
 
 
 def test_a_run_of_one_asset_by_hand_leaves_stale_what_is_made_from_it(sample_copy: Path) -> None:

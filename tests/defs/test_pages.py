@@ -24,6 +24,10 @@ def test_every_asset_says_what_it_is_whose_it_is_and_what_its_columns_mean(key: 
     assert node.group_name != "default"
     assert node.owners
     assert node.kinds
+    assert node.tags["domain"] == node.group_name
+    assert node.tags["layer"] == "source" or key not in OBSERVED
+    assert node.tags["partition"] == partitions_of(node.partitions_def).replace(" ", "-")
+    assert "docs" in node.metadata
     if key in OBSERVED:
         assert "observed" in node.metadata
     elif key not in UNSTORED:

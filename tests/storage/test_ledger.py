@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent_eval.storage.ledger import Ledger, SpendingCap, spent
+from agent_eval.storage.ledger import Ledger, LedgerError, SpendingCap, spent
 
 NO_CAP = SpendingCap(None, None, "", "")
 
@@ -109,3 +110,21 @@ def test_open_calls_of_a_killed_process_have_an_unknown_cost(tmp_path: Path) -> 
     assert row["n_reserved"] == 0
     assert n_sent <= row["n_calls"] <= n_sent + 1
     assert row["n_unknown_cost"] in (0, 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [lambda file: file.write_bytes(b"no database at all" * 99), lambda file: file.mkdir()],
+    ids=["garbage", "folder"],
+)
+def test_no_call_is_counted_in_a_broken_ledger_and_the_error_names_the_file(
+    tmp_path: Path, broken: Callable[[Path], object]
+) -> None:
+    file = tmp_path / "s"
+    broken(file)
+    with pytest.raises(LedgerError, match=str(file)):
+        ledger(file, per_day=calls(3)).reserve("m")
+    with pytest.raises(LedgerError, match="restore it from a backup"):
+        ledger(file).reserve("m")
+    with pytest.raises(LedgerError):
+        spent(file)

@@ -68,7 +68,7 @@ def table_multi_asset(
     return {
         "outs": {
             name: dg.AssetOut(
-                description=description,
+                description=_with_others(description, name, descriptions),
                 metadata=table_metadata(name),
                 kinds=KINDS,
                 owners=OWNERS,
@@ -80,6 +80,12 @@ def table_multi_asset(
         "backfill_policy": ONE_RUN,
         "check_specs": _specs(descriptions),
     }
+
+
+def _with_others(description: str, name: str, descriptions: Iterable[str]) -> str:
+    """The description of a table with those that are made with it: one computation gives the rows of all."""
+    others = ", ".join(other for other in descriptions if other != name)
+    return f"{description} Made in one computation with {others}, so these are made together."
 
 
 def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:

@@ -23,6 +23,9 @@ def _known_sum(column: str) -> pl.Expr:
 
 _PAID = ~pl.col("judge").is_in(_FREE) & pl.col("status").is_in(["scored", "unscored"])
 FIGURES = (
+    pl.col("prompt_hash").filter(_PAID).n_unique().alias("n_prompts_answered"),
+    pl.col("n_tokens_in").filter(_PAID).sum(),
+    pl.col("n_tokens_out").filter(_PAID).sum(),
     pl.when(_PAID.any() & ~(_PAID & pl.col("cost_usd").is_null()).any()).then(pl.col("cost_usd").sum()),
     (pl.col("status") == "unscored").sum().alias("n_unscored"),
 )

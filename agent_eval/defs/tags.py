@@ -1,0 +1,30 @@
+"""Tags of every asset, to filter the catalog by, and where its documentation is."""
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from agent_eval.defs.partitions import shape_of
+from agent_eval.tables import TABLES
+from agent_eval.tables.made_from import SOURCES
+
+LAYERS: Mapping[str, str] = {
+    "ingest": "raw",
+    "judging": "judged",
+    "errors": "aggregated",
+    "scores": "aggregated",
+    "boards": "published",
+}
+"""Group of assets → how far their rows are from the transcripts."""
+
+
+def tagged(spec: dg.AssetSpec) -> dg.AssetSpec:
+    """The spec with the tags `domain` (its group), `layer` and `partition`, and the document that describes its table."""
+    group, name = spec.group_name or "default", spec.key.path[-1]
+    tags = {
+        "domain": group,
+        "layer": "source" if name in SOURCES else LAYERS[group],
+        "partition": shape_of(spec.partitions_def).replace(" ", "-"),
+    }
+    page = f"docs/reference/tables.md#{name}" if name in TABLES else "docs/architecture.md"
+    return spec.merge_attributes(tags=tags, metadata={"docs": dg.MetadataValue.path(page)})
