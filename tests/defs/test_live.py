@@ -23,11 +23,18 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Three agents of the sample, a copy of one, and a methodology version of the user's own, after a run.
+    """A project that will change, after a run."""
+    root = tmp_path / "live"
+    make_project(root)
+    run_in_process(root)
+    return root
+
+
+def make_project(root: Path) -> None:
+    """Three agents of the sample, a copy of one, and a methodology version of the user's own.
 
     What will change stands side by side, so that a daemon makes it in few runs.
     """
-    root = tmp_path / "live"
     root.mkdir()
     copy_sample(root)
     for folder in (root / "data" / "sessions").iterdir():
@@ -44,8 +51,6 @@ def root(tmp_path: Path) -> Path:
         packaged.read_text().replace('version: "1.3.0"', f'version: "{OWN_VERSION}"', 1)
     )
     add_agent(root, "quill-old", "quill-help")
-    run_in_process(root)
-    return root
 
 
 def agents_file(root: Path) -> list[dict[str, object]]:
