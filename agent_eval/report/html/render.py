@@ -1,7 +1,7 @@
 """Templates to files: the one place where texts become HTML. Everything is escaped; nothing is marked as safe."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -37,8 +37,10 @@ class Renderer:
     def render(self, path: str, template: str, content: dict[str, Any]) -> bytes:
         """Return one page; links in its template start at the report's folder."""
         root = "../" * (len(PurePosixPath(path).parts) - 1)
-        text = self._environment.get_template(template).render(
-            **self.shared, **content, root=root, here=path, policy=POLICY
+        text = (
+            _environment()
+            .get_template(template)
+            .render(**self.shared, **content, root=root, here=path, policy=POLICY)
         )
         return text.encode("utf-8")
 
@@ -61,19 +63,21 @@ class Renderer:
         file.write_bytes(data)
         self.n_bytes += len(data)
 
-    @cached_property
-    def _environment(self) -> jinja2.Environment:
-        environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("agent_eval.report.html"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            finalize=_shown,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        environment.filters |= {"score": _score, "number": _number, "money": _money, "words": _words}
-        return environment
+
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates, compiled once per process."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("agent_eval.report.html"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {"score": _score, "number": _number, "money": _money, "words": _words}
+    return environment
 
 
 def _shown(value: object) -> object:

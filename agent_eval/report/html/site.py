@@ -129,7 +129,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
         case ["index.html"] | ["boards", _]:
-            yield from _board_pages(site, paths, boards)
+            yield from _board_pages(site, paths, boards, only=path)
         case ["methodology", _]:
             yield from _methodology_pages(site, paths, boards)
         case ["agents", version, file] if version in site.methodologies:
@@ -200,8 +200,13 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
     }
 
 
-def _board_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> Iterator[Page]:
+def _board_pages(
+    site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], *, only: str | None = None
+) -> Iterator[Page]:
+    """The boards of all versions; or that at the path `only`."""
     for version in site.methodologies:
+        if only not in (None, paths.board(version)):
+            continue
         content = board.board_page(
             version,
             site.methodologies,
