@@ -1,6 +1,7 @@
 """What CI installs is what users install, and every file of it has a hash."""
 
 import re
+import tomllib
 
 from tests.conftest import REPOSITORY
 
@@ -17,8 +18,19 @@ def test_both_files_pin_the_same_versions() -> None:
     assert {name: hashed[name] for name in hashed.keys() - BUILDS} == pins("constraints.txt")
 
 
+def test_the_lowest_dagster_of_ci_is_the_lowest_that_is_allowed() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    lowest = {
+        re.split(r"[>=,]+", need)[0]: re.split(r"[>=,]+", need)[1]
+        for need in project["dependencies"]
+        if need.startswith("dagster")
+    }
+    assert pins(".ci/lowest-dagster.txt").items() >= lowest.items()
+    assert set(pins(".ci/lowest-dagster.txt").values()) == set(lowest.values())
+
+
 def test_every_pin_has_a_hash_and_ci_demands_it() -> None:
-    for name in ("constraints-hashed.txt", ".ci/model.txt"):
+    for name in ("constraints-hashed.txt", ".ci/model.txt", ".ci/lowest-dagster.txt"):
         blocks = re.split(r"^(?=[\w.-]+==)", (REPOSITORY / name).read_text(), flags=re.MULTILINE)[1:]
         assert blocks or name != "constraints-hashed.txt"
         assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", block) for block in blocks), name
