@@ -120,8 +120,18 @@ def run(
 
 @app.command("import")
 def import_(
-    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="openai, tau-bench or tau2.")],
-    path: Annotated[Path, typer.Argument(help="The file; .gz is read as well.")],
+    format_name: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="auto: each file's format is recognised. Or agentest, atif, claude-code, codex, fair-forge, inspect, "
+            "langfuse, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
+        ),
+    ],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH…", help="Files, folders, patterns, .gz, .zip, or - for standard input."),
+    ],
     agent: Annotated[str, typer.Option("--agent", help="The agent's id: a-z 0-9 . _ -")],
     category: Annotated[str | None, typer.Option(help="Methodology category, e.g. customer_service.")] = None,
     session: Annotated[str | None, typer.Option(help="Session id. Default: the file's name.")] = None,
@@ -133,10 +143,17 @@ def import_(
         str | None,
         typer.Option(help="Name of the set of tasks. Default: a tau2 file's domain, else the format's name."),
     ] = None,
+    slots: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV with task_id, slot, disclosures: which conversations fill benchmark slots.",
+        ),
+    ] = None,
 ) -> None:
-    """Bring a transcript source into data/sessions. Importing twice changes nothing.
+    """Import transcripts into data/sessions, one session per file. Importing twice changes nothing.
 
-    Exit code: 0 all imported; 1 some records refused, outcomes unreadable or earlier conversations removed;
+    Exit code: 0 all imported; 1 some files or records refused, outcomes unreadable or earlier conversations removed;
     2 none imported.
     """
     from agent_eval.commands.imports import import_transcripts
@@ -146,12 +163,13 @@ def import_(
         _project(),
         *consoles(),
         format_name=format_name,
-        path=path,
+        paths=paths,
         agent_id=agent,
         category=category,
         session_id=session,
         versions=tuple(methodology or ()),
         task_set=task_set,
+        slots_file=slots,
     )
     raise typer.Exit(code)
 

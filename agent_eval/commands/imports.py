@@ -1,6 +1,8 @@
 """`agent-eval import`: a transcript source into data/sessions, in the native form."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +11,10 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
-from agent_eval.transcripts.importers import import_file
+from agent_eval.transcripts.importers import FORMATS, UnknownFormatError
+from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
+from agent_eval.transcripts.importers.inputs import STDIN, input_files, spooled
+from agent_eval.transcripts.importers.slots import read_slots
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.outcomes import contradicting_components, unreadable_rewards
 
@@ -24,6 +29,22 @@ class OtherCategoryError(AgentEvalError):
             f"Agent {agent!r} stands in agents.yaml with category {declared!r}, not {wanted!r}. "
             "Edit the entry there, or leave --category out."
         )
+
+
+class OneSessionError(AgentEvalError):
+    """--session names one session, and there are several files."""
+
+    def __init__(self, n_files: int) -> None:
+        super().__init__(
+            f"--session names one session, but there are {n_files:,} files. Leave it out, or put the records into one file."
+        )
+
+
+class NotImportedError(AgentEvalError):
+    """The only file cannot be imported."""
+
+    def __init__(self, report: FileReport) -> None:
+        super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
 
 
 class UnknownCategoryError(AgentEvalError):
@@ -41,61 +62,148 @@ def import_transcripts(
     err: Console,
     *,
     format_name: str,
-    path: Path,
+    paths: Sequence[str],
     agent_id: str,
     category: str | None,
     session_id: str | None,
     versions: tuple[str, ...],
     task_set: str | None,
+    slots_file: Path | None = None,
 ) -> int:
-    """Import one file and return the exit code.
+    """Import files and return the exit code.
 
-    0: all records were imported. 1: some records were refused, outcomes cannot be read, or conversations that the
-    session held before were removed. 2: none was imported.
+    0: all records were imported. 1: some files or records were refused, outcomes cannot be read, or conversations that
+    a session held before were removed. 2: none was imported.
     """
     for version in versions:
         project.registry.get(version)
     _check_category(project, agent_id, category)
-    report = import_file(
-        format_name,
-        path,
-        sessions_folder=project.home.sessions,
-        agent_id=agent_id,
-        session_id=session_id,
-        methodology_versions=versions or None,
-        task_set=task_set,
-    )
-    for refusal in report.refusals[:SHOWN]:
-        err.print(one_line(f"{refusal.file}:{refusal.line}: {refusal.reason}"), markup=False, soft_wrap=True)
-    if (more := report.n_refused - SHOWN) > 0:
-        err.print(f"… and {more} more.")
-    for note in report.notes:
-        err.print(one_line(note), markup=False, soft_wrap=True)
-    if not report.n_imported:
-        err.print("Nothing was imported.")
-        if report.is_changed:
-            err.print(
-                one_line(_kept(agent_id, report.session_id, report.n_refused)), markup=False, soft_wrap=True
-            )
-        return 2
-    state = "imported" if report.is_changed else "already there, unchanged"
-    out.print(
-        f"{report.n_imported} conversations {state}: {agent_id}/{report.session_id}. Next: agent-eval run",
-        markup=False,
-    )
-    if report.n_removed:
-        removed = (
-            f"{report.n_removed:,} of the {report.n_before:,} conversations that the session held before"
+    if format_name != AUTO and format_name not in FORMATS:
+        raise UnknownFormatError(format_name, [*FORMATS, AUTO])
+    slots = read_slots(slots_file) if slots_file else None
+    if slots and not versions:
+        versions = (project.registry.current.version,)
+        err.print(
+            f"The session is for methodology {versions[0]}, as it has slots. Choose with --methodology."
         )
-        err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
+    with standard_input(paths) as stdin:
+        files = input_files(paths, stdin)
+        if session_id is not None and len(files) != 1:
+            raise OneSessionError(len(files))
+        reports = list(
+            _announced(
+                err,
+                import_files(
+                    format_name,
+                    files,
+                    sessions_folder=project.home.sessions,
+                    agent_id=agent_id,
+                    session_id=session_id,
+                    methodology_versions=versions or None,
+                    task_set=task_set,
+                    slots=slots,
+                ),
+                agent_id,
+                is_alone=len(files) == 1,
+            )
+        )
+    unmet = slots.unmet() if slots else []
+    for reason in unmet:
+        err.print(one_line(reason), markup=False, soft_wrap=True)
+    if not any(one.report and one.report.n_imported for one in reports):
+        if len(files) == 1 and reports[0].report is None:
+            raise NotImportedError(reports[0])
+        err.print("Nothing was imported.")
+        return 2
+    _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
-    is_unread = report.n_rewards_between > 0 and project.settings.success_reward is None
+    is_clean = not unmet and all(_is_clean(err, one, project.settings.success_reward) for one in reports)
+    return 0 if is_clean else 1
+
+
+@contextmanager
+def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
+    """What comes on standard input, as a temporary file; None where no path is `-`."""
+    path = spooled(sys.stdin.buffer) if STDIN in paths else None
+    try:
+        yield path
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+
+def _announced(
+    err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool
+) -> Iterator[FileReport]:
+    """The reports; what was refused, left out or removed in each is printed as it comes."""
+    for one in reports:
+        yield one
+        if one.report is None:
+            if not one.is_skipped and not is_alone:
+                err.print(one_line(f"{one.name}: {one.reason}"), markup=False, soft_wrap=True)
+            continue
+        report = one.report
+        for refusal in report.refusals[:SHOWN]:
+            where = f"{refusal.file}:{refusal.line}"
+            err.print(one_line(f"{where}: {refusal.reason}"), markup=False, soft_wrap=True)
+        if (more := report.n_refused - SHOWN) > 0:
+            err.print(f"… and {more} more.")
+        for note in report.notes:
+            err.print(one_line(note), markup=False, soft_wrap=True)
+        if not report.n_imported and report.is_changed:
+            said = _kept(agent_id, report.session_id, report.n_refused)
+            err.print(one_line(said), markup=False, soft_wrap=True)
+        if report.n_removed:
+            removed = (
+                f"{report.n_removed:,} of the {report.n_before:,} conversations that the session held before"
+            )
+            err.print(f"{removed} are not in this file and were removed.", markup=False, soft_wrap=True)
+
+
+def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *, is_alone: bool) -> None:
+    """A line for each file, and the sum."""
+    done = [(one, one.report) for one in reports if one.report is not None]
+    for one, report in () if is_alone else done:
+        state = (
+            "imported"
+            if report.is_changed
+            else "already there, unchanged"
+            if report.n_imported
+            else "refused"
+        )
+        counts = (
+            f"{report.n_imported:,} conversations, {report.n_turns:,} turns, {report.n_refused:,} refused"
+        )
+        told = f"{one.name} ({one.format_name}): {counts}, {state}: {agent_id}/{report.session_id}"
+        out.print(one_line(told), markup=False, soft_wrap=True)
+    if skipped := sum(one.is_skipped for one in reports):
+        out.print(f"{skipped:,} files that are not JSON were skipped.", markup=False)
+    if is_alone:
+        (one, report) = done[0]
+        state = "imported" if report.is_changed else "already there, unchanged"
+        format_note = f" ({one.format_name})" if one.is_recognised else ""
+        what = f"{report.n_imported} conversations {state}{format_note}: {agent_id}/{report.session_id}"
+    else:
+        n, turns = sum(r.n_imported for _, r in done), sum(r.n_turns for _, r in done)
+        refused = sum(r.n_refused for _, r in done)
+        failed = sum(one.report is None and not one.is_skipped for one in reports)
+        files = sum(r.n_imported > 0 for _, r in done)
+        what = f"{n:,} conversations with {turns:,} turns from {files:,} files; {refused:,} records and {failed:,} files refused"
+    out.print(f"{one_line(what)}. Next: agent-eval run", markup=False, soft_wrap=True)
+
+
+def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bool:
+    """Whether a file was imported whole and its outcomes can be read; why not is printed."""
+    report = one.report
+    if report is None:
+        return one.is_skipped
+    is_unread = report.n_rewards_between > 0 and success_reward is None
     if is_unread:
         said = unreadable_rewards(report.n_rewards_between, report.n_passed)
         err.print(one_line(said), markup=False, soft_wrap=True)
     if report.n_contradicting:
         err.print(one_line(contradicting_components(report.n_contradicting)), markup=False, soft_wrap=True)
-    return 1 if report.refusals or is_unread or report.n_contradicting or report.n_removed else 0
+    return not (report.refusals or is_unread or report.n_contradicting or report.n_removed)
 
 
 def _kept(agent_id: str, session_id: str, n_refused: int) -> str:

@@ -42,6 +42,56 @@ def elements(stream: BinaryIO, keys: Sequence[str], longest: int) -> Iterator[by
         raise TornError("something follows the end of its JSON")
 
 
+def top_level_keys(stream: BinaryIO) -> Iterator[str]:
+    """Yield the keys of the object that the stream holds, in order; nothing if it holds none.
+
+    Raises:
+        TornError: If the file ends within the object; the keys before were given.
+    """
+    cutter = _Cutter(stream, BLOCK)
+    if cutter.first() != b"{":
+        return
+    sign = cutter.step()
+    while sign != b"}":
+        key, sign = cutter.gathered(b":,}")
+        if not sign:
+            raise TornError(_ENDS)
+        if sign == b":":
+            cutter.step()
+            if (text := _text_of(key)) is not None:
+                yield text
+            if not (sign := cutter.value(b",}")):
+                raise TornError(_ENDS)
+        if sign == b",":
+            cutter.step()
+
+
+def member(stream: BinaryIO, key: str, longest: int) -> bytes | None:
+    """Return the bytes of the value under a key of the object that the stream holds.
+
+    None if there is no such key, or its value is longer than `longest` bytes. Nothing after the value is read.
+
+    Raises:
+        TornError: If the file ends within the object before the value is complete.
+    """
+    cutter = _Cutter(stream, longest)
+    if cutter.first() != b"{":
+        return None
+    sign = cutter.step()
+    while sign != b"}":
+        name, sign = cutter.gathered(b":,}")
+        if sign == b":":
+            cutter.step()
+            if _text_of(name) == key:
+                return cutter.gathered(b",}")[0]
+            sign = cutter.value(b",}")
+        if not sign:
+            raise TornError(_ENDS)
+        if sign == b",":
+            cutter.step()
+    return None
+
+
 def _under(cutter: "_Cutter", keys: Sequence[str]) -> Iterator[bytes | None]:
     """The wanted elements of the value at hand, which is passed over whole."""
     first = cutter.first()
@@ -91,10 +141,15 @@ def _of_array(cutter: "_Cutter") -> Iterator[bytes | None]:
 
 
 def _is_text(key: bytes | None, wanted: str) -> bool:
+    return _text_of(key) == wanted
+
+
+def _text_of(key: bytes | None) -> str | None:
     try:
-        return key is not None and bool(json.loads(key) == wanted)
+        text = None if key is None else json.loads(key)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return text if isinstance(text, str) else None
 
 
 @dataclass

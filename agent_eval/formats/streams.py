@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import shorten
+from agent_eval.formats.zip_members import ZipMember
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -34,17 +35,29 @@ class Record:
 
     number: int
     value: JsonValue
+    size: int = 0  # bytes of its text; 0 when it was not read from a text of its own
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unzipped when its first bytes say gzip, without a byte order mark."""
-    with path.open("rb") as raw:
+def opened(path: Path | ZipMember) -> Iterator[BinaryIO]:
+    """Open a file or the member of a zip archive: its bytes, unzipped if they are gzip, without a byte order mark.
+
+    Raises:
+        OSError: If the member is larger than a zip of its size may hold, or cannot be unpacked.
+    """
+    with path.open("rb") if isinstance(path, Path) else _member(path) as raw:
         is_gzip = raw.peek(2)[:2] == _GZIP
         stream = io.BufferedReader(_Unzipped(raw)) if is_gzip else raw
         if stream.peek(3)[:3] == _BOM:
             stream.read(3)
         yield stream
+
+
+@contextmanager
+def _member(member: ZipMember) -> Iterator[io.BufferedReader]:
+    largest = max(LARGEST_UNZIPPED, MOST_UNZIPPED * member.packed_size)
+    with member.opened(largest) as raw:
+        yield io.BufferedReader(raw)
 
 
 class _Unzipped(io.RawIOBase):
@@ -68,7 +81,7 @@ class _Unzipped(io.RawIOBase):
         return n_read
 
 
-def json_lines(path: Path, file: str) -> Iterator[Record | Refusal]:
+def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
     """The JSON value of each line that is not blank; a line that cannot be read is a refusal."""
     for number, line in _lines(path):
         if isinstance(line, str):
@@ -82,7 +95,7 @@ def record_of(text: bytes | None, number: int, file: str, expected: str = "") ->
     if text is None:
         return Refusal(file, number, TOO_LONG)
     try:
-        return Record(number, loads(text.decode()))
+        return Record(number, loads(text.decode()), len(text))
     except UnicodeDecodeError as error:
         reason = f"not UTF-8 at byte {error.start + 1} of the record; save the file as UTF-8"
     except ValueError as error:
@@ -90,7 +103,7 @@ def record_of(text: bytes | None, number: int, file: str, expected: str = "") ->
     return Refusal(file, number, shorten(reason))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes | str]]:
+def _lines(path: Path | ZipMember) -> Iterator[tuple[int, bytes | str]]:
     """Number and bytes of each line, or the reason why there are none."""
     number = 0
     try:

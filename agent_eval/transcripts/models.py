@@ -295,13 +295,18 @@ class Conversation(Frozen):
 
     def _misplaced_intervention(self) -> str | None:
         indexes = [(i, entry.turn_index) for i, entry in enumerate(self.interventions or ())]
-        n_turns = sum(1 for part in _split(self.messages) if part) if indexes else 0
+        n_turns = self.n_turns if indexes else 0
         for i, index in indexes:
             if index is not None and index >= n_turns:
                 turns = "1 turn" if n_turns == 1 else f"{n_turns} turns"
                 last = f"; allowed: 0 to {n_turns - 1}, or null" if n_turns else "; allowed: null"
                 return f"interventions[{i}].turn_index is {index}, but the conversation has {turns}{last}"
         return None
+
+    @property
+    def n_turns(self) -> int:
+        """How many turns the conversation has, without building them."""
+        return sum(1 for part in _split(self.messages) if part)
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns. What comes before the first user message belongs to turn 0; no user message: one turn.

@@ -54,9 +54,11 @@ _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 
 CONTRADICTING = "base_success: contradicting values"
 """Ends the source of an outcome that is unknown because the record's success components differ."""
-_CONTRADICTING = rf"^(openai|tau-bench|tau2) {CONTRADICTING}$"
+_FORMATS = "(openai|tau-bench|tau2|inspect|agentest|swe-agent|mini-swe-agent)"
+"""Formats that say how a trial ended by a reward, an error or an exit state."""
+_CONTRADICTING = rf"^{_FORMATS} {CONTRADICTING}$"
 
-_BY_READING = r"^(openai|tau-bench|tau2) (reward|error|info\.error|termination_reason)$"
+_BY_READING = rf"^{_FORMATS} (reward|error|info\.error|termination_reason|exit_status)$"
 """Sources of failures that were recognised by a reward of 0 or by an error, not declared as failures."""
 
 

@@ -205,7 +205,10 @@ def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_written(
 
 
 def test_an_unknown_format_names_the_known_ones(chat: Path, sessions: Path) -> None:
-    with pytest.raises(UnknownFormatError, match=r"'csv' is not known\. Formats: openai, tau-bench, tau2"):
+    with pytest.raises(
+        UnknownFormatError,
+        match=r"'csv' is not known\. Formats: agentest, atif, .*, openai, .*, tau-bench, tau2, whowhen",
+    ):
         take(chat, sessions, "csv")
 
 
@@ -259,7 +262,7 @@ def test_rubbish_gives_a_refusal_and_no_conversation(
     ],
 )
 def test_the_default_session_is_the_slug_of_the_files_stem(name: str, session: str) -> None:
-    assert default_session_id(Path(name)) == session
+    assert default_session_id(name) == session
 
 
 def test_a_truncated_gzip_keeps_the_records_before_the_break(tmp_path: Path, sessions: Path) -> None:

@@ -4,6 +4,7 @@ A module reads its format into conversations and refusals, one record at a time;
 To add a format, write `read(source)` as in `tau2` and name it in `intake.FORMATS`.
 """
 
+from agent_eval.transcripts.importers.catalog import FORMATS
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionIdError,
@@ -11,7 +12,7 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.importers.intake import FORMATS, ImportReport, default_session_id, import_file
+from agent_eval.transcripts.importers.intake import ImportReport, default_session_id, import_file
 
 __all__ = [
     "FORMATS",

@@ -5,8 +5,8 @@ import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, cast
+from pathlib import Path, PurePath
+from typing import Literal, TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
@@ -16,6 +16,7 @@ from agent_eval.formats.json_text import clean, dumps
 from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.validation_messages import explain, shorten
+from agent_eval.formats.zip_members import ZipMember
 from agent_eval.transcripts.models import Conversation, id_key
 from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_error
 
@@ -24,6 +25,7 @@ RECORDED_REWARD = "recorded_reward"
 """Key of `metadata`: a reward that the file gives as true or false, as it is there."""
 DEFINITION_REFUSED = "task_definition_refused"
 """Key of `metadata`: why the definition of a conversation's task was left out."""
+_Item = TypeVar("_Item")
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
 
@@ -36,18 +38,28 @@ class NotThisFormatError(Exception):
 class Source:
     """The file that is imported. `session_id` makes ids unique that the format does not number globally."""
 
-    path: Path
+    path: Path | ZipMember
     session_id: str
+    name: str | None = None  # shown in place of the path's name
 
     @property
     def file(self) -> str:
         """The file's name, without its folders."""
-        return clean(self.path.name)
+        return clean(self.name or PurePath(self.path.name).name or "file")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A part of a file that is no conversation and is left out; `import` prints how often each reason occurs."""
+
+    reason: str
 
 
 Success = bool | Literal["contradicting"] | None
 """What the success components of a record say together."""
-Importer = Callable[[Source], Iterator[Conversation | Refusal]]
+Found = Conversation | Refusal | LeftOut
+"""What an importer yields."""
+Importer = Callable[[Source], Iterator[Found]]
 
 
 class Ids:
@@ -104,12 +116,12 @@ Convert = Callable[[Mapping[str, JsonValue], Ids, int], Fields]
 
 
 def conversations(
-    source: Source, format_name: str, records: Iterator[Record | Refusal], convert: Convert
-) -> Iterator[Conversation | Refusal]:
+    source: Source, format_name: str, records: Iterator[Record | Refusal | LeftOut], convert: Convert
+) -> Iterator[Found]:
     """Convert each record; one that is no conversation is a refusal with its number."""
     ids = Ids(source.session_id)
     for record in records:
-        if isinstance(record, Refusal):
+        if isinstance(record, Refusal | LeftOut):
             yield record
             continue
         try:
@@ -193,13 +205,11 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
         yield Refusal(source.file, number + 1, broken(error))
 
 
-def or_nothing_found(
-    source: Source, records: Iterator[Record | Refusal], expected: str
-) -> Iterator[Record | Refusal]:
+def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) -> Iterator[_Item | Refusal]:
     """The records; when there are none, one refusal that says what was expected."""
     is_empty = True
     for record in records:
-        is_empty = False
+        is_empty = is_empty and isinstance(record, LeftOut)
         yield record
     if is_empty:
         yield Refusal(source.file, 0, f"the file holds no records; expected {expected}")

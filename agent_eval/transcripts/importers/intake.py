@@ -5,9 +5,9 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -20,8 +20,16 @@ from agent_eval.formats.refusals import MORE_REFUSED, Refusal, n_records
 from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
-from agent_eval.transcripts.importers import openai, tau2, tau_bench
-from agent_eval.transcripts.importers.base import DEFINITION_REFUSED, RECORDED_REWARD, Importer, Source
+from agent_eval.formats.zip_members import ZipMember
+from agent_eval.transcripts.importers.base import (
+    DEFINITION_REFUSED,
+    RECORDED_REWARD,
+    Found,
+    Importer,
+    LeftOut,
+    Source,
+)
+from agent_eval.transcripts.importers.catalog import FORMATS, TASK_SETS
 from agent_eval.transcripts.importers.import_errors import (
     InvalidAgentIdError,
     InvalidSessionError,
@@ -31,18 +39,12 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
+from agent_eval.transcripts.importers.slots import Slots
 from agent_eval.transcripts.models import Conversation, Session, id_key
 from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
 from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
 
-FORMATS: Mapping[str, Importer] = {
-    openai.NAME: openai.read,
-    tau2.NAME: tau2.read,
-    tau_bench.NAME: tau_bench.read,
-}
-TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain}
-"""What a file itself says of its set of tasks, for formats that say so."""
-_ENDINGS = (".gz", ".jsonl", ".json")
+_ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
 _ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
 _HEAD = 64 * 1024
 MOST_TOLD = 10_000  # refusals of one import that are listed one by one
@@ -63,6 +65,7 @@ class ImportReport:
     notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
     n_contradicting: int = 0  # records whose success components contradict each other
     n_before: int = 0  # conversations that the session held before this import
+    n_turns: int = 0
     n_removed: int = 0  # those of them that it no longer holds, by conversation_id
 
 
@@ -80,13 +83,16 @@ class _Wanted:
 
 def import_file(
     format_name: str,
-    path: Path,
+    path: Path | ZipMember,
     *,
     sessions_folder: Path,
     agent_id: str,
     session_id: str | None = None,
     methodology_versions: tuple[str, ...] | None = None,
     task_set: str | None = None,
+    name: str | None = None,
+    ids: "AgentIds | None" = None,
+    slots: Slots | None = None,
 ) -> ImportReport:
     """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
 
@@ -103,6 +109,9 @@ def import_file(
         session_id: Default: the file's name without its endings, as a slug.
         methodology_versions: The versions that the session was run for; None: any.
         task_set: Default: the domain that a tau2 file names, else the format's name.
+        name: The file's name as it is shown and stored; default: the path's.
+        ids: The ids of the agent's sessions, if several files are imported; it is kept up to date.
+        slots: Slots and disclosures by task; they are added to the conversations and to session.yaml.
 
     Raises:
         AgentEvalError: If the format, an id or the file is wrong, or the session is not this file's.
@@ -111,13 +120,19 @@ def import_file(
         raise UnknownFormatError(format_name, FORMATS)
     if not is_slug(agent_id):
         raise InvalidAgentIdError(agent_id)
-    session = default_session_id(path) if session_id is None else session_id
+    source = Source(path, "", name)
+    session = default_session_id(source.file) if session_id is None else session_id
     if not is_slug(session):
         raise InvalidSessionIdError(session)
-    _check_file(path)
-    source = Source(path, session)
+    if isinstance(path, Path):
+        _check_file(path)
+    source = Source(path, session, name)
     named = clean(task_set) if task_set is not None else None
-    asked = {"methodology_versions": methodology_versions, "task_set": named}
+    asked = {
+        "methodology_versions": methodology_versions,
+        "task_set": named,
+        **(slots.session if slots else {}),
+    }
     wanted = _Wanted(
         source=source,
         origin=f"{format_name}:{source.file}",
@@ -126,7 +141,7 @@ def import_file(
         settings={key: value for key, value in asked.items() if value is not None},
         task_set=clean(_own_task_set(format_name, source) or format_name),
     )
-    return _take_in(wanted, FORMATS[format_name], sessions_folder)
+    return _take_in(wanted, FORMATS[format_name], sessions_folder, ids, slots)
 
 
 def _own_task_set(format_name: str, source: Source) -> str | None:
@@ -134,9 +149,9 @@ def _own_task_set(format_name: str, source: Source) -> str | None:
     return named_by(source) if named_by else None
 
 
-def default_session_id(path: Path) -> str:
-    """The slug of a file's name without .gz, .json and .jsonl; 'session' when nothing is left of it."""
-    name = path.name.lower()
+def default_session_id(file: str) -> str:
+    """Return the slug of a file's name without its endings such as .gz, .json; 'session' when nothing is left of it."""
+    name = file.lower()
     while name.endswith(_ENDINGS):
         name = name.rpartition(".")[0]
     slug = re.sub(r"[^a-z0-9._-]+", "-", name).lstrip("._-")[:128].rstrip("-")
@@ -153,14 +168,23 @@ def _check_file(path: Path) -> None:
             raise NoTranscriptsError(path, "is empty")
 
 
-def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> ImportReport:
+def _take_in(
+    wanted: _Wanted,
+    importer: Importer,
+    sessions_folder: Path,
+    ids: "AgentIds | None",
+    slots: Slots | None,
+) -> ImportReport:
     agent_folder = wanted.folder.parent
     if not Path(os.path.realpath(wanted.folder)).is_relative_to(os.path.realpath(sessions_folder)):
         raise OutsideProjectError(wanted.folder)
     agent_folder.mkdir(parents=True, exist_ok=True)
     with locked(agent_folder), _temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
-        found = _new_to_agent(importer(wanted.source), _ids_elsewhere(wanted.folder), wanted.source.file)
+        ids = ids or AgentIds(agent_folder)
+        found = importer(wanted.source)
+        found = _with_slots(found, slots, wanted.source) if slots else found
+        found = _new_to_agent(found, ids.elsewhere(wanted.folder.name), wanted.source.file)
         left_out = Counter[str]()
         before = _conversation_ids(wanted.folder / CONVERSATIONS)
         seen = _Seen(not_seen=set(before))
@@ -172,6 +196,7 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
         is_changed = is_worth_keeping and not _is_same(wanted.folder, new)
         if is_changed:
             _put_in_place(new, wanted.folder)
+            ids.put(wanted.folder.name, seen.ids)
     with suppress(OSError):
         agent_folder.rmdir()  # only when it was made for nothing
     return ImportReport(
@@ -187,7 +212,9 @@ def _take_in(wanted: _Wanted, importer: Importer, sessions_folder: Path) -> Impo
             f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
             for why, n in sorted(left_out.items())
         )
-        + _note_of_flags(seen.n_flags, n_imported),
+        + _note_of_flags(seen.n_flags, n_imported)
+        + tuple(f"{n:,} × {why}." for why, n in sorted(seen.left_out.items())),
+        n_turns=seen.n_turns,
         n_contradicting=seen.n_contradicting,
         n_before=len(before),
         n_removed=len(seen.not_seen) if is_changed else 0,
@@ -203,12 +230,20 @@ class _Seen:
     n_between: int = 0
     n_contradicting: int = 0
     n_flags: int = 0  # rewards that the file gives as true or false
+    n_turns: int = 0
+    ids: list[str] = field(default_factory=list[str])
+    left_out: Counter[str] = field(default_factory=Counter[str])
 
-    def watching(self, found: Iterator[Conversation | Refusal]) -> Iterator[Conversation | Refusal]:
-        """The same items, counted."""
+    def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
+        """Yield the conversations and refusals; everything is counted."""
         for item in found:
+            if isinstance(item, LeftOut):
+                self.left_out[item.reason] += 1
+                continue
             if isinstance(item, Conversation):
                 self.not_seen.discard(item.conversation_id)
+                self.ids.append(item.conversation_id)
+                self.n_turns += item.n_turns
                 outcome = item.outcome
                 self.n_passed += outcome.correct is True
                 is_contradicting = has_contradicting_components(outcome.source)
@@ -225,9 +260,27 @@ def _note_of_flags(n: int, n_imported: int) -> tuple[str, ...]:
     return (f"{n} of {n_imported} conversations: the reward is true or false and is read as 1 or 0.",)
 
 
-def _counting_left_out(
-    found: Iterator[Conversation | Refusal], left_out: Counter[str]
-) -> Iterator[Conversation | Refusal]:
+def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
+    """What is found, the conversations with their slots."""
+    for item in found:
+        if not isinstance(item, Conversation):
+            yield item
+            continue
+        try:
+            placed = slots.placed(item, source.session_id)
+            problem = placed.problem()
+        except ValidationError as error:
+            placed, problem = item, explain(error, Conversation)
+        yield Refusal(source.file, _number(item), f"{slots.path.name}: {problem}") if problem else placed
+
+
+def _number(item: Conversation) -> int:
+    """The number of the record that a conversation was read from."""
+    number = re.search(r"#(\d+) ", item.source or "")
+    return int(number[1]) if number else 0
+
+
+def _counting_left_out(found: Iterator[Found], left_out: Counter[str]) -> Iterator[Found]:
     """What is found, counting why definitions of tasks were left out."""
     for item in found:
         reason = item.metadata.get(DEFINITION_REFUSED) if isinstance(item, Conversation) else None
@@ -298,13 +351,45 @@ def _check_origin(wanted: _Wanted) -> None:
     raise SessionExistsError(wanted.folder.name, wanted.agent_id, reason)
 
 
-def _ids_elsewhere(folder: Path) -> dict[str, str]:
-    """Conversation id → session, of the agent's other sessions: ids are unique within an agent."""
-    taken: dict[str, str] = {}
-    for path in sorted(folder.parent.glob(f"[!.]*/{CONVERSATIONS}")):
-        for name in _conversation_ids(path) if path.parent != folder else ():
-            taken.setdefault(name, path.parent.name)
-    return taken
+class AgentIds:
+    """The conversation ids of an agent's sessions: they are unique within an agent.
+
+    The session folders are read once; a command that imports many files hands the same object to each import.
+    """
+
+    def __init__(self, agent_folder: Path) -> None:
+        paths = sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}"))
+        self._of = {path.parent.name: [id_key(name) for name in _conversation_ids(path)] for path in paths}
+        self._sessions: dict[str, dict[str, None]] = {}
+        for session, names in self._of.items():
+            self._note(session, names)
+
+    def elsewhere(self, session: str) -> "Elsewhere":
+        """Return a view of the ids of all other sessions."""
+        return Elsewhere(self._sessions, session)
+
+    def put(self, session: str, names: Sequence[str]) -> None:
+        """Note that a session now holds these conversations and no others."""
+        for name in self._of.get(session, ()):
+            self._sessions.get(name, {}).pop(session, None)
+        self._of[session] = [id_key(name) for name in names]
+        self._note(session, self._of[session])
+
+    def _note(self, session: str, names: Sequence[str]) -> None:
+        for name in names:
+            self._sessions.setdefault(name, {}).setdefault(session)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Which other session of the agent holds an id."""
+
+    sessions: Mapping[str, Mapping[str, None]]
+    own: str
+
+    def get(self, name: str) -> str | None:
+        """Return the first other session with this id; None without one."""
+        return next((session for session in self.sessions.get(name, ()) if session != self.own), None)
 
 
 def _conversation_ids(path: Path) -> list[str]:
@@ -315,16 +400,13 @@ def _conversation_ids(path: Path) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
-def _new_to_agent(
-    found: Iterator[Conversation | Refusal], taken: Mapping[str, str], file: str
-) -> Iterator[Conversation | Refusal]:
+def _new_to_agent(found: Iterator[Found], taken: Elsewhere, file: str) -> Iterator[Found]:
     """Refuse what the agent has already: it would be read from one of the two sessions only."""
     for item in found:
         session = taken.get(id_key(item.conversation_id)) if isinstance(item, Conversation) else None
         if isinstance(item, Conversation) and session is not None:
-            number = re.search(r"#(\d+) ", item.source or "")
             reason = f"conversation_id {item.conversation_id!r} is already in session {session!r} of this agent; give it an id of its own"
-            yield Refusal(file, int(number[1]) if number else 0, reason)
+            yield Refusal(file, _number(item), reason)
         else:
             yield item
 

@@ -1,23 +1,22 @@
 """OpenAI chat form: {"messages": […], …} or a bare list of messages; one a line, or in a JSON array."""
 
-import itertools
-import json
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import cast
 
 from pydantic import JsonValue
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, json_lines, opened, record_of
+from agent_eval.formats.streams import Record
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     Fields,
+    Found,
     Ids,
     NotThisFormatError,
     Source,
-    array_records,
     base_success,
     conversations,
+    listed,
     mapping,
     or_nothing_found,
     reward_note,
@@ -27,96 +26,90 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     yes_or_no,
 )
-from agent_eval.transcripts.importers.messages import chat_messages
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.histories import PAIR, folded, thread_of
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
+from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
 EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
-Layout = Literal["lines", "array", "document"]
-
-_HEAD = 64 * 1024
 _IDS = ("conversation_id", "id")
 _TEXTS = ("goal", "profile")
 _NATIVE = ("scenario", "tools", "expected", "interventions", "injected_error")
 _RESULTS = ("outcome", "reward", "correct", "error")
 _KNOWN = {*_IDS, *_TEXTS, *_NATIVE, *_RESULTS, "messages", "task_id", "trial", "knowledge", "metadata"}
+_KNOWN |= {"functions", "system", "instructions", PAIR}
 
 
-def read(source: Source) -> Iterator[Conversation | Refusal]:
-    """The conversations of a chat file."""
-    records = or_nothing_found(source, _wrapped(_records(source)), EXPECTED)
+def read(source: Source) -> Iterator[Found]:
+    """The conversations of a chat file, or of a proxy's log of requests and responses.
+
+    Records of one session are one conversation. A record that repeats the beginning of a later one is left out.
+    """
+    records = or_nothing_found(source, folded(source, lambda: _whole(source)), EXPECTED)
     return conversations(source, NAME, records, _conversation)
 
 
-def _records(source: Source) -> Iterator[Record | Refusal]:
-    layout = _layout(source)
-    if layout == "lines":
-        return json_lines(source.path, source.file)
-    return array_records(source, "item") if layout == "array" else _document(source)
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a chat, or a request with its response."""
+    messages = value.get("messages")
+    is_chat = isinstance(messages, list) and all("role" in mapping(m) for m in messages[:3])
+    return is_chat or is_pair(dict(value)) or ("messages" in value and messages is None)
 
 
-def _layout(source: Source) -> Layout:
-    """How the file is laid out, from its beginning: a pretty-printed value spans lines, JSONL does not."""
-    try:
-        with opened(source.path) as stream:
-            head = stream.read(_HEAD).lstrip()
-    except BREAKS:
-        return "lines"
-    line, newline, _ = head.partition(b"\n")
-    if head[:1] == b"[" and _holds_conversations(source):
-        return "array"
-    is_lines = not newline or _is_json(line) or ".json" not in source.path.suffixes
-    return "lines" if is_lines else "document"
-
-
-def _holds_conversations(source: Source) -> bool:
-    """Whether the array's first element can be read and is no message: else the array is one conversation."""
-    first = next(itertools.islice(array_records(source, "item"), 1), None)
-    is_message = isinstance(first, Record) and isinstance(first.value, dict) and "role" in first.value
-    return isinstance(first, Record) and not is_message
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _document(source: Source) -> Iterator[Record | Refusal]:
-    """The one value of a pretty-printed file."""
-    try:
-        with opened(source.path) as stream:
-            text = stream.read(LONGEST_LINE + 1)
-        whole = text if len(text) <= LONGEST_LINE else None
-        yield record_of(whole, 1, source.file, f"; expected {EXPECTED}")
-    except BREAKS as error:
-        yield Refusal(source.file, 1, broken(error))
-
-
-def _wrapped(records: Iterator[Record | Refusal]) -> Iterator[Record | Refusal]:
-    """Bare lists of messages as objects."""
-    for record in records:
+def _whole(source: Source) -> Iterator[Record | Refusal]:
+    """The records: bare lists of messages and pairs of request and response as objects with messages."""
+    for record in records_of(source, EXPECTED, _is_message):
         if isinstance(record, Record) and isinstance(record.value, list):
-            yield Record(record.number, {"messages": record.value})
+            yield Record(record.number, {"messages": record.value}, record.size)
+        elif isinstance(record, Record) and is_pair(record.value):
+            try:
+                yield Record(record.number, as_record(mapping(record.value)), record.size)
+            except NotThisFormatError as error:
+                yield Refusal(source.file, record.number, shorten(str(error)))
         else:
             yield record
 
 
+def _is_message(value: JsonValue) -> bool:
+    """Whether an array that begins with the value is one conversation, not a list of conversations."""
+    return isinstance(value, dict) and "role" in value
+
+
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    if "records" in record and "key" in record:
+        return _session(record, ids)
     if "messages" not in record and all(record.get(name) is None for name in _RESULTS):
         raise NotThisFormatError(f"messages is missing; expected {EXPECTED}")
+    thread = thread_of(record)
+    said = thread.fields()
     return {
         **{name: text_of(record.get(name)) for name in _TEXTS},
         **{name: record[name] for name in _NATIVE if record.get(name) is not None},
         **_names(record, ids, number),
-        "messages": chat_messages(record.get("messages")),
+        "messages": said["messages"],
+        "tools": parsed(record["tools"]) if record.get("tools") is not None else said["tools"],
         "knowledge": _knowledge(record.get("knowledge")),
         "outcome": _outcome(record),
-        "metadata": _metadata(record),
+        "metadata": _metadata(record) | cast("dict[str, JsonValue]", said["metadata"]),
     }
+
+
+def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
+    """The records of one session as one conversation."""
+    thread = Thread()
+    more: dict[str, JsonValue] = {}
+    for record in map(mapping, listed(group["records"])):
+        part = thread_of(record)
+        part.know_tools(record.get("tools"))
+        thread.follow(part)
+        more = _metadata(record) | more
+    said = thread.fields()
+    metadata = more | cast("dict[str, JsonValue]", said["metadata"])
+    name = ids.named(text_of(group["key"]) or "")
+    return {**said, "metadata": metadata, "conversation_id": name}
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:

@@ -14,11 +14,11 @@ from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import loads
-from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     Fields,
+    Found,
     Ids,
     NotThisFormatError,
     Source,
@@ -38,8 +38,7 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
-from agent_eval.transcripts.importers.messages import chat_messages
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.importers.shared.messages import chat_messages
 from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 
 NAME = "tau2"
@@ -77,7 +76,7 @@ class _Definition:
 _NO_DEFINITION = _Definition({}, [], None, [], frozenset())
 
 
-def read(source: Source) -> Iterator[Conversation | Refusal]:
+def read(source: Source) -> Iterator[Found]:
     """The conversations of a tau2 result file.
 
     The file is gone through twice, for tasks and for simulations, so that their order does not matter and
@@ -92,6 +91,11 @@ def read(source: Source) -> Iterator[Conversation | Refusal]:
         source, array_records(source, "simulations.item"), "messages", names=["id", "trial"]
     )
     return conversations(source, NAME, or_nothing_found(source, simulations, EXPECTED), convert)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a document is a result file of tau2."""
+    return "simulations" in value
 
 
 def domain(source: Source) -> str | None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import JsonValue
 
-from agent_eval.formats.refusals import Refusal
 from agent_eval.transcripts.importers.base import (
     Fields,
+    Found,
     Ids,
     NotThisFormatError,
     Source,
@@ -25,17 +25,21 @@ from agent_eval.transcripts.importers.base import (
     whole_truth,
     without_nulls,
 )
-from agent_eval.transcripts.importers.messages import chat_messages
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.importers.shared.messages import chat_messages
 
 NAME = "tau-bench"
 EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
 
 
-def read(source: Source) -> Iterator[Conversation | Refusal]:
+def read(source: Source) -> Iterator[Found]:
     """The conversations of a tau-bench result file."""
     records = unrepeated(source, array_records(source, "item"), "traj", names=["trial"])
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a trial of tau-bench."""
+    return "traj" in value and "task_id" in value
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:

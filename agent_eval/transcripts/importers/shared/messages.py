@@ -4,21 +4,16 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import (
-    Fields,
-    NotThisFormatError,
-    listed,
-    mapping,
-    number_of,
-    paid,
-    text_of,
-)
+from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
+from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
 _PLAIN = ("content", "name", "tool_call_id")
 
 
 def chat_messages(values: JsonValue) -> list[Fields]:
     """Native messages from a list of chat messages; keys that a judge has no use for are dropped.
+
+    A message in another provider's form (Anthropic's blocks, parts of the GenAI conventions) may become several.
 
     None without a list: a run that crashed may have no messages.
 
@@ -29,14 +24,26 @@ def chat_messages(values: JsonValue) -> list[Fields]:
         return []
     if not isinstance(values, list):
         raise NotThisFormatError("messages is missing or no list")
-    return [_message(value, i) for i, value in enumerate(values)]
+    return [
+        {key: value for key, value in message.items() if key not in ("reasoning", "model")}
+        for message in chat_messages_with_reasoning(values)
+    ]
+
+
+def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
+    """As `chat_messages`, with the keys `reasoning` and `model` that `threads.Thread` takes out of the messages."""
+    found: list[Fields] = []
+    for i, value in enumerate(values):
+        is_plain = not isinstance(value, dict) or not is_foreign(value)
+        found += [_message(value, i)] if is_plain else native_messages([value])
+    return found
 
 
 def _message(value: JsonValue, index: int) -> Fields:
     if not isinstance(value, dict):
         raise NotThisFormatError(f"messages[{index}] is no object")
     role = value.get("role")
-    message: Fields = {"role": "tool" if role == "function" else role}
+    message: Fields = {"role": "tool" if role == "function" else role} | _beside(value)
     message |= {key: value.get(key) for key in _PLAIN if value.get(key) is not None}
     content = value.get("content")
     if isinstance(content, dict | int | float):
@@ -45,7 +52,16 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["content"] = text_of(value.get("refusal"))
     if calls := _calls(value):
         message["tool_calls"] = calls
-    return message | _tool_answer(value) | _measured(value)
+    return message | _tool_answer(value) | measured(value)
+
+
+def _beside(value: Mapping[str, JsonValue]) -> Fields:
+    """What the model thought, and which model it was."""
+    thoughts = (value.get(key) for key in ("reasoning_content", "reasoning"))
+    said = next((text for text in thoughts if isinstance(text, str) and text.strip()), None)
+    model = value.get("model")
+    known: Fields = {"reasoning": said} if said else {}
+    return known | ({"model": model} if isinstance(model, str) else {})
 
 
 def _calls(value: Mapping[str, JsonValue]) -> list[Fields]:
@@ -66,24 +82,3 @@ def _tool_answer(value: Mapping[str, JsonValue]) -> Fields:
     call_id = value.get("tool_call_id", value.get("id"))  # tau2 keeps the call's id under id
     is_error = next((value[key] for key in ("is_error", "error") if isinstance(value.get(key), bool)), None)
     return {"tool_call_id": text_of(call_id), "is_error": is_error}
-
-
-def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
-    """Why the model stopped, in the message or in the raw reply that tau2 keeps with it."""
-    places = (value, mapping(value.get("raw_data")))
-    names = ("finish_reason", "stop_reason", "stopReason")
-    found = (place.get(name) for place in places for name in names)
-    return next((reason for reason in found if isinstance(reason, str)), None)
-
-
-def _measured(value: Mapping[str, JsonValue]) -> Fields:
-    seconds = number_of(value.get("generation_time_seconds"))
-    latency = number_of(value.get("latency_ms"))
-    fields: Fields = {
-        "timestamp": text_of(value.get("timestamp")),
-        "latency_ms": seconds * 1000 if latency is None and seconds is not None else latency,
-        "usage": value["usage"] if isinstance(value.get("usage"), dict) else None,
-        "cost_usd": paid(value.get("cost_usd", value.get("cost"))),
-        "finish_reason": _finish_reason(value),
-    }
-    return {name: known for name, known in fields.items() if known is not None}

@@ -1,0 +1,97 @@
+"""Members of zip archives, read as streams: nothing is unpacked to disk, so no name in an archive is ever a path."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MOST_MEMBERS = 100_000
+_BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError, ValueError)
+
+
+@dataclass(frozen=True)
+class ZipMember:
+    """One file in a zip archive. Sizes are those that the archive declares, bytes; reading stops at `size`."""
+
+    archive: Path
+    name: str
+    size: int
+    packed_size: int
+
+    @contextmanager
+    def opened(self, largest: int) -> Iterator[io.RawIOBase]:
+        """Open the member's bytes; errors of the archive are OSErrors, also while it is read.
+
+        Raises:
+            OSError: If it declares more than `largest` bytes, is encrypted, damaged or packed in an unknown way.
+        """
+        if self.size > largest:
+            raise OSError(
+                f"it unpacks to {self.size:,} bytes, more than the {largest:,} allowed; unzip it first"
+            )
+        with ExitStack() as stack:
+            try:
+                archive = stack.enter_context(zipfile.ZipFile(self.archive))
+                stream = stack.enter_context(archive.open(self.name))
+            except _BROKEN as error:
+                raise _unreadable(error) from error
+            yield _Unpacked(stream)
+
+
+class _Unpacked(io.RawIOBase):
+    """A member's bytes as they are unpacked."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._n_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._n_read
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        try:
+            found = self._stream.read(len(view))
+        except _BROKEN as error:
+            raise _unreadable(error) from error
+        view[: len(found)] = found
+        self._n_read += len(found)
+        return len(found)
+
+
+def _unreadable(error: Exception) -> OSError:
+    return OSError(f"the zip archive cannot be read: {error}")
+
+
+def is_zip(path: Path) -> bool:
+    """Return whether the file begins as a zip archive does."""
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def members(path: Path) -> list[ZipMember]:
+    """Return the files of a zip archive in the order of their names, folders and Mac resource forks left out.
+
+    Raises:
+        OSError: If it is no zip archive, is damaged or has more than 100,000 entries.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except _BROKEN as error:
+        raise _unreadable(error) from error
+    if len(entries) > MOST_MEMBERS:
+        raise OSError(f"the archive has {len(entries):,} entries; at most {MOST_MEMBERS:,} are read")
+    files = [entry for entry in entries if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")]
+    found = [ZipMember(path, entry.filename, entry.file_size, entry.compress_size) for entry in files]
+    return sorted(found, key=lambda member: member.name)

@@ -1,0 +1,89 @@
+"""Importing many files at once, each recognised by what is in it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.inputs import InputFile, session_ids
+from agent_eval.transcripts.importers.intake import AgentIds, ImportReport, import_file
+from agent_eval.transcripts.importers.slots import Slots
+
+AUTO = "auto"
+"""Name of the format that stands for \"by what is in the file\"."""
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """What came of one file. `report` is None where it was not imported: `reason` says why."""
+
+    name: str
+    format_name: str | None
+    report: ImportReport | None
+    reason: str = ""
+    is_recognised: bool = False  # its format was found by what is in it
+    is_skipped: bool = (
+        False  # not JSON, and found in a folder or an archive: no transcript was expected of it
+    )
+
+
+def import_files(
+    format_name: str,
+    files: Sequence[InputFile],
+    *,
+    sessions_folder: Path,
+    agent_id: str,
+    session_id: str | None = None,
+    methodology_versions: tuple[str, ...] | None = None,
+    task_set: str | None = None,
+    slots: Slots | None = None,
+) -> Iterator[FileReport]:
+    """Import each file into a session of its own, and yield its report when it is done.
+
+    A file that cannot be imported is reported and the others go on.
+
+    Args:
+        format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is recognised.
+        files: The files.
+        sessions_folder: data/sessions.
+        agent_id: The agent that the transcripts are of.
+        session_id: For a single file: its session.
+        methodology_versions: The versions that the sessions were run for; None: any.
+        task_set: As for `import_file`.
+        slots: Slots and disclosures by task.
+
+    Raises:
+        AgentEvalError: If the agent's id cannot be used.
+    """
+    ids = AgentIds(sessions_folder / agent_id)
+    names = [session_id] if session_id is not None and len(files) == 1 else session_ids(files)
+    for file, session in zip(files, names, strict=True):
+        if file.path is None:
+            yield FileReport(file.name, None, None, file.reason)
+            continue
+        source = Source(file.path, session, file.file)
+        found = detect(source) if format_name == AUTO else None
+        name = format_name if found is None else found.format_name
+        if name is None and found is not None:
+            is_skipped = not found.is_json and not file.is_named
+            yield FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
+            continue
+        try:
+            report = import_file(
+                str(name),
+                file.path,
+                sessions_folder=sessions_folder,
+                agent_id=agent_id,
+                session_id=session,
+                methodology_versions=methodology_versions,
+                task_set=task_set,
+                name=file.file,
+                ids=ids,
+                slots=slots,
+            )
+        except AgentEvalError as error:
+            yield FileReport(file.name, name, None, str(error))
+        else:
+            yield FileReport(file.name, name, report, is_recognised=found is not None)

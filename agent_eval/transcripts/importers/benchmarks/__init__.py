@@ -1,0 +1,1 @@
+"""Importers of other evaluation tools' results, one module per format."""

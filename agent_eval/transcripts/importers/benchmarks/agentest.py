@@ -1,0 +1,116 @@
+"""Agentest results: {"runId", "scenarios": [{"scenarioName", "conversations": [{"turns": […], "passed"}]}]}."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    array_records,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    reward_outcome,
+    text_of,
+    without_nulls,
+    yes_or_no,
+)
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+
+NAME = "agentest"
+EXPECTED = 'a JSON object with "scenarios": [{"scenarioName", "conversations": [{"turns": […]}]}]'
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The conversations of all scenarios; a scenario is a task, its conversations are its trials."""
+    return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a document holds results of Agentest."""
+    return "scenarios" in value and ("runId" in value or "startedAt" in value)
+
+
+def _records(source: Source) -> Iterator[Record | Refusal]:
+    number = 0
+    for scenario in array_records(source, "scenarios.item"):
+        if isinstance(scenario, Refusal):
+            yield scenario
+            continue
+        fields = mapping(scenario.value)
+        for conversation in listed(fields.get("conversations")):
+            number += 1
+            named = {key: fields.get(key) for key in ("scenarioId", "scenarioName")}
+            yield Record(number, {"scenario": named, "conversation": conversation})
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    scenario, conversation = mapping(record.get("scenario")), mapping(record.get("conversation"))
+    turns = conversation.get("turns")
+    if not isinstance(turns, list):
+        raise NotThisFormatError(f"turns is missing or no list; expected {EXPECTED}")
+    thread = Thread()
+    scores: list[JsonValue] = _scores(mapping(conversation.get("evaluation")), None)
+    for index, turn in enumerate(map(mapping, turns)):
+        thread.extend(_turn(turn, index))
+        scores += _scores(mapping(turn.get("evaluation")), index)
+    trajectory = mapping(conversation.get("trajectoryResult"))
+    if trajectory:
+        scores.append({"name": "trajectory", "value": trajectory.get("matched"), **trajectory})
+    thread.metadata = without_nulls(
+        {SOURCE_SCORES: scores or None, "scenario_id": text_of(scenario.get("scenarioId"))}
+    )
+    names = ids.of_record(
+        text_of(scenario.get("scenarioName")) or text_of(scenario.get("scenarioId")), None, number
+    )
+    if own := text_of(conversation.get("conversationId")):
+        names["conversation_id"] = ids.named(own)
+    error = conversation.get("error")
+    passed = yes_or_no(conversation.get("passed")) if error in (None, "") else None
+    outcome = reward_outcome(NAME, None, None, ("error", error))
+    if passed is not None:
+        outcome |= {"correct": passed, "source": f"{NAME} passed"}
+    return {**thread.fields(), **names, "goal": text_of(scenario.get("scenarioName")), "outcome": outcome}
+
+
+def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    yield {"role": "user", "content": text_of(turn.get("userMessage"))}
+    calls = [mapping(call) for call in listed(turn.get("toolCalls"))]
+    named = [
+        {
+            "id": f"t{index}-{i}",
+            "name": call.get("name"),
+            "arguments": call.get("arguments", call.get("args")),
+        }
+        for i, call in enumerate(calls)
+    ]
+    if named:
+        yield {"role": "assistant", "content": None, "tool_calls": named}
+    for i, call in enumerate(calls):
+        failed = call.get("error")
+        content = text_of(failed if failed else call.get("result"))
+        yield {
+            "role": "tool",
+            "tool_call_id": f"t{index}-{i}",
+            "content": content,
+            "is_error": bool(failed) or None,
+        }
+    if turn.get("agentMessage") is not None:
+        yield {"role": "assistant", "content": text_of(turn.get("agentMessage"))}
+
+
+def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list[JsonValue]:
+    """What Agentest's own judge said, by metric."""
+    return [
+        without_nulls({"name": name, "turn_index": turn_index, **mapping(said)})
+        if isinstance(said, dict)
+        else {"name": name, "turn_index": turn_index, "value": said}
+        for name, said in evaluation.items()
+    ]

@@ -1,0 +1,99 @@
+"""Fair Forge data sets: [{"session_id", "assistant_id", "context", "conversation": [{"query", "assistant", …}]}]."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    number_of,
+    or_nothing_found,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+NAME = "fair-forge"
+EXPECTED = (
+    '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one a line'
+)
+_KEPT = ("assistant_id", "language")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The sessions of a data set, one conversation each; `context` is what a judge may know."""
+    return conversations(
+        source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
+    )
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a session of Fair Forge."""
+    found = value.get("conversation")
+    return isinstance(found, list) and (
+        (bool(found) and "query" in mapping(found[0])) or "assistant_id" in value
+    )
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    values = record.get("conversation")
+    if not isinstance(values, list):
+        raise NotThisFormatError(f"conversation is missing or no list; expected {EXPECTED}")
+    thread = Thread()
+    truth: list[Fields] = []
+    for index, turn in enumerate(map(mapping, values)):
+        thread.extend(_turn(turn, index))
+        truth += _truth(turn, index)
+    context = text_of(record.get("context"))
+    thread.metadata = without_nulls({key: record.get(key) for key in _KEPT})
+    return {
+        **thread.fields(),
+        "conversation_id": ids.named(text_of(record.get("session_id")) or str(number)),
+        "knowledge": [context] if context else [],
+        "expected": truth,
+    }
+
+
+def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    yield {"role": "user", "content": text_of(turn.get("query"))}
+    used = sorted(
+        map(mapping, listed(mapping(turn.get("agentic")).get("tools_used"))),
+        key=lambda call: number_of(call.get("step")) or 0.0,
+    )
+    calls = [
+        {"id": f"t{index}-{i}", "name": call.get("tool_name"), "arguments": call.get("parameters")}
+        for i, call in enumerate(used)
+    ]
+    if calls:
+        yield {"role": "assistant", "content": None, "tool_calls": calls}
+    for i, call in enumerate(used):
+        yield {"role": "tool", "tool_call_id": f"t{index}-{i}", "content": text_of(call.get("result"))}
+    yield {"role": "assistant", "content": text_of(turn.get("assistant"))}
+
+
+def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
+    """The expected answer and calls of a turn; nothing where the file gives neither."""
+    agentic = mapping(turn.get("ground_truth_agentic"))
+    answer = text_of(turn.get("ground_truth_assistant"))
+    tools = [
+        {"name": call.get("tool_name"), "arguments": call.get("parameters") or {}}
+        for call in map(mapping, listed(agentic.get("expected_tools")))
+    ]
+    if not answer and "expected_tools" not in agentic:
+        return []
+    return [
+        {
+            "turn_index": index,
+            "answer": answer,
+            "tools": tools if "expected_tools" in agentic else None,
+            "tool_sequence_matters": agentic.get("tool_sequence_matters") is True,
+        }
+    ]

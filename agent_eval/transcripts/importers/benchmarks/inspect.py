@@ -1,0 +1,208 @@
+"""Inspect evaluation logs: `.eval` archives, and `.json` logs {"version", "eval": {…}, "samples": […]}."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from agent_eval.formats.json_arrays import TornError, member
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, opened, record_of
+from agent_eval.formats.zip_members import ZipMember, is_zip, members
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    array_records,
+    conversations,
+    joined,
+    listed,
+    mapping,
+    number_of,
+    or_nothing_found,
+    reward_of,
+    reward_outcome,
+    text_of,
+    whole_truth,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+
+NAME = "inspect"
+EXPECTED = 'an Inspect log: an .eval archive, or {"version": …, "eval": {…}, "samples": […]}'
+_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Inspect's letters: correct, incorrect, partial, no answer."""
+_ATTACHMENT = "attachment://"
+_STARTS = ("header.json", "_journal/start.json")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The samples of a log; a sample is a task, its epochs are the trials."""
+    header = _header(source)
+    model = text_of(header.get("model"))
+
+    def convert(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+        return _conversation(record, ids, number, model)
+
+    return conversations(source, NAME, or_nothing_found(source, _samples(source), EXPECTED), convert)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a document is a log of Inspect."""
+    return "eval" in value and "samples" in value and ("status" in value or "version" in value)
+
+
+def is_archive(path: Path | ZipMember) -> bool:
+    """Return whether a file is an `.eval` archive, by the names in it."""
+    return isinstance(path, Path) and is_zip(path) and any(m.name in _STARTS for m in members(path))
+
+
+def task(source: Source) -> str | None:
+    """Return the name of the log's task; None where it has none."""
+    return text_of(_header(source).get("task"))
+
+
+def _header(source: Source) -> Mapping[str, JsonValue]:
+    """The part `eval` of the log; empty where it cannot be read: then the samples cannot either, or need none."""
+    path: Path | ZipMember = source.path
+    try:
+        if is_archive(path):
+            named = {m.name: m for m in members(cast("Path", path))}
+            path = next(named[name] for name in _STARTS if name in named)
+        with opened(path) as stream:
+            text = member(stream, "eval", LONGEST_LINE)
+    except (*BREAKS, TornError):
+        return {}
+    record = record_of(text, 1, source.file)
+    return mapping(record.value) if isinstance(record, Record) else {}
+
+
+def _samples(source: Source) -> Iterator[Record | Refusal]:
+    if not is_archive(source.path):
+        yield from array_records(source, "samples.item")
+        return
+    found = [
+        m
+        for m in members(cast("Path", source.path))
+        if m.name.startswith("samples/") and m.name.endswith(".json")
+    ]
+    for number, sample in enumerate(sorted(found, key=_order), start=1):
+        try:
+            with opened(sample) as stream:
+                text = stream.read(LONGEST_LINE + 1)
+            yield record_of(text if len(text) <= LONGEST_LINE else None, number, source.file)
+        except BREAKS as error:
+            yield Refusal(source.file, number, f"{sample.name[:80]}: {broken(error)}")
+
+
+def _order(sample: ZipMember) -> tuple[int, str]:
+    return len(sample.name), sample.name
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model: str | None) -> Fields:
+    if "id" not in record or not ("messages" in record or "output" in record or "error" in record):
+        raise NotThisFormatError(f"id or messages is missing; expected {EXPECTED}")
+    attachments = mapping(record.get("attachments"))
+    output = mapping(record.get("output"))
+    messages = cast("list[JsonValue]", _resolved(listed(record.get("messages")), attachments))
+    if not messages:
+        start = parsed(record.get("input"))
+        replies = [mapping(choice).get("message") for choice in listed(output.get("choices"))[:1]]
+        messages = [*(start if isinstance(start, list) else [start]), *replies]
+    thread = Thread()
+    thread.extend(native_messages([_message(m) for m in messages if m is not None]))
+    _measure(thread, output)
+    for schema in _schemas(record):
+        thread.know_tools([_resolved(schema, attachments)])
+    thread.metadata = _metadata(record)
+    said = thread.fields()
+    names = ids.of_record(text_of(record.get("id")), record.get("epoch"), number)
+    target = record.get("target")
+    answer = joined(target) if isinstance(target, list) else text_of(target)
+    if model and not mapping(said["metadata"]).get("models"):  # type: ignore[arg-type]
+        said["metadata"] = {**thread.metadata, "models": [model]}
+    return {
+        **said,
+        **names,
+        "expected": whole_truth(None, answer or None, []),
+        "outcome": _outcome(record),
+    }
+
+
+def _message(value: JsonValue) -> JsonValue:
+    """A message as others write it: a tool's name is under `function`, its error in `error`."""
+    message = mapping(value)
+    if message.get("role") != "tool":
+        return value
+    error = mapping(message.get("error"))
+    content = message.get("content") or text_of(error.get("message"))
+    return {**message, "content": content, "name": message.get("function"), "id": None}
+
+
+def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
+    """Tokens, time and stop reason of the last model call, on the last message of the agent."""
+    last = next((m for m in reversed(thread.messages) if m["role"] == "assistant"), None)
+    if last is None:
+        return
+    seconds = number_of(output.get("time"))
+    reason = mapping(next(iter(listed(output.get("choices"))), None)).get("stop_reason")
+    last |= without_nulls(
+        {
+            "usage": output.get("usage") if isinstance(output.get("usage"), dict) else None,
+            "latency_ms": seconds * 1000 if seconds is not None and seconds >= 0 else None,
+            "finish_reason": text_of(reason),
+        }
+    )
+
+
+def _schemas(record: Mapping[str, JsonValue]) -> Sequence[JsonValue]:
+    """The tools of the first model call that had any."""
+    calls = (mapping(event) for event in listed(record.get("events")))
+    return next(
+        (tools for call in calls if call.get("event") == "model" and (tools := listed(call.get("tools")))), ()
+    )
+
+
+def _resolved(value: JsonValue, attachments: Mapping[str, JsonValue]) -> JsonValue:
+    """The value with the long texts that the log keeps apart."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_resolved(item, attachments) for item in value]
+    if isinstance(value, dict):
+        return {key: _resolved(item, attachments) for key, item in value.items()}
+    return value
+
+
+def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    scores: list[JsonValue] = [
+        without_nulls({"name": name, **mapping(score)})
+        for name, score in mapping(record.get("scores", record.get("score"))).items()
+    ]
+    return without_nulls(
+        {
+            SOURCE_SCORES: scores or None,
+            "sample_metadata": record.get("metadata") or None,
+            "usage": record.get("model_usage") or None,
+            "duration": number_of(record.get("total_time")),
+            "limit": record.get("limit"),
+        }
+    )
+
+
+def _outcome(record: Mapping[str, JsonValue]) -> Fields:
+    """From the scores, if all of them that are one number or one grade agree; else from the error; else unknown."""
+    values = {_reward(mapping(score).get("value")) for score in mapping(record.get("scores")).values()} - {
+        None
+    }
+    reward = values.pop() if len(values) == 1 else None
+    error = mapping(record.get("error")).get("message") or record.get("error")
+    return reward_outcome(NAME, reward, None, ("error", error))
+
+
+def _reward(value: JsonValue) -> float | None:
+    return _GRADES[value] if isinstance(value, str) and value in _GRADES else reward_of(value)

@@ -1,0 +1,92 @@
+"""Who&When: failures of systems of several agents, {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    text_of,
+    whole_truth,
+    without_nulls,
+    yes_or_no,
+)
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+
+NAME = "whowhen"
+EXPECTED = '{"question": …, "history": [{"content", "role", "name"}], "mistake_agent": …, "mistake_step": …}'
+_HUMAN, _ENVIRONMENT = "human", "computer_terminal"
+_KEPT = ("level", "file")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The runs of a file. Each agent's messages have its name; the question is the user's message."""
+    return conversations(
+        source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
+    )
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a run of Who&When."""
+    return isinstance(value.get("history"), list) and "mistake_agent" in value
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    history = record.get("history")
+    if not isinstance(history, list):
+        raise NotThisFormatError(f"history is missing or no list; expected {EXPECTED}")
+    question = text_of(record.get("question"))
+    thread = Thread()
+    for agent, prompt in mapping(record.get("system_prompt")).items():
+        thread.instruct(f"{agent}:\n{text_of(prompt)}")
+    spoken = [_message(mapping(value)) for value in history]
+    if question and not any(message["role"] == "user" for message in spoken):
+        thread.extend([{"role": "user", "content": question}])
+    thread.extend(spoken)
+    mistake = without_nulls({key: record.get(f"mistake_{key}") for key in ("agent", "step", "reason")})
+    thread.metadata = without_nulls(
+        {
+            **{key: record.get(key) for key in _KEPT},
+            SOURCE_SCORES: [{"name": "mistake", **mistake}] if mistake else None,
+        }
+    )
+    task = text_of(record.get("question_ID", record.get("question_id"))) or question
+    correct = yes_or_no(record.get("is_correct", record.get("is_corrected")))
+    truth = text_of(record.get("ground_truth", record.get("groundtruth")))
+    return {
+        **thread.fields(),
+        **ids.of_record(task, None, number),
+        "goal": question,
+        "expected": whole_truth(None, truth, []),
+        "outcome": {"correct": correct, "source": None if correct is None else f"{NAME} is_correct"},
+    }
+
+
+def _message(value: Mapping[str, JsonValue]) -> Fields:
+    """A message with its speaker: the file names speakers by `name`, or by `role` as in `Orchestrator (thought)`."""
+    role = text_of(value.get("role")) or ""
+    name = text_of(value.get("name")) or (None if role in ("assistant", "user") else role)
+    speaker = (name or role).lower()
+    if speaker in (_HUMAN, "user"):
+        native = "user"
+    elif speaker == _ENVIRONMENT:
+        native = "tool"
+    else:
+        native = "assistant"
+    content = value.get("content")
+    text = (
+        "\n".join(text_of(c) or "" for c in listed(content))
+        if isinstance(content, list)
+        else text_of(content)
+    )
+    message: Fields = {"role": native, "content": text}
+    return message | ({"name": name} if name and native != "user" else {})

@@ -1,0 +1,107 @@
+"""Every format that can be imported, by its name, and how a file of it is recognised."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers import openai, tau2, tau_bench
+from agent_eval.transcripts.importers.base import Importer, Source, listed, mapping
+from agent_eval.transcripts.importers.benchmarks import agentest, fair_forge, inspect, whowhen
+from agent_eval.transcripts.importers.chats import openai_responses, sharegpt
+from agent_eval.transcripts.importers.coding import atif, claude_code, codex, mini_swe_agent, swe_agent
+from agent_eval.transcripts.importers.traces import langfuse, otel_genai
+
+Record = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: its reader, and whether one record of a file looks like it."""
+
+    name: str
+    read: Importer
+    looks_like: Callable[[Record], bool]
+
+
+RECOGNISED = (
+    Format(inspect.NAME, inspect.read, inspect.looks_like),
+    Format(atif.NAME, atif.read, atif.looks_like),
+    Format(tau2.NAME, tau2.read, tau2.looks_like),
+    Format(tau_bench.NAME, tau_bench.read, tau_bench.looks_like),
+    Format(whowhen.NAME, whowhen.read, whowhen.looks_like),
+    Format(agentest.NAME, agentest.read, agentest.looks_like),
+    Format(fair_forge.NAME, fair_forge.read, fair_forge.looks_like),
+    Format(sharegpt.NAME, sharegpt.read, sharegpt.looks_like),
+    Format(swe_agent.NAME, swe_agent.read, swe_agent.looks_like),
+    Format(mini_swe_agent.NAME, mini_swe_agent.read, mini_swe_agent.looks_like),
+    Format(claude_code.NAME, claude_code.read, claude_code.looks_like),
+    Format(codex.NAME, codex.read, codex.looks_like),
+    Format(langfuse.NAME, langfuse.read, langfuse.looks_like),
+    Format(otel_genai.NAME, otel_genai.read, otel_genai.looks_like),
+    Format(openai_responses.NAME, openai_responses.read, openai_responses.looks_like),
+    Format(openai.NAME, openai.read, openai.looks_like),
+)
+"""Every format; the first that a file looks like is the one that `import auto` reads it as."""
+FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
+TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain, inspect.NAME: inspect.task}
+"""What a file itself says of its set of tasks, for formats that say so."""
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A format that is recognised and not read: why, and what to import in its place."""
+
+    name: str
+    reason: str
+    looks_like: Callable[[Record], bool]
+
+
+def _is_ragas(record: Record) -> bool:
+    rows = [mapping(next(iter(listed(value)), None)) for value in record.values()]
+    return bool(rows) and all("metric_input" in row and "metric_output" in row for row in rows)
+
+
+def _is_openclaw(record: Record) -> bool:
+    is_header = record.get("type") == "session" and "version" in record and "cwd" in record
+    return is_header or (record.get("type") == "message" and "parentId" in record)
+
+
+def _is_langfuse_check(record: Record) -> bool:
+    values = [mapping(value) for value in record.values()]
+    sides = [mapping(value.get(key)) for value in values for key in ("input", "output") if key in value]
+    return bool(sides) and len(sides) >= len(values) and all("success" in side for side in sides)
+
+
+def _is_tau2_task(record: Record) -> bool:
+    return "user_scenario" in record and "evaluation_criteria" in record
+
+
+def _is_inspect_header(record: Record) -> bool:
+    return "eval" in record and "results" in record and "samples" not in record and "status" in record
+
+
+UNSUPPORTED = (
+    Unsupported(
+        "ragas annotations",
+        "it holds single answers with metric verdicts, no conversations; ratings of people go into data/ratings",
+        _is_ragas,
+    ),
+    Unsupported(
+        "openclaw",
+        "its session log is a tree of entries that is not read; export the traces by OpenTelemetry and import otel-genai",
+        _is_openclaw,
+    ),
+    Unsupported(
+        "langfuse ChatML check",
+        "it is the expected result of a test of Langfuse, without times and order; import the trace itself",
+        _is_langfuse_check,
+    ),
+    Unsupported("tau2 tasks", "it holds tasks without simulations; import a result file", _is_tau2_task),
+    Unsupported(
+        "inspect header",
+        "it holds the header of a log without samples; write it with log_samples=true",
+        _is_inspect_header,
+    ),
+)
+"""Formats that are named when they are met, in place of \"not recognised\"."""

@@ -1,0 +1,1 @@
+"""Importers of chat data sets and API logs, one module per format."""

@@ -1,0 +1,76 @@
+"""ShareGPT data sets: {"id", "conversations": [{"from": "human" | "gpt" | …, "value": …}]}."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    mapping,
+    or_nothing_found,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+NAME = "sharegpt"
+EXPECTED = '{"conversations": [{"from": …, "value": …}]}, one a line or in a JSON array'
+_SPEAKERS = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "claude"), "assistant"),
+    "system": "system",
+    "function_call": "assistant",
+    **dict.fromkeys(("observation", "tool", "function_response"), "tool"),
+}
+_KNOWN = {"id", "conversations", "system", "tools"}
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The conversations of a data set."""
+    return conversations(
+        source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
+    )
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a ShareGPT conversation."""
+    found = value.get("conversations")
+    return isinstance(found, list) and (not found or "from" in mapping(found[0]))
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    values = record.get("conversations")
+    if not isinstance(values, list):
+        raise NotThisFormatError(f"conversations is missing or no list; expected {EXPECTED}")
+    thread = Thread()
+    thread.instruct(text_of(record.get("system")))
+    thread.know_tools(record.get("tools"))
+    thread.extend(_message(value, i) for i, value in enumerate(values))
+    said = thread.fields()
+    rest = without_nulls({key: value for key, value in record.items() if key not in _KNOWN})
+    name = ids.named(text_of(record.get("id")) or str(number))
+    return {**said, "conversation_id": name, "metadata": {**rest, **mapping(said["metadata"])}}  # type: ignore[arg-type]
+
+
+def _message(value: JsonValue, index: int) -> Fields:
+    speaker = mapping(value).get("from")
+    role = _SPEAKERS.get(str(speaker))
+    if role is None:
+        allowed = ", ".join(sorted(_SPEAKERS))
+        raise NotThisFormatError(f"conversations[{index}].from is {str(speaker)[:40]!r}; allowed: {allowed}")
+    text = text_of(mapping(value).get("value"))
+    call = mapping(parsed(text)) if speaker == "function_call" else {}
+    if call.get("name"):
+        return {
+            "role": role,
+            "content": None,
+            "tool_calls": [{"name": call["name"], "arguments": call.get("arguments")}],
+        }
+    return {"role": role, "content": text}

@@ -1,0 +1,1 @@
+"""Importers of coding agents' own logs and trajectories, one module per format."""

@@ -1,0 +1,128 @@
+"""Harbor's Agent Trajectory Interchange Format (ATIF-v1.0 to v1.8): {"schema_version": "ATIF-v…", "steps": […]}."""
+
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    number_of,
+    or_nothing_found,
+    paid,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import native_messages
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+NAME = "atif"
+EXPECTED = 'an ATIF trajectory: {"schema_version": "ATIF-v…", "agent": {…}, "steps": […]}'
+OWN = "agent_eval"
+"""Key of the root's `extra`: fields of the native form that ATIF has no place for, written by `export`."""
+_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The trajectories of a file, one a line, in an array, or the only one; subagents' are conversations of their own."""
+    return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a trajectory."""
+    return str(value.get("schema_version", "")).startswith("ATIF")
+
+
+def _records(source: Source) -> Iterator[Record | Refusal]:
+    for record in records_of(source, EXPECTED):
+        yield record
+        if isinstance(record, Record):
+            for value in listed(mapping(record.value).get("subagent_trajectories")):
+                yield Record(record.number, value)
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    steps = record.get("steps")
+    if not isinstance(steps, list):
+        raise NotThisFormatError(f"steps is missing or no list; expected {EXPECTED}")
+    thread = Thread()
+    agent = mapping(record.get("agent"))
+    thread.know_tools(agent.get("tool_definitions"))
+    for i, step in enumerate(steps):
+        thread.extend(_step(mapping(step), i, agent.get("model_name")))
+    totals = mapping(record.get("final_metrics"))
+    extra = mapping(record.get("extra"))
+    own = mapping(extra.get(OWN))
+    thread.metadata = without_nulls(
+        {
+            "agent": without_nulls({key: agent.get(key) for key in ("name", "version")}) or None,
+            "agent_cost_usd": paid(totals.get("total_cost_usd")),
+            "usage": {k: v for k, v in totals.items() if k.startswith("total_") and "token" in k} or None,
+            "session_id": text_of(record.get("session_id")),
+            "notes": record.get("notes"),
+            "extra": {key: value for key, value in extra.items() if key != OWN} or None,
+        }
+    )
+    said = thread.fields()
+    name = text_of(record.get("trajectory_id")) or text_of(record.get("session_id")) or str(number)
+    return {"conversation_id": ids.named(name), **said, **_own(own, said)}
+
+
+def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
+    """What `export` wrote beside the trajectory; its metadata take the place of those that the trajectory gives."""
+    keys = {"tools": "tools", "metadata": "metadata"}
+    return {key: value for key, value in own.items() if key not in ("messages", "source")} | (
+        {} if own else {key: said[key] for key in keys}
+    )
+
+
+def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterator[Fields]:
+    role = _ROLES.get(str(step.get("source")))
+    if role is None:
+        raise NotThisFormatError(
+            f"steps[{index}].source is {step.get('source')!r}; allowed: agent, system, user"
+        )
+    metrics = mapping(step.get("metrics"))
+    usage = {
+        key: value
+        for key, value in metrics.items()
+        if key.endswith("_tokens") and number_of(value) is not None
+    }
+    extra = mapping(mapping(step.get("extra")).get(OWN))
+    calls = [
+        {
+            "id": call.get("tool_call_id"),
+            "name": call.get("function_name"),
+            "arguments": call.get("arguments"),
+        }
+        for call in map(mapping, listed(step.get("tool_calls")))
+    ]
+    spoken: dict[str, JsonValue] = {
+        "role": role,
+        "content": step.get("message"),
+        "tool_calls": cast("JsonValue", calls),
+        "timestamp": step.get("timestamp"),
+        "reasoning_content": step.get("reasoning_content"),
+        "cost_usd": metrics.get("cost_usd"),
+        "usage": usage or None,
+        "model": step.get("model_name") or (model if role == "assistant" else None),
+    }
+    for message in native_messages([spoken]):
+        yield {**message, **extra}
+    for result in map(mapping, listed(mapping(step.get("observation")).get("results"))):
+        answer: dict[str, JsonValue] = {
+            "role": "tool",
+            "content": result.get("content"),
+            "tool_call_id": result.get("source_call_id"),
+        }
+        yield native_messages([answer])[0] | dict(mapping(mapping(result.get("extra")).get(OWN)))

@@ -1,0 +1,107 @@
+"""OpenAI Codex session logs (`rollout-….jsonl`): lines {"timestamp", "type", "payload"}, older ones without payload."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.streams import Record, json_lines
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+NAME = "codex"
+EXPECTED = (
+    'lines of a Codex session: {"timestamp": …, "type": "session_meta" | "response_item" | …, "payload": {…}}'
+)
+_KINDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_META = ("cwd", "cli_version", "originator", "model_provider")
+_BY_PROGRAM = re.compile(
+    r"\s*(<(environment_context|user_instructions|turn_aborted|permissions|skills|INSTRUCTIONS)\b|# AGENTS\.md)"
+)
+"""Begins a message of role user that Codex itself wrote."""
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The sessions of a log, one conversation each. Messages that Codex wrote in the user's name get role developer."""
+    records = grouped(source, lambda: _marked(source), lambda value: text_of(mapping(value).get("session")))
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a line is one of a Codex session."""
+    is_new = value.get("type") in _KINDS and isinstance(value.get("payload"), dict)
+    return is_new or ({"id", "timestamp", "instructions"} <= set(value) and "messages" not in value)
+
+
+def _marked(source: Source) -> Iterator[Item]:
+    """The lines with the session that each belongs to: the last one that began, forks of it included."""
+    session, related = "", set[JsonValue]()
+    for record in json_lines(source.path, source.file):
+        if not isinstance(record, Record):
+            yield record
+            continue
+        line = mapping(record.value)
+        meta = _meta(line)
+        if meta:
+            name = text_of(meta.get("id")) or text_of(meta.get("session_id")) or str(record.number)
+            if name != session and name not in related:
+                session = name
+            related |= {meta.get("forked_from_id"), meta.get("parent_thread_id")} - {None}
+        yield Record(record.number, {"session": session or None, "line": dict(line)}, record.size)
+
+
+def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """What a line says of its session; empty for any other line."""
+    if line.get("type") == "session_meta":
+        return mapping(line.get("payload"))
+    return line if "type" not in line and {"id", "timestamp"} <= set(line) else {}
+
+
+def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    thread = Thread()
+    model: JsonValue = None
+    for line in (mapping(mapping(value).get("line")) for value in listed(group.get("records"))):
+        meta = _meta(line)
+        if meta:
+            thread.instruct(
+                text_of(mapping(meta.get("base_instructions")).get("text") or meta.get("instructions"))
+            )
+            told = without_nulls({key: text_of(meta.get(key)) for key in _META})
+            thread.metadata = {**told, **thread.metadata}
+        payload = mapping(line.get("payload"))
+        if line.get("type") == "turn_context":
+            model = payload.get("model")
+        elif line.get("type") == "event_msg" and payload.get("type") == "token_count":
+            usage = mapping(payload.get("info")).get("total_token_usage")
+            thread.metadata |= without_nulls({"usage": usage})
+        item = payload if line.get("type") == "response_item" else line if "payload" not in line else {}
+        if is_message(dict(item)):
+            thread.extend(_item(item, model, line.get("timestamp")))
+    if not thread.messages:
+        raise NotThisFormatError("the session holds no message and no call")
+    return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+
+
+def _item(item: Mapping[str, JsonValue], model: JsonValue, timestamp: JsonValue) -> Iterator[Fields]:
+    for message in native_messages([dict(item)]):
+        if message["role"] == "user" and _BY_PROGRAM.match(str(message.get("content"))):
+            message["role"] = "developer"
+        if message["role"] == "assistant" and isinstance(model, str):
+            message.setdefault("model", model)
+        if isinstance(timestamp, str):
+            message.setdefault("timestamp", timestamp)
+        yield message

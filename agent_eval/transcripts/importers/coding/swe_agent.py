@@ -1,0 +1,149 @@
+"""SWE-agent trajectories (`<instance>.traj`): {"trajectory": […], "history": […], "info": {…}, …}."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePath
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    paid,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import native_messages, parsed
+from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.outcomes import class_of_error
+
+NAME = "swe-agent"
+EXPECTED = 'a SWE-agent trajectory: {"trajectory": […], "history": […], "info": {…}}'
+LIMITS = (
+    "cost",
+    "context",
+    "calls",
+    "format",
+    "time",
+    "early_exit",
+    "limits",
+    "Limits",
+    "Time",
+    "Cost",
+    "Context",
+)
+"""Parts of exit states of a run that its limits ended."""
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The trajectory of a file; its task is the instance that the run names, else the file's name."""
+    stem = PurePath(source.file).name.split(".")[0]
+
+    def convert(record: Mapping[str, JsonValue], ids: Ids, _number: int) -> Fields:
+        return _conversation(record, ids, stem)
+
+    return conversations(
+        source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), convert
+    )
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a trajectory of SWE-agent."""
+    return "trajectory" in value and ("history" in value or "environment" in value) and "info" in value
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Fields:
+    history, steps = listed(record.get("history")), listed(record.get("trajectory"))
+    if not history and not steps:
+        raise NotThisFormatError(f"history and trajectory are missing or empty; expected {EXPECTED}")
+    info = mapping(record.get("info"))
+    stats = mapping(info.get("model_stats"))
+    replay = mapping(parsed(record.get("replay_config")))
+    problem = mapping(replay.get("problem_statement"))
+    thread = Thread()
+    thread.extend(_numbered(m for i, entry in enumerate(history) for m in _entry(mapping(entry), i)))
+    if not history:
+        thread.extend(m for i, step in enumerate(steps) for m in _step(mapping(step), i))
+    thread.metadata = without_nulls(
+        {
+            "exit_status": text_of(info.get("exit_status")),
+            "submission": text_of(info.get("submission")),
+            "agent_cost_usd": paid(stats.get("instance_cost")),
+            "usage": {k: v for k, v in stats.items() if k.startswith("tokens_") and v} or None,
+        }
+    )
+    agent = mapping(mapping(replay.get("agent")).get("model")).get("name")
+    if isinstance(agent, str):
+        thread.models.setdefault(agent)
+    task = text_of(problem.get("id")) or text_of(record.get("instance_id")) or stem
+    return {
+        **thread.fields(),
+        **ids.numbered(task, None),
+        "outcome": outcome_of(NAME, info.get("exit_status")),
+    }
+
+
+def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
+    """Return what an exit state says: a submission nothing of success, a limit a failure, an error its class."""
+    status = text_of(exit_status) or ""
+    if not status or status.lower().startswith("submitted"):
+        return {}
+    source = f"{format_name} exit_status"
+    if any(part in status for part in LIMITS):
+        return {"correct": False, "source": source}
+    return {"error": status, "outcome_class": class_of_error(status), "source": source}
+
+
+def _numbered(messages: Iterable[Fields]) -> Iterator[Fields]:
+    """The messages with ids of calls that occur once: SWE-agent's demonstrations and replays use an id again."""
+    n_uses = Counter[str]()
+    for message in messages:
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call.get("id"), str):
+                n_uses[call["id"]] += 1
+                call["id"] = _nth(call["id"], n_uses[call["id"]])
+        if isinstance(answered := message.get("tool_call_id"), str) and n_uses[answered] > 1:
+            message["tool_call_id"] = _nth(answered, n_uses[answered])
+        yield message
+
+
+def _nth(call_id: str, n: int) -> str:
+    return call_id if n == 1 else f"{call_id}#{n}"
+
+
+def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    """A message of the history; demonstrations are no part of the run, and a command's output is a tool's answer."""
+    if entry.get("is_demo") is True:
+        return
+    calls = listed(entry.get("tool_calls"))
+    if entry.get("role") == "assistant" and not calls and isinstance(entry.get("action"), str):
+        yield from _step({**entry, "response": entry.get("content"), "observation": None}, index)
+    elif (
+        entry.get("role") == "user"
+        and index > 1
+        and entry.get("message_type", "observation") == "observation"
+    ):
+        yield native_messages([{**entry, "role": "tool"}])[0]
+    else:
+        known = ("role", "content", "tool_calls", "tool_call_ids", "name", "thinking_blocks")
+        yield from native_messages([{key: entry[key] for key in known if key in entry}])
+
+
+def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
+    """A step of the trajectory: what the model said, its command as a call, and what came back."""
+    action = text_of(step.get("action")) or ""
+    call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
+    call["arguments"] = {"command": action}
+    calls = {"tool_calls": [call]} if action.strip() else {}
+    yield {"role": "assistant", "content": text_of(step.get("response") or step.get("thought")), **calls}
+    if step.get("observation") is not None:
+        yield {"role": "tool", "tool_call_id": f"step-{index}", "content": text_of(step.get("observation"))}

@@ -1,0 +1,106 @@
+"""Which format a file is of, by what is in it; its name does not matter."""
+
+from dataclasses import dataclass
+from itertools import islice
+
+from pydantic import JsonValue
+
+from agent_eval.formats import streams
+from agent_eval.formats.json_arrays import TornError, top_level_keys
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, MEGABYTE, opened, record_of
+from agent_eval.transcripts.importers.base import Source, mapping
+from agent_eval.transcripts.importers.benchmarks import inspect
+from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record
+from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
+
+LARGEST_SAMPLE = 20 * MEGABYTE
+"""Bytes of a single JSON value that is read whole to recognise it; of a larger one only the keys are read."""
+_LINES = 50
+_MAGIC = {
+    b"PAR1": "a Parquet file; write it as JSON lines",
+    b"SQLite format 3": "a SQLite database; export the conversations as JSON lines",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
+    b"BZh": "compressed with bzip2; unpack it first",
+    b"\xfd7zXZ": "compressed with xz; unpack it first",
+    b"7z\xbc\xaf": "a 7z archive; unpack it first",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF document",
+    b"\x7fELF": "a program",
+}
+
+
+@dataclass(frozen=True)
+class Detected:
+    """The format's name, or why there is none. `is_json` is false for a file that is none of ours by its bytes."""
+
+    format_name: str | None
+    reason: str = ""
+    is_json: bool = True
+
+
+def detect(source: Source) -> Detected:
+    """Return the format of a file, from its first records.
+
+    A format that is recognised but not read is a reason that begins with its name.
+    """
+    try:
+        if inspect.is_archive(source.path):
+            return Detected(inspect.NAME)
+        with opened(source.path) as stream:
+            head = stream.read(HEAD)
+        if not head.strip():
+            return Detected(None, "it is empty", is_json=False)
+        if reason := _no_json(head):
+            return Detected(None, reason, is_json=False)
+        samples = _samples(source, head)
+    except (*BREAKS, TornError) as error:
+        return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
+    return _named(samples)
+
+
+def _no_json(head: bytes) -> str | None:
+    for magic, what in _MAGIC.items():
+        if head.startswith(magic):
+            return f"it is {what}"
+    if b"\x00" in head:
+        return "it is binary, not JSON"
+    return (
+        None
+        if head.lstrip()[:1] in (b"{", b"[")
+        else "it is not JSON; expected an object, an array or JSON lines"
+    )
+
+
+def _samples(source: Source, head: bytes) -> list[JsonValue]:
+    """The first records; of a large single value an object with its keys and no values."""
+    is_one = head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document")
+    if is_one:
+        with opened(source.path) as stream:
+            text = stream.read(LARGEST_SAMPLE + 1)
+        if len(text) > LARGEST_SAMPLE:
+            with opened(source.path) as stream:
+                return [dict.fromkeys(top_level_keys(stream))]
+        if b"\n" not in text.strip():
+            found = record_of(text, 1, source.file)
+            return [found.value] if isinstance(found, streams.Record) else []
+    records = records_of(source, "JSON", lambda value: "role" in mapping(value))
+    return [r.value for r in islice(records, _LINES) if not isinstance(r, Refusal)]
+
+
+def _named(samples: list[JsonValue]) -> Detected:
+    if not samples:
+        return Detected(None, "none of its records is JSON")
+    lists = [value for value in samples if isinstance(value, list) and value]
+    records: list[Record] = [value for value in samples if isinstance(value, dict)]
+    records += [{"messages": value} for value in lists if "role" in mapping(value[0])]
+    for entry in RECOGNISED:
+        if any(entry.looks_like(record) for record in records):
+            return Detected(entry.name)
+    for other in UNSUPPORTED:
+        if any(other.looks_like(record) for record in records):
+            return Detected(None, f"{other.name}: {other.reason}")
+    keys = ", ".join(repr(key)[:40] for key in list(next(iter(records), {}))[:8])
+    told = f"its first record has the keys {keys}" if keys else "its records are no objects"
+    names = ", ".join(entry.name for entry in RECOGNISED)
+    return Detected(None, f"its format is not recognised: {told}. Formats: {names}")

@@ -1,0 +1,147 @@
+"""The files that paths name: folders and archives are walked, patterns matched, nothing is followed out of a folder."""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from tempfile import NamedTemporaryFile
+from typing import BinaryIO
+
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
+from agent_eval.formats.zip_members import ZipMember, is_zip, members
+from agent_eval.transcripts.importers.benchmarks import inspect
+from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
+from agent_eval.transcripts.importers.intake import default_session_id
+
+STDIN = "-"
+MOST_FILES = 100_000
+_PATTERN = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file to import. `path` is None where it cannot be read: `reason` says why."""
+
+    name: str  # as it is shown: with the folders or the archive that it was found in
+    path: Path | ZipMember | None
+    reason: str = ""
+    is_named: bool = True  # false: found in a folder or an archive, where other files may be as well
+
+    @property
+    def file(self) -> str:
+        """The name without folders."""
+        return PurePath(self.name).name or "file"
+
+
+def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFile]:
+    """Return the files that the paths name, in the order of the paths, those of a folder by name.
+
+    A folder is walked with its sub-folders; hidden names are left out. A pattern (`*`, `?`, `[…]`, `**`) that is not
+    itself the name of a file is matched. A zip archive is walked like a folder; an Inspect archive is one file.
+
+    Args:
+        paths: Paths and patterns, or `-`.
+        stdin: The file that holds what came on standard input.
+
+    Raises:
+        NoTranscriptsError: If a path does not exist or a pattern matches nothing, or there are more than 100,000 files.
+    """
+    found: list[InputFile] = []
+    for text in paths:
+        for file in _named(text, stdin):
+            found.append(file)
+            if len(found) > MOST_FILES:
+                raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
+    return found
+
+
+def spooled(stream: BinaryIO) -> Path:
+    """Write standard input to a temporary file, as files are read more than once. The caller removes it.
+
+    Raises:
+        NoTranscriptsError: If it is longer than 1 GB; nothing is left behind then.
+    """
+    size = 0
+    with NamedTemporaryFile(prefix="agent-eval-", suffix=".stdin", delete=False) as file:
+        path = Path(file.name)
+        while block := stream.read(MEGABYTE):
+            size += len(block)
+            if size > LARGEST_UNZIPPED:
+                break
+            file.write(block)
+    if size > LARGEST_UNZIPPED:
+        path.unlink()
+        raise NoTranscriptsError(
+            Path(STDIN), f"is longer than {LARGEST_UNZIPPED // MEGABYTE} MB; save it as a file"
+        )
+    return path
+
+
+def session_ids(files: Sequence[InputFile]) -> list[str]:
+    """Return the session of each file: named after the file, with its folders where several files have one name."""
+    short = [default_session_id(file.file) for file in files]
+    n_uses = Counter(short)
+    taken = Counter[str]()
+    ids: list[str] = []
+    for file, name in zip(files, short, strict=True):
+        wanted = (
+            name
+            if n_uses[name] == 1
+            else default_session_id(file.name.replace(os.sep, "-").replace("/", "-"))
+        )
+        taken[wanted] += 1
+        ids.append(wanted if taken[wanted] == 1 else f"{wanted[:120]}-{taken[wanted]}")
+    return ids
+
+
+def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
+    if text == STDIN:
+        yield InputFile("stdin", stdin)
+        return
+    path = Path(text)
+    if path.is_dir():
+        yield from _walked(path)
+    elif path.exists():
+        yield from _file(path, path.name, is_named=True)
+    elif matches := sorted(glob.glob(text, recursive=True)):  # noqa: PTH207 - pathlib takes no absolute patterns
+        for match in matches:
+            if Path(match).is_file():
+                yield from _file(Path(match), match, is_named=False)
+    else:
+        reason = "matches no file" if _PATTERN & set(text) else "does not exist"
+        raise NoTranscriptsError(path, reason)
+
+
+def _walked(folder: Path) -> Iterator[InputFile]:
+    """The files below a folder; a link to a folder is not followed, one to a file only within the folder."""
+    root = Path(os.path.realpath(folder))
+    for base, folders, names in os.walk(folder, onerror=None, followlinks=False):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(base) / name
+            if name.startswith("."):
+                continue
+            shown = str(path.relative_to(folder))
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
+                yield InputFile(shown, None, "a link that leads out of the folder; name the file itself")
+            else:
+                yield from _file(path, shown, is_named=False)
+
+
+def _file(path: Path, shown: str, *, is_named: bool) -> Iterator[InputFile]:
+    shown = clean(shown)
+    if not path.is_file():
+        yield InputFile(shown, None, "not a regular file", is_named)
+        return
+    try:
+        if not is_zip(path) or inspect.is_archive(path):
+            yield InputFile(shown, path, is_named=is_named)
+            return
+        for member in members(path):
+            if not any(part.startswith(".") for part in PurePath(member.name).parts if part != ".."):
+                yield InputFile(f"{shown}/{clean(member.name)}", member, is_named=False)
+    except OSError as error:
+        yield InputFile(shown, None, f"it cannot be read ({error.strerror or error})", is_named)

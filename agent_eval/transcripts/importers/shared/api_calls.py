@@ -1,0 +1,179 @@
+"""What a model API was sent and what it answered: OpenAI chat and Responses, Anthropic, Gemini, Ollama, AI SDK.
+
+The same shapes are the inputs and outputs of spans in traces, and the request and response that a proxy logs.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import Fields, listed, mapping, number_of, text_of
+from agent_eval.transcripts.importers.shared.dialects import is_message, native_messages, parsed
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+_MESSAGES = ("messages", "input", "contents", "chat_history", "history")
+_INSTRUCTIONS = ("instructions", "system", "systemInstruction", "system_instruction", "system_prompt")
+_TOOLS = ("tools", "functions")
+
+
+def sent(thread: Thread, value: JsonValue) -> list[Fields]:
+    """Return the messages of a model's input; its instructions and tool schemas go to the thread.
+
+    Raises:
+        NotThisFormatError: If a message has a form that is not known.
+    """
+    value = parsed(value)
+    if isinstance(value, list):
+        return native_messages(_without_schemas(thread, value))
+    if not isinstance(value, dict):
+        text = text_of(value)
+        return [{"role": "user", "content": text}] if text and text.strip() else []
+    if is_message(value):
+        return native_messages([value])
+    for key in _INSTRUCTIONS:
+        thread.instruct(_instruction(parsed(value.get(key))))
+    for key in _TOOLS:
+        thread.know_tools(value.get(key))
+    inner = next(
+        (found for key in _MESSAGES if (found := parsed(value.get(key))) not in (None, "", [])), None
+    )
+    if isinstance(inner, list | str):
+        return sent(thread, _unnested(inner))
+    prompt = parsed(value.get("prompt", value.get("query", value.get("question"))))
+    return [] if prompt is None else sent(thread, prompt)
+
+
+def replied(thread: Thread, value: JsonValue) -> list[Fields]:
+    """Return the messages of a model's output; instructions and schemas that it repeats go to the thread.
+
+    Raises:
+        NotThisFormatError: If a message has a form that is not known.
+    """
+    value = parsed(value)
+    if isinstance(value, list):
+        return [m for item in listed(_unnested(value)) for m in _reply_item(item)]
+    if not isinstance(value, dict):
+        text = text_of(value)
+        return [{"role": "assistant", "content": text}] if text and text.strip() else []
+    if isinstance(value.get("output"), list) and not isinstance(value.get("choices"), list):
+        thread.instruct(_instruction(value.get("instructions")))
+        thread.know_tools(value.get("tools"))
+        return _measured(native_messages(listed(value["output"]), "assistant"), value)
+    if choices := listed(value.get("choices")) or listed(value.get("candidates")):
+        return _measured(_choice(mapping(choices[0])), value)
+    if isinstance(value.get("message"), dict):  # Ollama
+        return _measured(native_messages([value["message"]], "assistant"), value)
+    if is_message(value):
+        return _measured(native_messages([_as_assistant(value)]), value)
+    return _reply_item(value)
+
+
+def _reply_item(item: JsonValue) -> list[Fields]:
+    item = parsed(item)
+    if isinstance(item, str):
+        return [{"role": "assistant", "content": item}]
+    fields = mapping(item)
+    if is_message(item):
+        return native_messages([item])
+    if fields.get("toolName") or fields.get("toolCallId"):  # AI SDK: calls without a message around them
+        call = {**fields, "type": "tool-call"}
+        return native_messages([{"role": "assistant", "content": [call]}])
+    calls = fields.get("toolCalls", fields.get("tool_calls"))
+    text = next(
+        (
+            t
+            for key in ("text", "content", "generated_text", "answer", "response", "raw")
+            if (t := text_of(fields.get(key)))
+        ),
+        None,
+    )
+    if text is None and not calls:
+        return [{"role": "assistant", "content": text_of(item)}] if fields else []
+    message: dict[str, JsonValue] = {
+        "role": "assistant",
+        "content": text,
+        "finish_reason": fields.get("finish_reason"),
+    }
+    return native_messages([message | {"tool_calls": parsed(calls)}])
+
+
+def _choice(choice: Mapping[str, JsonValue]) -> list[Fields]:
+    message = choice.get("message") or choice.get("content") or choice.get("delta")
+    if isinstance(message, dict):
+        found = native_messages([_as_assistant(message)])
+    else:
+        found = [{"role": "assistant", "content": text_of(choice.get("text"))}]
+    reason = choice.get("finish_reason") or choice.get("finishReason")
+    if isinstance(reason, str) and found:
+        found[-1]["finish_reason"] = reason
+    return found
+
+
+def _as_assistant(value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return (
+        dict(value)
+        if value.get("role") or value.get("type") not in (None, "message")
+        else {**value, "role": "assistant"}
+    )
+
+
+def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list[Fields]:
+    """The reply with the response's usage, model and reason to stop, on its last message."""
+    last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
+    if last is None:
+        return messages
+    usage = response.get("usage", response.get("usageMetadata"))
+    if isinstance(usage, dict):
+        last.setdefault("usage", usage)
+    if isinstance(model := response.get("model", response.get("modelVersion")), str):
+        last.setdefault("model", model)
+    reason = response.get("stop_reason", response.get("done_reason"))
+    if not isinstance(reason, str):
+        reason = mapping(response.get("incomplete_details")).get("reason")
+    if isinstance(reason, str):
+        last.setdefault("finish_reason", reason)
+    return messages
+
+
+def _instruction(value: JsonValue) -> str | None:
+    """Instructions as text: a text, text blocks, or Gemini's {parts: […]}."""
+    if isinstance(value, dict):
+        value = value.get("parts", value.get("content", value.get("text")))
+    if isinstance(value, list):
+        texts = [
+            mapping(part).get("text", mapping(part).get("content"))
+            for part in value
+            if isinstance(part, dict)
+        ]
+        said = [text for text in (*texts, *value) if isinstance(text, str)]
+        return "\n".join(said) or None
+    return value if isinstance(value, str) else None
+
+
+def instruct(thread: Thread, value: JsonValue) -> None:
+    """Take instructions in any of their forms, also as JSON text."""
+    thread.instruct(_instruction(parsed(value)))
+
+
+def _unnested(values: list[JsonValue] | str) -> JsonValue:
+    """LangChain gives a list of prompts, each a list of messages: the first."""
+    is_nested = isinstance(values, list) and bool(values) and isinstance(values[0], list)
+    return values[0] if is_nested else values
+
+
+def _without_schemas(thread: Thread, values: list[JsonValue]) -> list[JsonValue]:
+    """The messages among the values; tool schemas that some frameworks put there go to the thread."""
+    messages: list[JsonValue] = []
+    for value in values:
+        content = parsed(mapping(value).get("content"))
+        if mapping(value).get("role") == "tool" and mapping(content).get("type") == "function":
+            thread.know_tools([content])
+        else:
+            messages.append(value)
+    return messages
+
+
+def tokens(value: JsonValue) -> dict[str, JsonValue] | None:
+    """Return counts of tokens as a message's `usage`; None without a number in it."""
+    known = {key: count for key, count in mapping(value).items() if number_of(count) is not None}
+    return known or None

@@ -1,0 +1,361 @@
+"""Messages in any provider's form as native messages.
+
+Read are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions and of Gemini,
+LangChain messages, Vercel AI SDK parts. A message may become several: a user message with tool results is a tool
+message for each result, then what the user wrote.
+
+Two keys are added to native messages, which `threads` takes out again: `reasoning`, `model`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from agent_eval.formats.json_text import loads
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    NotThisFormatError,
+    listed,
+    mapping,
+    number_of,
+    paid,
+    text_of,
+)
+
+ROLES: Mapping[str, str] = {
+    **dict.fromkeys(("user", "human", "HumanMessage", "HumanMessageChunk"), "user"),
+    **dict.fromkeys(
+        ("assistant", "ai", "model", "gpt", "bot", "chatbot", "agent", "AIMessage", "AIMessageChunk"),
+        "assistant",
+    ),
+    **dict.fromkeys(("system", "SystemMessage"), "system"),
+    "developer": "developer",
+    **dict.fromkeys(("tool", "function", "observation", "ipython", "ToolMessage", "FunctionMessage"), "tool"),
+}
+"""Names of roles in the sources → native role."""
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "output-text"})
+_REASONING_PARTS: frozenset[JsonValue] = frozenset(
+    {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text"}
+)
+_CALL_PARTS: frozenset[JsonValue] = frozenset(
+    {
+        "tool_use",
+        "tool_call",
+        "tool-call",
+        "toolCall",
+        "toolUse",
+        "server_tool_use",
+        "mcp_tool_use",
+        "function",
+    }
+)
+_RESULT_PARTS: frozenset[JsonValue] = frozenset(
+    {
+        "tool_result",
+        "tool_call_response",
+        "tool-result",
+        "toolResult",
+        "web_search_tool_result",
+        "mcp_tool_result",
+    }
+)
+_CALL_ITEMS = frozenset(
+    {"function_call", "custom_tool_call", "local_shell_call", "mcp_call", "computer_call"}
+)
+_OTHER_CALL_ITEMS = frozenset(
+    {
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "tool_search_call",
+    }
+)
+_RESULT_ITEMS = frozenset(
+    {
+        "function_call_output",
+        "custom_tool_call_output",
+        "local_shell_call_output",
+        "computer_call_output",
+        "tool_search_output",
+    }
+)
+
+
+@dataclass
+class _Parts:
+    """What the content of one message holds."""
+
+    texts: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: list[Fields] = field(default_factory=list[Fields])
+    results: list[Fields] = field(default_factory=list[Fields])
+
+    @property
+    def text(self) -> str | None:
+        return "\n".join(self.texts) if self.texts else None
+
+
+def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fields]:
+    """Return the native messages of message-like values, in order.
+
+    Args:
+        values: The messages, items or texts.
+        role: The role of a bare text.
+
+    Raises:
+        NotThisFormatError: If a value is neither a text nor an object with a role or a kind that is known.
+    """
+    return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
+
+
+def is_foreign(message: Mapping[str, JsonValue]) -> bool:
+    """Return whether a message is in another form than OpenAI's chat form: its role, its parts or its blocks."""
+    content = message.get("content")
+    kinds = (
+        {part.get("type") for part in content if isinstance(part, dict)}
+        if isinstance(content, list)
+        else set()
+    )
+    is_other = not kinds.isdisjoint(_CALL_PARTS | _RESULT_PARTS | _REASONING_PARTS)
+    role = message.get("role")
+    is_renamed = isinstance(role, str) and ROLES.get(role, role) != role and role != "function"
+    return is_other or is_renamed or isinstance(message.get("parts"), list)
+
+
+def is_message(value: JsonValue) -> bool:
+    """Return whether a value is a message or an item of a conversation in a form that is read."""
+    fields = mapping(value)
+    return _role(fields) is not None or fields.get("type") in (
+        *_CALL_ITEMS,
+        *_RESULT_ITEMS,
+        *_OTHER_CALL_ITEMS,
+        "reasoning",
+    )
+
+
+def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
+    if isinstance(value, str):
+        yield {"role": role, "content": value}
+        return
+    if not isinstance(value, dict):
+        raise NotThisFormatError(f"message {index} is neither an object nor a text")
+    kind = value.get("type")
+    if kind in _RESULT_ITEMS:
+        yield _result(value)
+    elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
+        yield from _called(value)
+    elif kind == "reasoning" and "role" not in value:
+        texts = [_plain(part) for part in (*listed(value.get("summary")), *listed(value.get("content")))]
+        if said := "\n".join(filter(None, texts)):
+            yield {"role": "assistant", "content": None, "reasoning": said}
+    elif (found := _role(value)) is None:
+        names = ", ".join(sorted(set(ROLES.values())))
+        raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
+    else:
+        yield from _spoken(value, found)
+
+
+def _role(value: Mapping[str, JsonValue]) -> str | None:
+    named = value.get("role") or value.get("from") or value.get("type")
+    return ROLES.get(named) if isinstance(named, str) else None
+
+
+def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
+    """A message with a role: the tool results in it, and the message itself."""
+    parts = _parts(value)
+    parts.calls += _calls(value)
+    reasoning = [
+        text for key in ("reasoning_content", "reasoning", "thinking") if (text := _said(value.get(key)))
+    ]
+    parts.reasoning += reasoning[:1]
+    name = value.get("name") if isinstance(value.get("name"), str) else None
+    if role == "tool":
+        call_id = text_of(value.get("tool_call_id") or value.get("id")) or _first_id(value)
+        results = parts.results or [{"role": "tool", "content": parts.text, "tool_call_id": call_id}]
+        for result in results:
+            named = {"name": name} if name and "name" not in result else {}
+            yield {**named, **measured(value), **result, **_failed(value)}
+        return
+    message: Fields = {"role": role, "content": parts.text}
+    message |= {"name": name} if name else {}
+    message |= {"tool_calls": parts.calls} if parts.calls else {}
+    message |= {"reasoning": "\n".join(parts.reasoning)} if parts.reasoning else {}
+    if isinstance(model := value.get("model"), str):
+        message["model"] = model
+    is_shown = parts.texts or parts.calls or parts.reasoning or not parts.results
+    when: Fields = {"timestamp": said} if (said := text_of(value.get("timestamp"))) else {}
+    answers = [{**when, **result} for result in parts.results]
+    if role != "assistant":
+        yield from answers
+    if is_shown:
+        yield message | measured(value)
+    if role == "assistant":
+        yield from answers
+
+
+def _first_id(value: Mapping[str, JsonValue]) -> str | None:
+    """The id of a call that SWE-agent lists under `tool_call_ids`."""
+    return next((i for i in listed(value.get("tool_call_ids")) if isinstance(i, str)), None)
+
+
+def _failed(value: Mapping[str, JsonValue]) -> Fields:
+    said = next((value[key] for key in ("is_error", "isError") if isinstance(value.get(key), bool)), None)
+    if said is None and (isinstance(value.get("error"), dict) or value.get("status") == "error"):
+        said = True
+    return {} if said is None else {"is_error": said}
+
+
+def _said(value: JsonValue) -> str | None:
+    """The text of a reasoning field."""
+    if isinstance(value, dict):
+        value = value.get("content", value.get("text"))
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _parts(value: Mapping[str, JsonValue]) -> _Parts:
+    found = _Parts()
+    content = (
+        value["parts"] if isinstance(value.get("parts"), list) else value.get("content", value.get("value"))
+    )
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            found.texts.append(part)
+        elif isinstance(part, dict):
+            _take(part, found)
+        elif part is not None:
+            found.texts.append(text_of(part) or "")
+    if not found.texts and isinstance(refusal := value.get("refusal"), str):
+        found.texts.append(refusal)
+    return found
+
+
+def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
+    kind = part.get("type")
+    if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
+        found.calls.append(_call(call))
+    elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
+        found.results.append(_result(answer))
+    elif kind in _CALL_PARTS and _call_name(part):
+        found.calls.append(_call(part))
+    elif kind in _RESULT_PARTS:
+        found.results.append(_result(part))
+    elif kind in _REASONING_PARTS:
+        texts = (part.get(key) for key in ("thinking", "text", "reasoning", "content", "data"))
+        found.reasoning += [text for text in texts if isinstance(text, str) and text][:1]
+    elif kind == "refusal":
+        found.texts.append(text_of(part.get("refusal")) or "[refusal]")
+    elif kind in _TEXT_PARTS or kind is None:
+        texts = (part.get(key) for key in ("text", "content"))
+        found.texts.append(
+            next((text for text in texts if isinstance(text, str)), None) or text_of(dict(part)) or ""
+        )
+    else:
+        found.texts.append(f"[{kind}]")
+
+
+def _calls(value: Mapping[str, JsonValue]) -> list[Fields]:
+    more = mapping(value.get("additional_kwargs"))
+    named = listed(value.get("tool_calls")) or listed(more.get("tool_calls"))
+    legacy = value.get("function_call") or more.get("function_call")
+    return [_call(mapping(call)) for call in named or ([legacy] if legacy else [])]
+
+
+def _call_name(value: Mapping[str, JsonValue]) -> JsonValue:
+    function = value.get("function")
+    name = mapping(function).get("name") if isinstance(function, dict) else function
+    names = (name, *(value.get(key) for key in ("name", "toolName", "tool_name", "function_name")))
+    return next((name for name in names if name), None)
+
+
+def _call(value: Mapping[str, JsonValue]) -> Fields:
+    places = (mapping(value.get("function")), value)
+    keys = ("arguments", "args", "input", "parameters")
+    arguments = next((place[key] for place in places for key in keys if place.get(key) is not None), None)
+    return {"id": _id(value), "name": _call_name(value), "arguments": arguments}
+
+
+def _id(value: Mapping[str, JsonValue]) -> str | None:
+    keys = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "source_call_id", "id")
+    return next((text for key in keys if (text := text_of(value.get(key)))), None)
+
+
+def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
+    """An item of the Responses API that is a call, and the result that some kinds bring along."""
+    kind = str(value.get("type"))
+    call = _call(value)
+    call["name"] = call["name"] or kind.removesuffix("_call")
+    if call["arguments"] is None:
+        call["arguments"] = (
+            value.get("action") or value.get("query") or value.get("queries") or value.get("code")
+        )
+    yield {"role": "assistant", "content": None, "tool_calls": [call]}
+    if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
+        is_error = value.get("error") is not None
+        content = result_text(value.get("error") if is_error else value.get("output"))
+        yield {"role": "tool", "tool_call_id": call["id"], "content": content, "is_error": is_error}
+
+
+def _result(value: Mapping[str, JsonValue]) -> Fields:
+    keys = ("content", "response", "output", "result", "tools")
+    content = next((value[key] for key in keys if value.get(key) is not None), value.get("text"))
+    name = value.get("name") or value.get("toolName")
+    message: Fields = {"role": "tool", "tool_call_id": _id(value), "content": result_text(content)}
+    return message | ({"name": name} if isinstance(name, str) else {}) | _failed(value)
+
+
+def result_text(value: JsonValue) -> str | None:
+    """Return a tool's answer as text: the texts of its blocks, else its JSON."""
+    if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
+        return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in value)
+    if isinstance(value, dict) and value.get("type") in (
+        "text",
+        "json",
+        "input_text",
+        "error-text",
+        "error-json",
+    ):
+        return text_of(value.get("value", value.get("text")))
+    return text_of(value)
+
+
+def _plain(part: JsonValue) -> str | None:
+    """The text of a block, None where it has none."""
+    if isinstance(part, str):
+        return part
+    fields = mapping(part)
+    texts = (fields.get(key) for key in ("text", "content"))
+    return next((text for text in texts if isinstance(text, str)), None)
+
+
+def parsed(value: JsonValue) -> JsonValue:
+    """Return the value of a text that holds JSON (an object, an array or a text); any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
+        return value
+    try:
+        return loads(value)
+    except ValueError:
+        return value
+
+
+def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
+    """Why the model stopped, in the message or in the raw reply that tau2 keeps with it."""
+    places = (value, mapping(value.get("raw_data")))
+    names = ("finish_reason", "stop_reason", "stopReason")
+    found = (place.get(name) for place in places for name in names)
+    return next((reason for reason in found if isinstance(reason, str)), None)
+
+
+def measured(value: Mapping[str, JsonValue]) -> Fields:
+    """Return time, latency, usage, cost and stop reason of a message, those that it has."""
+    seconds = number_of(value.get("generation_time_seconds"))
+    latency = number_of(value.get("latency_ms"))
+    fields: Fields = {
+        "timestamp": text_of(value.get("timestamp")),
+        "latency_ms": seconds * 1000 if latency is None and seconds is not None else latency,
+        "usage": value["usage"] if isinstance(value.get("usage"), dict) else None,
+        "cost_usd": paid(value.get("cost_usd", value.get("cost"))),
+        "finish_reason": _finish_reason(value),
+    }
+    return {name: known for name, known in fields.items() if known is not None}

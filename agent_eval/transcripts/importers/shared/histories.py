@@ -1,0 +1,115 @@
+"""Chat records that repeat what was said before: records of one session, and histories that a later record repeats."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.hashing import canonical
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.transcripts.importers.base import LeftOut, Source, listed, mapping, text_of
+from agent_eval.transcripts.importers.shared import api_calls
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped
+from agent_eval.transcripts.importers.shared.messages import chat_messages, chat_messages_with_reasoning
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+FOLDED = "records repeat the beginning of a later record; they are folded into it"
+PAIR = "_pair"
+"""Key of a record that was made from a request and its response: its own id is that of the call."""
+_SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")
+_OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
+
+
+def folded(source: Source, records: Callable[[], Iterator[Record | Refusal]]) -> Iterator[Item]:
+    """Yield the records: those of one session together, and none that a later record repeats from its beginning.
+
+    A session is grouped by `session_id` or `thread_id`, also in `metadata`; a record with a task, an outcome or an id
+    of its own is not. Records are recognised as repeated only if they have neither.
+
+    Args:
+        source: The file.
+        records: Yields the records; called up to three times.
+    """
+    repeated, has_sessions = _looked_through(records())
+    items = (item for item in records() if not isinstance(item, Record) or item.number not in repeated)
+    if has_sessions:
+
+        def kept() -> Iterator[Item]:
+            for item in records():
+                if not isinstance(item, Record) or item.number not in repeated:
+                    yield item
+
+        for item in grouped(source, kept, session_of):
+            yield _alone(item) if isinstance(item, Record) else item
+    else:
+        yield from items
+    for _ in repeated:
+        yield LeftOut(FOLDED)
+
+
+def _alone(item: Record) -> Record:
+    """A record that belongs to no session as it was."""
+    group = mapping(item.value)
+    if group.get("key") is None:
+        return Record(item.number, listed(group.get("records"))[0], item.size)
+    return item
+
+
+def session_of(value: JsonValue) -> str | None:
+    """Return the session of a record; None where it stands for itself."""
+    record = mapping(value)
+    if any(record.get(name) is not None for name in _OWN) or (record.get("id") and not record.get(PAIR)):
+        return None
+    places = (record, mapping(record.get("metadata")))
+    return next((text for place in places for key in _SESSION if (text := text_of(place.get(key)))), None)
+
+
+def _looked_through(records: Iterator[Record | Refusal]) -> tuple[set[int], bool]:
+    """The numbers of records that a later one repeats from its beginning, and whether any belongs to a session."""
+    ends: dict[bytes, list[int]] = {}
+    repeated: set[int] = set()
+    has_sessions = False
+    for item in records:
+        record = mapping(item.value) if isinstance(item, Record) else {}
+        has_sessions = has_sessions or session_of(dict(record)) is not None
+        if not isinstance(item, Record) or not _may_repeat(record):
+            continue
+        state = hashlib.blake2b(digest_size=16)
+        messages = listed(record.get("messages"))
+        for i, message in enumerate(messages):
+            try:
+                state.update(canonical(_content(mapping(message))))
+            except RecursionError:  # refused later, by name
+                break
+            if i + 1 < len(messages):
+                repeated.update(ends.pop(state.digest(), ()))
+            else:
+                ends.setdefault(state.digest(), []).append(item.number)
+    return repeated, has_sessions
+
+
+def _may_repeat(record: Mapping[str, JsonValue]) -> bool:
+    """Whether a record is nothing but a history: no id, session, task or outcome of its own."""
+    is_own = record.get("id") is not None and not record.get(PAIR)
+    return not is_own and all(record.get(name) is None for name in _OWN) and session_of(dict(record)) is None
+
+
+def _content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
+    keys = ("role", "content", "tool_calls", "function_call", "tool_call_id")
+    return [message.get(key) or None for key in keys]
+
+
+def thread_of(record: Mapping[str, JsonValue]) -> Thread:
+    """Return the messages of a chat record, with instructions and tools that it gives beside them.
+
+    Raises:
+        NotThisFormatError: If `messages` is neither null nor a list of messages.
+    """
+    thread = Thread()
+    for key in ("system", "instructions"):
+        api_calls.instruct(thread, record.get(key))
+    thread.know_tools(record.get("functions"))
+    values = record.get("messages")
+    thread.extend(chat_messages_with_reasoning(values) if isinstance(values, list) else chat_messages(values))
+    return thread

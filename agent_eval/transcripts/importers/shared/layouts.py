@@ -1,0 +1,137 @@
+"""Records of a JSON file however it is laid out, and records that belong together put together."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Literal
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import (
+    BREAKS,
+    LONGEST_LINE,
+    MEGABYTE,
+    Record,
+    broken,
+    json_lines,
+    opened,
+    record_of,
+)
+from agent_eval.transcripts.importers.base import LeftOut, Source, array_records
+
+Layout = Literal["lines", "array", "document"]
+Item = Record | Refusal | LeftOut
+HEAD = 64 * 1024
+MOST_HELD = 100 * MEGABYTE
+"""Bytes of JSON text that unfinished groups may hold in memory together."""
+
+
+def records_of(
+    source: Source, expected: str, is_part: Callable[[JsonValue], bool] | None = None
+) -> Iterator[Record | Refusal]:
+    """Yield the records of a file: its lines, the elements of its array, or the one value that it holds.
+
+    Args:
+        source: The file.
+        expected: What a record should be, for the refusal of one that is no JSON.
+        is_part: Whether an array with this first element is one record rather than a list of records.
+    """
+    layout = layout_of(source, is_part)
+    if layout == "lines":
+        return json_lines(source.path, source.file)
+    return array_records(source, "item") if layout == "array" else _document(source, expected)
+
+
+def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None) -> Layout:
+    """Return how the file is laid out, from its beginning: a pretty-printed value spans lines, JSONL does not."""
+    try:
+        with opened(source.path) as stream:
+            head = stream.read(HEAD).lstrip()
+    except BREAKS:
+        return "lines"
+    line, newline, _ = head.partition(b"\n")
+    if head[:1] == b"[" and _holds_records(source, is_part):
+        return "array"
+    is_opening = line.rstrip() in (b"{", b"[", b"[{")
+    is_lines = not newline or _is_json(line) or not (is_opening or ".json" in PurePath(source.file).suffixes)
+    return "lines" if is_lines else "document"
+
+
+def _holds_records(source: Source, is_part: Callable[[JsonValue], bool] | None) -> bool:
+    """Whether the array's first element can be read and is a record, not a part of one."""
+    first = next(itertools.islice(array_records(source, "item"), 1), None)
+    return isinstance(first, Record) and not (is_part and is_part(first.value))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _document(source: Source, expected: str) -> Iterator[Record | Refusal]:
+    """The one value of a pretty-printed file."""
+    try:
+        with opened(source.path) as stream:
+            text = stream.read(LONGEST_LINE + 1)
+        whole = text if len(text) <= LONGEST_LINE else None
+        yield record_of(whole, 1, source.file, f"; expected {expected}")
+    except BREAKS as error:
+        yield Refusal(source.file, 1, broken(error))
+
+
+@dataclass
+class _Group:
+    number: int
+    size: int = 0
+    values: list[JsonValue] = field(default_factory=list[JsonValue])
+
+
+def grouped(
+    source: Source, items: Callable[[], Iterator[Item]], key: Callable[[JsonValue], str | None]
+) -> Iterator[Item]:
+    """Put records with equal keys together: one record {"key": …, "records": […]} for each key, at its last record.
+
+    The items are gone through twice: a group is given out as soon as it is complete, so that only unfinished groups
+    are in memory. A record without a key is a group of its own. The number of a group is that of its first record.
+
+    Args:
+        source: The file.
+        items: Yields the records; called twice.
+        key: The key of a record's value.
+    """
+    left = Counter(key(item.value) for item in items() if isinstance(item, Record))
+    groups: dict[str, _Group] = {}
+    held = 0
+    for item in items():
+        if not isinstance(item, Record):
+            yield item
+            continue
+        name = key(item.value)
+        if name is None:
+            yield Record(item.number, {"key": None, "records": [item.value]}, item.size)
+            continue
+        left[name] -= 1
+        if held + item.size > MOST_HELD:
+            yield Refusal(source.file, item.number, _TOO_MUCH)
+        else:
+            group = groups.setdefault(name, _Group(item.number))
+            group.values.append(item.value)
+            group.size += item.size
+            held += item.size
+        if left[name] == 0 and name in groups:
+            group = groups.pop(name)
+            held -= group.size
+            yield Record(group.number, {"key": name, "records": group.values}, group.size)
+
+
+_TOO_MUCH = (
+    f"unfinished conversations hold more than {MOST_HELD // MEGABYTE} MB; split the file, or sort its records by "
+    "conversation"
+)

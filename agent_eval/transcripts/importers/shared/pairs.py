@@ -1,0 +1,94 @@
+"""Requests and responses that a proxy or a batch logs, as chat records.
+
+Read are records {"request": …, "response": …}, each as an object, as JSON text, or under `body`; LiteLLM's payloads
+{"messages": …, "response": …}; and an API's response alone.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import Fields, mapping, number_of, paid, text_of
+from agent_eval.transcripts.importers.shared.api_calls import replied, sent
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.histories import PAIR
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+REQUESTS = ("request", "request_body", "requestBody", "req")
+RESPONSES = ("response", "response_body", "responseBody", "res", "completion")
+_STARTED = ("startTime", "start_time", "created_at", "request_created_at", "timestamp")
+
+
+def is_pair(value: JsonValue) -> bool:
+    """Return whether a record is a request with its response, or a response of a model API alone."""
+    record = mapping(value)
+    has_request = any(_body(record, (key,)) for key in REQUESTS) or isinstance(record.get("messages"), list)
+    return (has_request and _has_reply(_body(record, RESPONSES))) or _is_response(record)
+
+
+def _has_reply(response: Mapping[str, JsonValue]) -> bool:
+    return any(
+        isinstance(response.get(key), list) for key in ("choices", "output", "content", "candidates")
+    ) or (isinstance(response.get("message"), dict))
+
+
+def _is_response(record: Mapping[str, JsonValue]) -> bool:
+    return record.get("object") in ("chat.completion", "text_completion", "response") and _has_reply(record)
+
+
+def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
+    """The object under one of the keys, out of its JSON text and its envelope."""
+    for key in keys:
+        found = mapping(parsed(record.get(key)))
+        inner = mapping(parsed(found.get("body", found.get("json"))))
+        if inner or found:
+            return inner or found
+    return {}
+
+
+def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the chat record of a pair: all messages of the request, then the reply.
+
+    Raises:
+        NotThisFormatError: If a message has a form that is not known.
+    """
+    thread = Thread()
+    is_alone = _is_response(record)
+    request = {} if is_alone else _body(record, REQUESTS) or record
+    response = record if is_alone else _body(record, RESPONSES)
+    history = sent(thread, {key: value for key, value in request.items() if key not in RESPONSES})
+    reply = replied(thread, dict(response))
+    _time(record, reply)
+    if reply:
+        cost = paid(record.get("response_cost", record.get("cost_usd", record.get("cost"))))
+        reply[-1] |= {} if cost is None else {"cost_usd": cost}
+    rest = {
+        key: value
+        for key, value in record.items()
+        if key not in (*REQUESTS, *RESPONSES, "messages", "choices")
+    }
+    if is_alone:
+        rest = {"id": record.get("id")}
+    model = response.get("model") or request.get("model")
+    known: dict[str, JsonValue] = {
+        "messages": [dict(m) for m in (*history, *reply)],  # type: ignore[arg-type]
+        "tools": [*thread.tools.values()] or None,
+        "instructions": "\n\n".join(thread.policy) or None,
+        "model": model,
+        PAIR: True,
+    }
+    return {**rest, **{key: value for key, value in known.items() if value is not None}}
+
+
+def _time(record: Mapping[str, JsonValue], reply: list[Fields]) -> None:
+    """When the reply began and how long it took, where the log says so."""
+    if not reply:
+        return
+    began = next((text for key in _STARTED if (text := text_of(record.get(key)))), None)
+    took = next(
+        (n for key in ("latency_ms", "duration_ms") if (n := number_of(record.get(key))) is not None), None
+    )
+    if began is not None:
+        reply[-1].setdefault("timestamp", began)
+    if took is not None and took >= 0:
+        reply[-1].setdefault("latency_ms", took)

@@ -1,0 +1,179 @@
+"""One conversation put together from parts: model calls that repeat the history, tool runs, traces of one session."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from agent_eval.formats.hashing import canonical
+from agent_eval.transcripts.importers.base import Fields, listed, mapping, text_of, without_nulls
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.models import is_blank
+
+POLICY = "policy"
+"""Key of `metadata`: instructions that the source gives apart from the messages."""
+SOURCE_SCORES = "source_scores"
+"""Key of `metadata`: scores that the source itself gives, a list of {name, value, …}."""
+MODELS = "models"
+"""Key of `metadata`: the models that replied, in the order of their first reply."""
+REASONING = "reasoning"
+"""Key of `metadata`: what the model thought, a list of {message_index, text}; a judge is not shown it."""
+
+
+@dataclass
+class Thread:
+    """A conversation as it grows, with what is known of it beside its messages."""
+
+    messages: list[Fields] = field(default_factory=list[Fields])
+    policy: list[str] = field(default_factory=list[str])
+    tools: dict[bytes, dict[str, JsonValue]] = field(default_factory=dict[bytes, dict[str, JsonValue]])
+    models: dict[str, None] = field(default_factory=dict[str, None])
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+    def instruct(self, text: str | None) -> None:
+        """Take instructions that the source gives apart from the messages, each text once."""
+        if text and not is_blank(text) and text not in self.policy:
+            self.policy.append(text)
+
+    def know_tools(self, value: JsonValue) -> None:
+        """Take tool schemas, each once: a list of objects, also as JSON text, or an object of them by name."""
+        value = parsed(value)
+        values = list(value.values()) if isinstance(value, dict) else listed(value)
+        for schema in map(parsed, values):
+            if isinstance(schema, dict):
+                self.tools.setdefault(canonical(schema), schema)
+
+    def extend(self, messages: Iterable[Fields]) -> None:
+        """Append messages as they are."""
+        self.messages.extend(messages)
+
+    def merge(self, history: Sequence[Fields], reply: Sequence[Fields]) -> None:
+        """Append what a model call adds: the part of its input that is not yet here, and its reply."""
+        self.extend(_unseen(self.messages, history))
+        self.extend(reply)
+
+    def follow(self, other: "Thread") -> None:
+        """Append a later part of the conversation, which may repeat what is here from its beginning."""
+        mine, theirs = _keys(self.messages), _keys(other.messages)
+        told = len(mine) if theirs[: len(mine)] == mine else 0
+        known = {
+            key for key, m in zip(mine, self.messages, strict=True) if m["role"] in ("system", "developer")
+        }
+        self.extend(
+            message
+            for key, message in zip(theirs[told:], other.messages[told:], strict=True)
+            if key not in known
+        )
+        for text in other.policy:
+            self.instruct(text)
+        self.tools |= other.tools
+        self.models |= other.models
+        _add_metadata(self.metadata, other.metadata)
+
+    def fields(self) -> Fields:
+        """Return the native fields of the conversation: messages, tools and metadata."""
+        reasoning: list[JsonValue] = []
+        messages: list[Fields] = []
+        for message in _joined_reasoning(self.messages):
+            plain = {key: value for key, value in message.items() if key not in ("reasoning", "model")}
+            if text := message.get("reasoning"):
+                reasoning.append({"message_index": len(messages), "text": str(text)})
+            if isinstance(model := message.get("model"), str):
+                self.models.setdefault(model)
+            messages.append(plain)
+        told: dict[str, JsonValue] = {
+            POLICY: "\n\n".join(self.policy) or None,
+            MODELS: [*self.models] or None,
+            REASONING: reasoning or None,
+        }
+        tools = list(self.tools.values()) or None
+        return {"messages": messages, "tools": tools, "metadata": without_nulls({**self.metadata, **told})}
+
+
+def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
+    """The messages; one that holds reasoning alone gives it to the next message of the assistant."""
+    waiting: list[str] = []
+    for message in messages:
+        is_bare = not message.get("content") and not message.get("tool_calls")
+        if is_bare and message.get("reasoning") and message["role"] == "assistant":
+            waiting.append(str(message["reasoning"]))
+            continue
+        if waiting and message["role"] == "assistant":
+            own = [str(message["reasoning"])] if message.get("reasoning") else []
+            message = {**message, "reasoning": "\n".join([*waiting, *own])}
+            waiting = []
+        yield message
+
+
+def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
+    """Scores are listed together, costs added; of anything else the first value stays."""
+    for key, value in more.items():
+        mine = into.get(key)
+        if key == SOURCE_SCORES and isinstance(mine, list) and isinstance(value, list):
+            into[key] = [*mine, *value]
+        elif key == "agent_cost_usd" and isinstance(mine, int | float) and isinstance(value, int | float):
+            into[key] = mine + value
+        else:
+            into.setdefault(key, value)
+
+
+def message_key(message: Fields) -> bytes:
+    """Return what two copies of one message have in common: role, text and calls; for an answer the call's id."""
+    role, content = message.get("role"), message.get("content")
+    if role == "tool" and message.get("tool_call_id"):
+        return canonical(["tool", message["tool_call_id"]])
+    text = content.strip() if isinstance(content, str) else content or ""
+    calls = message.get("tool_calls")
+    named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
+    return canonical([role, text, named])
+
+
+def _keys(messages: Iterable[Fields]) -> list[bytes]:
+    return [message_key(message) for message in messages]
+
+
+def _unseen(here: Sequence[Fields], history: Sequence[Fields]) -> list[Fields]:
+    """The messages of a call's input that are not here yet.
+
+    Both are walked together: a message is found again at or after the last one that was found. A message of the
+    assistant that stands where one stands here is that one in another form.
+    """
+    keys, at = _keys(here), 0
+    fresh: list[Fields] = []
+    for message, key in zip(history, _keys(history), strict=True):
+        if key in keys[at:]:
+            at = keys.index(key, at) + 1
+            fresh.clear()
+        elif message["role"] == "assistant" and at < len(here) and here[at]["role"] == "assistant":
+            at += 1
+            fresh.clear()
+        elif message["role"] in ("system", "developer") and key in keys:
+            continue
+        else:
+            fresh.append(message)
+    return fresh
+
+
+def add_tool_run(thread: Thread, *, name: str | None, arguments: JsonValue, answer: Fields) -> None:
+    """Append what a tool answered, to its call if that is known; else the call as well.
+
+    Args:
+        thread: The conversation.
+        name: The tool.
+        arguments: What it was called with.
+        answer: A tool message; its `tool_call_id` may be missing.
+    """
+    answered = {m.get("tool_call_id") for m in thread.messages if m.get("role") == "tool"}
+    calls = [mapping(call) for m in thread.messages for call in listed(m.get("tool_calls"))]  # type: ignore[arg-type]
+    call_id = answer.get("tool_call_id")
+    if call_id in answered and call_id is not None:
+        return
+    if not any(call.get("id") == call_id for call in calls) or call_id is None:
+        same = [c for c in calls if c.get("name") == name and c.get("id") not in answered]
+        exact = [c for c in same if parsed(c.get("arguments")) == parsed(arguments)]
+        found = next(iter([*exact, *same]), None)
+        call_id = text_of(found.get("id")) if found else call_id
+        if found is None:
+            call: Fields = {"id": call_id, "name": name or "tool", "arguments": arguments}
+            thread.extend([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    thread.extend([{**answer, "tool_call_id": call_id}])

@@ -1,0 +1,187 @@
+"""Benchmark slots for transcripts of any format: a CSV file with the columns task_id, slot, disclosures."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from pydantic import JsonValue, ValidationError
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.json_text import loads
+from agent_eval.formats.streams import MEGABYTE
+from agent_eval.formats.validation_messages import explain
+from agent_eval.transcripts.models import Conversation, Scenario, Session, id_key
+
+COLUMNS = ("task_id", "slot", "disclosures")
+LARGEST = 10 * MEGABYTE
+OF_SESSION = ("u3_scope", "repeatability_tested", "date", "session_run", "benchmark_id", "evaluator")
+OF_CONVERSATION = ("injected_error", "interventions")
+_WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "none": []}
+
+
+class SlotsFileError(AgentEvalError):
+    """The file of slots cannot be used."""
+
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        super().__init__(f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}.")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One row: the slot of a task, and what is disclosed of its conversations."""
+
+    line: int
+    slot: str | None
+    fields: Mapping[str, JsonValue]
+
+
+@dataclass
+class Slots:
+    """The slots of a file by task id, and what the file discloses of the session.
+
+    `met` grows with the task ids for which a conversation was found.
+    """
+
+    path: Path
+    by_task: Mapping[str, Slot]
+    session: Mapping[str, JsonValue]
+    met: set[str] = field(default_factory=set[str])
+
+    def placed(self, conversation: Conversation, session_id: str) -> Conversation:
+        """Return the conversation with its slot and disclosures; as it is if no row names it.
+
+        A row names it by its task id, by its conversation id with or without the session in front, or by the id of
+        one of its traces.
+
+        Raises:
+            ValidationError: If what a row discloses is not valid for the conversation.
+        """
+        name = next((key for key in _names(conversation, session_id) if key in self.by_task), None)
+        if name is None:
+            return conversation
+        self.met.add(name)
+        slot = self.by_task[name]
+        changed: dict[str, object] = {**slot.fields}
+        if slot.slot is not None:
+            changed["scenario"] = slot.slot
+        if conversation.task_id is None:
+            changed["task_id"] = name
+        return Conversation.model_validate({**conversation.model_dump(exclude_defaults=True), **changed})
+
+    def unmet(self) -> list[str]:
+        """Return the rows that no conversation was found for, a sentence each."""
+        return [
+            f"{self.path.name}:{slot.line}: no conversation has the task_id {task[:80]!r}"
+            for task, slot in self.by_task.items()
+            if task not in self.met
+        ]
+
+
+def read_slots(path: Path) -> Slots:
+    """Read a file of slots.
+
+    `slot` is D1 to D5, standardised_task, hallucination, error_injection or empty. `disclosures` is empty, a JSON
+    object, or `key=value` joined by `;`. Of the session: u3_scope, repeatability_tested, date, session_run,
+    benchmark_id, evaluator. Of the conversation: injected_error, interventions (`none`: there were none).
+
+    Raises:
+        SlotsFileError: If the file cannot be read, or a row is not valid; the message names the line.
+    """
+    by_task: dict[str, Slot] = {}
+    session: dict[str, JsonValue] = {}
+    for line, row in _rows(path):
+        task = id_key(row["task_id"].strip())
+        slot = row["slot"].strip() or None
+        if not task:
+            raise SlotsFileError(path, line, "task_id is empty")
+        if task in by_task:
+            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is in line {by_task[task].line} already")
+        if slot is not None and slot not in get_args(Scenario):
+            allowed = ", ".join(get_args(Scenario))
+            raise SlotsFileError(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
+        said = _disclosures(path, line, row["disclosures"])
+        for key in OF_SESSION:
+            if key in said and session.setdefault(key, said[key]) != said[key]:
+                raise SlotsFileError(
+                    path, line, f"{key} differs from an earlier line; it is one for the session"
+                )
+        by_task[task] = Slot(line, slot, {key: said[key] for key in OF_CONVERSATION if key in said})
+    _check_session(path, session)
+    return Slots(path, by_task, session)
+
+
+def _names(conversation: Conversation, session_id: str) -> Iterator[str]:
+    own = conversation.conversation_id
+    traces = conversation.metadata.get("trace_ids")
+    for name in (conversation.task_id, own.removeprefix(f"{session_id}:"), own):
+        if name is not None:
+            yield id_key(name)
+    yield from (
+        id_key(trace) for trace in (traces if isinstance(traces, list) else ()) if isinstance(trace, str)
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise SlotsFileError(path, 0, f"the file is larger than {LARGEST // MEGABYTE} MB")
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        header = [name.strip() for name in next(rows, [])]
+        if set(header) != set(COLUMNS) or len(header) != len(COLUMNS):
+            raise SlotsFileError(path, 1, f"the first line is {','.join(header)[:80]!r}")
+        for row in rows:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(header):
+                raise SlotsFileError(
+                    path, rows.line_num, f"{len(row)} cells; quote a cell that holds a comma"
+                )
+            yield rows.line_num, dict(zip(header, row, strict=True))
+    except OSError as error:
+        raise SlotsFileError(path, 0, f"it cannot be read ({error.strerror or error})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SlotsFileError(path, 0, f"it is no CSV file in UTF-8 ({error})") from error
+
+
+def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
+    text = text.strip()
+    found: JsonValue = {}
+    try:
+        if text.startswith("{"):
+            found = loads(text)
+        elif text:
+            pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+            found = {key.strip(): _value(value.strip()) for key, _, value in pairs}
+    except ValueError as error:
+        raise SlotsFileError(path, line, f"disclosures: {error}") from error
+    allowed = (*OF_SESSION, *OF_CONVERSATION)
+    if not isinstance(found, dict) or (unknown := sorted(set(found) - set(allowed))):
+        named = (
+            f"disclosures: {', '.join(unknown)[:80]!r} is not known"
+            if isinstance(found, dict)
+            else "disclosures"
+        )
+        raise SlotsFileError(path, line, f"{named}; allowed: {', '.join(allowed)}")
+    return found
+
+
+def _value(text: str) -> JsonValue:
+    return (
+        _WORDS[text.lower()]
+        if text.lower() in _WORDS
+        else loads(text)
+        if text[:1] in ("{", "[", '"')
+        else text
+    )
+
+
+def _check_session(path: Path, session: Mapping[str, JsonValue]) -> None:
+    try:
+        Session.model_validate({"methodology_versions": "any", **session})
+    except ValidationError as error:
+        raise SlotsFileError(path, 0, f"disclosures: {explain(error, Session)}") from error

@@ -1,0 +1,1 @@
+"""Importers of observability traces, one module per format; `assembly` puts model calls together."""

@@ -1,0 +1,109 @@
+"""Model calls and tool runs of traces, put together to conversations."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import Fields
+from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
+from agent_eval.transcripts.importers.shared.dialects import parsed, result_text
+from agent_eval.transcripts.importers.shared.threads import Thread, add_tool_run
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One call of a model. Times are texts as the source has them; `start` sorts."""
+
+    start: float | str
+    input: JsonValue
+    output: JsonValue
+    system: JsonValue = None
+    tools: JsonValue = None
+    model: str | None = None
+    usage: JsonValue = None
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+    timestamp: str | None = None
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """One run of a tool."""
+
+    start: float | str
+    name: str | None
+    arguments: JsonValue
+    result: JsonValue
+    call_id: str | None = None
+    is_error: bool | None = None
+
+
+@dataclass
+class Trace:
+    """What one trace holds of a conversation."""
+
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    runs: list[ToolRun] = field(default_factory=list[ToolRun])
+
+
+def thread_of_trace(trace: Trace) -> Thread:
+    """Return the conversation of a trace: its model calls in order of their start, and what its tools answered.
+
+    The part of a call's input that earlier calls had or gave is not repeated.
+
+    Raises:
+        NotThisFormatError: If a message has a form that is not known.
+    """
+    thread = Thread()
+    steps: Sequence[ModelCall | ToolRun] = sorted(
+        [*trace.calls, *trace.runs], key=lambda step: (str(type(step.start)), step.start)
+    )
+    for step in steps:
+        if isinstance(step, ToolRun):
+            answer: Fields = {
+                "role": "tool",
+                "content": result_text(parsed(step.result)),
+                "tool_call_id": step.call_id,
+            }
+            answer |= {"name": step.name} if step.name else {}
+            answer |= {} if step.is_error is None else {"is_error": step.is_error}
+            add_tool_run(thread, name=step.name, arguments=step.arguments, answer=answer)
+        else:
+            _take(thread, step)
+    return thread
+
+
+def _take(thread: Thread, call: ModelCall) -> None:
+    if call.system is not None:
+        sent(thread, {"system": call.system})
+    thread.know_tools(call.tools)
+    history = sent(thread, call.input)
+    reply = replied(thread, call.output)
+    last = next((m for m in reversed(reply) if m["role"] == "assistant"), None)
+    if last is not None:
+        known = {
+            "model": call.model,
+            "usage": tokens(call.usage),
+            "cost_usd": call.cost_usd,
+            "latency_ms": call.latency_ms if call.latency_ms is not None and call.latency_ms >= 0 else None,
+            "timestamp": call.timestamp,
+            "finish_reason": call.finish_reason,
+        }
+        for key, value in known.items():
+            if value is not None:
+                last.setdefault(key, value)
+    thread.merge(history, reply)
+
+
+def session_thread(traces: Iterable[Trace]) -> Thread:
+    """Return the conversation of a session: its traces in the order given, repeated histories left out.
+
+    Raises:
+        NotThisFormatError: If a message has a form that is not known.
+    """
+    whole = Thread()
+    for trace in traces:
+        whole.follow(thread_of_trace(trace))
+    return whole

@@ -1,0 +1,208 @@
+"""Langfuse exports: {"trace": {…}, "observations": […]}, a trace with its observations, or observations alone."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.formats.timestamps import seconds
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    number_of,
+    or_nothing_found,
+    paid,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
+from agent_eval.transcripts.importers.shared.threads import SOURCE_SCORES, Thread
+from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
+
+NAME = "langfuse"
+EXPECTED = '{"trace": {…}, "observations": [{"type": "GENERATION", "input", "output"}]}, or observations with a traceId'
+_TRACE = ("name", "userId", "tags", "release", "version", "environment")
+_SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "observationId", "timestamp")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The traces of an export; those of one `sessionId` are one conversation, in the order of the file."""
+    records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a trace or an observation of Langfuse."""
+    is_trace = isinstance(value.get("observations"), list) and (
+        "trace" in value or "timestamp" in value or "id" in value
+    )
+    return (
+        is_trace
+        or ("traceId" in value and "parentObservationId" in value)
+        or set(value) == {"trace", "observations"}
+    )
+
+
+def _traces(source: Source) -> Iterator[Item]:
+    """The traces; observations that stand alone become one trace for each `traceId`."""
+    return grouped_observations(source) if _is_flat(source) else _whole(source)
+
+
+def _is_flat(source: Source) -> bool:
+    first = next((r for r in records_of(source, EXPECTED) if isinstance(r, Record)), None)
+    return (
+        first is not None and "observations" not in mapping(first.value) and "traceId" in mapping(first.value)
+    )
+
+
+def grouped_observations(source: Source) -> Iterator[Item]:
+    """Yield a trace for each `traceId` of a file of observations."""
+    for item in grouped(
+        source, lambda: records_of(source, EXPECTED), lambda v: text_of(mapping(v).get("traceId"))
+    ):
+        if isinstance(item, Record):
+            group = mapping(item.value)
+            first = mapping(listed(group.get("records"))[0])
+            trace = without_nulls({"id": group.get("key"), "sessionId": first.get("sessionId")})
+            yield Record(item.number, {"trace": trace, "observations": group.get("records")}, item.size)
+        else:
+            yield item
+
+
+def _whole(source: Source) -> Iterator[Record | Refusal]:
+    for record in records_of(source, EXPECTED):
+        value = mapping(record.value) if isinstance(record, Record) else {}
+        if isinstance(record, Record) and "trace" not in value and "observations" in value:
+            trace = {key: item for key, item in value.items() if key != "observations"}
+            yield Record(record.number, {"trace": trace, "observations": value["observations"]}, record.size)
+        else:
+            yield record
+
+
+def _session(record: Mapping[str, JsonValue]) -> str | None:
+    return text_of(mapping(record.get("trace")).get("sessionId"))
+
+
+def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    whole = Thread()
+    names: list[str] = []
+    for record in map(mapping, listed(group.get("records"))):
+        observations = record.get("observations")
+        if not isinstance(observations, list):
+            raise NotThisFormatError(f"observations is missing or no list; expected {EXPECTED}")
+        trace = mapping(record.get("trace"))
+        names.append(text_of(trace.get("id")) or str(number))
+        whole.follow(_thread(trace, [mapping(value) for value in observations]))
+    if not whole.messages:
+        raise NotThisFormatError(
+            "the trace holds no generation with an input or an output, and neither itself"
+        )
+    whole.metadata["trace_ids"] = [*names]
+    name = text_of(group.get("key")) or names[0]
+    return whole.fields() | {"conversation_id": ids.named(name)}
+
+
+def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, JsonValue]]) -> Thread:
+    inner = {o.get("parentObservationId") for o in observations if o.get("type") == "GENERATION"}
+    found = Trace()
+    for observation in observations:
+        if observation.get("type") == "GENERATION" and observation.get("id") not in inner:
+            found.calls.append(_call(observation))
+        elif observation.get("type") == "TOOL" or _is_tool(observation):
+            found.runs.append(_run(observation))
+    roots = [o for o in observations if o.get("parentObservationId") is None]
+    opening = _opening(trace, roots)
+    if not found.calls:
+        whole = next((o for o in (trace, *roots) if o.get("input") or o.get("output")), {})
+        found.calls.append(_call({**whole, "startTime": ""}))
+    thread = thread_of_trace(found)
+    if opening is not None and not any(m["role"] == "user" for m in thread.messages):
+        before = thread_of_trace(Trace(calls=[opening]))
+        before.follow(thread)
+        thread = before
+    for root in (trace, *roots):
+        system = mapping(parsed(root.get("input"))).get("system")
+        thread.instruct(system if isinstance(system, str) else None)
+    scores: list[JsonValue] = [
+        without_nulls({key: mapping(score).get(key) for key in _SCORE})
+        for score in listed(trace.get("scores"))
+    ]
+    thread.metadata = without_nulls(
+        {
+            **{key: trace.get(key) or None for key in _TRACE},
+            SOURCE_SCORES: scores or None,
+            "timestamp": text_of(trace.get("timestamp")),
+        }
+    )
+    return thread
+
+
+def _opening(trace: Mapping[str, JsonValue], roots: list[Mapping[str, JsonValue]]) -> ModelCall | None:
+    """What the user asked, from the trace or its root, where no generation has it."""
+    value = next((o.get("input") for o in (trace, *roots) if o.get("input")), None)
+    return None if value is None else ModelCall(start="", input=value, output=None)
+
+
+def _is_tool(observation: Mapping[str, JsonValue]) -> bool:
+    attributes = mapping(_metadata(observation).get("attributes"))
+    named = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
+    return observation.get("type") == "SPAN" and any(key in attributes for key in named)
+
+
+def _metadata(observation: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    return mapping(parsed(observation.get("metadata")))
+
+
+def _call(observation: Mapping[str, JsonValue]) -> ModelCall:
+    attributes = mapping(_metadata(observation).get("attributes"))
+    tools = _metadata(observation).get("tools") or attributes.get("gen_ai.tool.definitions")
+    start, end = text_of(observation.get("startTime")) or "", text_of(observation.get("endTime"))
+    usage = observation.get("usageDetails") or observation.get("usage")
+    parameters = mapping(observation.get("modelParameters"))
+    reason = parameters.get("finishReason")
+    return ModelCall(
+        start=start,
+        input=observation.get("input"),
+        output=observation.get("output"),
+        system=attributes.get("gen_ai.system_instructions"),
+        tools=tools or observation.get("toolDefinitions") or None,
+        model=text_of(observation.get("model")),
+        usage=usage,
+        cost_usd=paid(observation.get("totalCost", observation.get("calculatedTotalCost"))),
+        latency_ms=_milliseconds(start, end, observation.get("latency")),
+        timestamp=start or None,
+        finish_reason=reason if isinstance(reason, str) else None,
+    )
+
+
+def _milliseconds(start: str, end: str | None, latency_s: JsonValue) -> float | None:
+    if (known := number_of(latency_s)) is not None:
+        return round(known * 1000, 3)
+    took = (seconds(end) - seconds(start)) * 1000
+    return round(took, 3) if 0 <= took < float("inf") else None
+
+
+def _run(observation: Mapping[str, JsonValue]) -> ToolRun:
+    attributes = mapping(_metadata(observation).get("attributes"))
+    given = parsed(observation.get("input"))
+    inner = mapping(given).get("input")
+    names = (attributes.get(key) for key in ("gen_ai.tool.name", "ai.toolCall.name", "tool.name"))
+    ids = (attributes.get(key) for key in ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id"))
+    result = parsed(observation.get("output"))
+    content = mapping(result).get("content")
+    return ToolRun(
+        start=text_of(observation.get("startTime")) or "",
+        name=next((name for name in names if isinstance(name, str)), text_of(observation.get("name"))),
+        arguments=inner if isinstance(inner, dict) else given,
+        result=content if isinstance(content, list | str) else result,
+        call_id=next((i for i in ids if isinstance(i, str)), text_of(mapping(result).get("tool_call_id"))),
+        is_error=True if observation.get("level") == "ERROR" else None,
+    )

@@ -1,0 +1,278 @@
+"""OpenTelemetry traces of GenAI applications: OTLP JSON, spans as SDKs print them, and dumps of a span's attributes."""
+
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.formats.timestamps import seconds
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    LeftOut,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    number_of,
+    or_nothing_found,
+    text_of,
+)
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
+from agent_eval.transcripts.importers.traces import otel_attributes as otel
+from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, session_thread
+
+NAME = "otel-genai"
+EXPECTED = 'OTLP JSON {"resourceSpans": […]}, spans with attributes, or attributes such as {"gen_ai.input.messages": …}'
+NO_MESSAGES = "spans without messages of a model (HTTP calls, embeddings, chains) are left out"
+TOOLS_ONLY = "traces that hold runs of tools only, without the model call that asked, are left out"
+_PREFIXES = (
+    "gen_ai.",
+    "llm.",
+    "openinference.",
+    "ai.prompt",
+    "ai.response",
+    "ai.toolCall",
+    "ai.operationId",
+    "traceloop.",
+)
+_LISTS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """The conversations of a file of spans: one for each trace, or for the traces that share a session's id."""
+    sessions: dict[str, str] = {}
+
+    def spans() -> Iterator[Item]:
+        return _spans(source, sessions)
+
+    for _ in spans():  # a session's id may be on any span of its trace
+        pass
+    groups = grouped(source, spans, lambda value: _key(mapping(value), sessions))
+    records = (item if _has_model_call(item) else LeftOut(TOOLS_ONLY) for item in groups)
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is OTLP JSON, a span, or a span's attributes."""
+    if "resourceSpans" in value or "resource_spans" in value:
+        return True
+    attributes = value.get("attributes")
+    is_span = isinstance(attributes, dict | list) and any(
+        key in value for key in ("spanContext", "spanId", "span_id", "context", "traceId")
+    )
+    return is_span or any(key.startswith(_PREFIXES) for key in value)
+
+
+def _has_model_call(item: Item) -> bool:
+    """Whether a group of spans holds a model call; true for anything else, which is passed on."""
+    if not isinstance(item, Record):
+        return True
+    spans = map(mapping, listed(mapping(item.value).get("records")))
+    return not all(otel.is_tool_run(mapping(span.get("attributes"))) for span in spans)
+
+
+def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
+    """The spans that hold messages or tool runs, in one form; the sessions of traces are noted."""
+    for record in records_of(source, EXPECTED):
+        if isinstance(record, Refusal):
+            yield record
+            continue
+        found = list(_in(record.value))
+        for span in found:
+            fields = _plain(span, record.number)
+            attributes = mapping(fields["attributes"])
+            if session := text_of(otel.first(attributes, otel.SESSIONS)):
+                sessions.setdefault(str(fields["trace"]), session)
+            size = record.size // max(1, len(found))
+            is_told = otel.is_tool_run(attributes) or any(
+                side is not None for side in (otel.inputs(attributes), otel.outputs(attributes))
+            )
+            yield Record(record.number, fields, size) if is_told else LeftOut(NO_MESSAGES)
+
+
+def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
+    """The spans in a record, however deep OTLP nests them."""
+    record = mapping(value)
+    resources = listed(record.get("resourceSpans", record.get("resource_spans")))
+    if not resources:
+        yield record
+        return
+    for resource in map(mapping, resources):
+        scopes = next((found for key in _LISTS if (found := listed(resource.get(key)))), [])
+        for scope in map(mapping, scopes):
+            yield from map(mapping, listed(scope.get("spans")))
+
+
+def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
+    """A span as {trace, span, parent, start, end, attributes, is_error}, whichever program wrote it."""
+    context = mapping(span.get("spanContext", span.get("context")))
+    is_bare = "attributes" not in span
+    attributes = dict(span) if is_bare else _attributes(span["attributes"])
+    for event in map(mapping, listed(span.get("events"))):
+        attributes = {**_attributes(event.get("attributes")), **attributes}
+    trace = next(
+        (
+            span.get(key) or context.get(key)
+            for key in ("traceId", "trace_id")
+            if span.get(key) or context.get(key)
+        ),
+        None,
+    )
+    identity = next(
+        (
+            span.get(key) or context.get(key)
+            for key in ("spanId", "span_id")
+            if span.get(key) or context.get(key)
+        ),
+        None,
+    )
+    parent = span.get("parentSpanId", span.get("parent_id")) or mapping(span.get("parentSpanContext")).get(
+        "spanId"
+    )
+    status = mapping(span.get("status"))
+    return {
+        "trace": text_of(trace) or f"record {number}",
+        "span": text_of(identity),
+        "parent": text_of(parent),
+        "start": _time(span, ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time")),
+        "end": _time(span, ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time")),
+        "attributes": cast("JsonValue", attributes),
+        "is_error": status.get("code") in (2, "STATUS_CODE_ERROR")
+        or status.get("status_code") == "ERROR"
+        or None,
+    }
+
+
+def _attributes(value: JsonValue) -> dict[str, JsonValue]:
+    """Attributes as a flat object: OTLP's list of keys and typed values, or an object that may be nested."""
+    if isinstance(value, list):
+        pairs = [mapping(item) for item in value]
+        return {str(pair.get("key")): _typed(pair.get("value")) for pair in pairs if "key" in pair}
+    flat: dict[str, JsonValue] = {}
+    open_objects: list[tuple[str, Mapping[str, JsonValue]]] = [("", mapping(value))]
+    while open_objects:
+        prefix, fields = open_objects.pop()
+        for key, item in fields.items():
+            if isinstance(item, dict) and f"{prefix}{key}".split(".")[0] in (
+                "gen_ai",
+                "llm",
+                "session",
+                "tool",
+                "ai",
+            ):
+                open_objects.append((f"{prefix}{key}.", item))
+            else:
+                flat[f"{prefix}{key}"] = item
+    return flat
+
+
+def _typed(value: JsonValue) -> JsonValue:
+    """A value of OTLP, {"stringValue": …} and the like, as JSON has it."""
+    fields = mapping(value)
+    for kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
+        if kind in fields:
+            return fields[kind]
+    if "intValue" in fields:  # int64 is text in OTLP JSON
+        text = text_of(fields["intValue"]) or ""
+        return int(text) if len(text) < 20 and text.removeprefix("-").isdecimal() else text
+    if "arrayValue" in fields:
+        return [_typed(item) for item in listed(mapping(fields["arrayValue"]).get("values"))]
+    if "kvlistValue" in fields:
+        pairs = [mapping(item) for item in listed(mapping(fields["kvlistValue"]).get("values"))]
+        return {str(pair.get("key")): _typed(pair.get("value")) for pair in pairs}
+    return None if isinstance(value, dict) else value
+
+
+def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> float | None:
+    """A time of a span in seconds; None where it is missing."""
+    value = next((span[key] for key in keys if span.get(key) is not None), None)
+    if isinstance(value, list) and len(value) == 2:  # [seconds, nanoseconds]
+        whole, part = number_of(value[0]), number_of(value[1])
+        return None if whole is None or part is None else whole + part / 1e9
+    if isinstance(value, str) and not value.isdecimal():
+        when = seconds(value)
+        return when if when > float("-inf") else None
+    number = otel.parsed_number(value)
+    if number is None:
+        return None
+    return number / 1e9 if number > 1e15 else number / 1e3 if number > 1e11 else number
+
+
+def _key(span: Mapping[str, JsonValue], sessions: Mapping[str, str]) -> str | None:
+    trace = text_of(span.get("trace")) or ""
+    return sessions.get(trace, trace)
+
+
+def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    traces: dict[str, list[Mapping[str, JsonValue]]] = {}
+    for span in map(mapping, listed(group.get("records"))):
+        traces.setdefault(str(span.get("trace")), []).append(span)
+    order = sorted(traces, key=lambda trace: min(_start(span) for span in traces[trace]))
+    found = [_trace(traces[trace]) for trace in order]
+    thread = session_thread(found)
+    if not thread.messages:
+        raise NotThisFormatError("the trace's model calls hold no message")
+    name = text_of(group.get("key")) or str(number)
+    own = str(number) if name.startswith("record ") else name
+    return thread.fields() | {"conversation_id": ids.named(own)}
+
+
+def _start(span: Mapping[str, JsonValue]) -> float:
+    return number_of(span.get("start")) or 0.0
+
+
+def _trace(spans: list[Mapping[str, JsonValue]]) -> Trace:
+    """The model calls and tool runs of a trace. A span around other model calls repeats them, and is not read."""
+    parents = {text_of(s.get("span")): text_of(s.get("parent")) for s in spans}
+    calls = [s for s in spans if not otel.is_tool_run(mapping(s.get("attributes")))]
+    around = {ancestor for call in calls for ancestor in _ancestors(text_of(call.get("span")), parents)}
+    trace = Trace()
+    for span in spans:
+        attributes = mapping(span.get("attributes"))
+        start = _start(span)
+        if otel.is_tool_run(attributes):
+            name, call_id, arguments, result = otel.tool_run(attributes)
+            is_error = True if span.get("is_error") else None
+            trace.runs.append(ToolRun(start, name, arguments, result, call_id, is_error))
+        elif span.get("span") is None or span.get("span") not in around:
+            trace.calls.append(_call(span, attributes, start))
+    return trace
+
+
+def _ancestors(span: str | None, parents: Mapping[str | None, str | None]) -> set[str]:
+    found: set[str] = set()
+    at = parents.get(span)
+    while at is not None and at not in found:
+        found.add(at)
+        at = parents.get(at)
+    return found
+
+
+def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], start: float) -> ModelCall:
+    end = number_of(span.get("end"))
+    return ModelCall(
+        start=start,
+        input=otel.inputs(attributes),
+        output=otel.outputs(attributes),
+        system=otel.system(attributes),
+        tools=otel.tools(attributes),
+        model=otel.model(attributes),
+        usage=otel.usage(attributes),
+        cost_usd=otel.cost(attributes),
+        latency_ms=round((end - start) * 1000, 3) if end is not None and start and end >= start else None,
+        timestamp=None if not start else _iso(start),
+        finish_reason=otel.finish_reason(attributes),
+    )
+
+
+def _iso(when: float) -> str | None:
+    try:
+        return datetime.datetime.fromtimestamp(when, datetime.UTC).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
