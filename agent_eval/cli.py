@@ -461,6 +461,35 @@ def backup(
 
 
 @app.command()
+def export(
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="openai or atif.")],
+    agent: Annotated[str, typer.Option("--agent", help="The agent's id.")],
+    session: Annotated[
+        list[str] | None, typer.Option("--session", help="Only this session (repeatable).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to FILE. Default: stdout.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+) -> None:
+    """Write an agent's conversations in another format, one JSON object a line. `import` reads it back.
+
+    Exit code: 0 all written; 1 some conversations of the session files cannot be read; 2 nothing to export.
+    """
+    from agent_eval.commands.export import export as write
+    from agent_eval.commands.terminal.output import consoles
+
+    code = write(
+        _project(),
+        consoles()[1],
+        format_name=format_name,
+        agent_id=agent,
+        sessions=tuple(session or ()),
+        out=out,
+        force=force,
+    )
+    raise typer.Exit(code)
+
+
+@app.command()
 def prompts(
     metric: Annotated[
         str,

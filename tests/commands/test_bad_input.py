@@ -62,7 +62,8 @@ def test_an_agent_id_that_is_no_slug_is_refused_and_nothing_is_written(root: Pat
 
 def test_a_missing_file_a_directory_and_an_empty_file_are_told_apart(root: Path) -> None:
     missing = agent_eval(root, "import", "openai", "nowhere.jsonl", "--agent", "a")
-    folder = agent_eval(root, "import", "openai", str(root), "--agent", "a")
+    (root / "nothing").mkdir()
+    folder = agent_eval(root, "import", "openai", str(root / "nothing"), "--agent", "a")
     empty = imported(root, "")
     assert [r.returncode for r in (missing, folder, empty)] == [2, 2, 2]
     for result in (missing, folder, empty):

@@ -1,6 +1,8 @@
 """The door of foreign transcript files."""
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,10 +10,13 @@ from hypothesis import strategies as st
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.transcripts.importers import FORMATS, ImportReport, import_file
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.detection import detect
 from agent_eval.transcripts.sessions import read_sessions
 from tests.fuzz.holding import check_refusals, check_text, files
 from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, nasty_texts
 from tests.fuzz.sessions import CALL
+from tests.transcripts.importers.samples import INSPECT_SAMPLE, SAMPLES, Sample
 
 MESSAGES = [
     {"role": "user", "content": "Where?"},
@@ -55,6 +60,28 @@ def _lines(records: list[object]) -> bytes:
     return b"\n".join(map(json_bytes, records))
 
 
+def mutated(sample: Sample) -> st.SearchStrategy[bytes]:
+    """The file with parts changed, as lines where it is lines."""
+    if not sample.is_lines:
+        return changed_json(sample.content).map(json_bytes)
+    return changed_json(sample.content).map(lambda v: _lines(v) if isinstance(v, list) else json_bytes(v))
+
+
+def archived(sample: object) -> bytes:
+    """An Inspect archive with this sample in it."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json_bytes({"eval": {"task": "t"}}))
+        archive.writestr("samples/1_epoch_1.json", json_bytes(sample))
+        archive.writestr("../../canary", json_bytes(sample))
+    return content.getvalue()
+
+
+def archived_bytes() -> st.SearchStrategy[bytes]:
+    """A damaged archive."""
+    return st.just(archived(INSPECT_SAMPLE)).flatmap(changed_bytes)
+
+
 chats = st.lists(changed_json(CHAT) | st.just(CHAT), min_size=1, max_size=4)
 arrays = st.lists(changed_json(TAU1) | st.just(TAU1), min_size=1, max_size=4).map(json_bytes)
 contents = {
@@ -63,7 +90,9 @@ contents = {
     | changed_json(CHAT).map(lambda v: json.dumps(v, indent=1).encode()),
     "tau-bench": arrays,
     "tau2": changed_json(TAU2).map(json_bytes),
+    **{name: mutated(sample) for name, sample in SAMPLES.items() if name != "openai"},
 }
+contents["inspect"] |= changed_json(INSPECT_SAMPLE).map(archived) | archived_bytes()
 FORMAT_NAMES = sorted(contents)
 inputs = st.sampled_from([*FORMAT_NAMES, *FORMAT_NAMES]).flatmap(
     lambda name: st.builds(
@@ -81,6 +110,8 @@ def check(found: Input, root: Path, *, store: bool = False) -> None:
     sessions = root / "data" / "sessions"
     path = root / "data" / found.name
     path.write_bytes(found.content)
+    detected = detect(Source(path, "s"))  # whatever it is, it is named in a line
+    assert detected.format_name in FORMATS if detected.format_name else detected.reason
     try:
         report = _import(found, path, sessions)
     except AgentEvalError:

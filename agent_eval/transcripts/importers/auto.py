@@ -64,10 +64,10 @@ def import_files(
             yield FileReport(file.name, None, None, file.reason)
             continue
         source = Source(file.path, session, file.file)
-        found = detect(source) if format_name == AUTO else None
-        name = format_name if found is None else found.format_name
-        if name is None and found is not None:
-            is_skipped = not found.is_json and not file.is_named
+        found = detect(source) if format_name == AUTO or not file.is_named else None
+        is_skipped = found is not None and not found.is_json and not file.is_named
+        name = found.format_name if found is not None and format_name == AUTO else format_name
+        if found is not None and (name is None or is_skipped):
             yield FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
             continue
         try:
@@ -86,4 +86,4 @@ def import_files(
         except AgentEvalError as error:
             yield FileReport(file.name, name, None, str(error))
         else:
-            yield FileReport(file.name, name, report, is_recognised=found is not None)
+            yield FileReport(file.name, name, report, is_recognised=format_name == AUTO)

@@ -103,7 +103,10 @@ def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
         return
     path = Path(text)
     if path.is_dir():
-        yield from _walked(path)
+        files = list(_walked(path))
+        if not files:
+            raise NoTranscriptsError(path, "is a folder without files")
+        yield from files
     elif path.exists():
         yield from _file(path, path.name, is_named=True)
     elif matches := sorted(glob.glob(text, recursive=True)):  # noqa: PTH207 - pathlib takes no absolute patterns

@@ -57,7 +57,11 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def is_archive(path: Path | ZipMember) -> bool:
-    """Return whether a file is an `.eval` archive, by the names in it."""
+    """Return whether a file is an `.eval` archive, by the names in it.
+
+    Raises:
+        OSError: If it is a zip archive that cannot be read.
+    """
     return isinstance(path, Path) and is_zip(path) and any(m.name in _STARTS for m in members(path))
 
 
@@ -82,7 +86,12 @@ def _header(source: Source) -> Mapping[str, JsonValue]:
 
 
 def _samples(source: Source) -> Iterator[Record | Refusal]:
-    if not is_archive(source.path):
+    try:
+        is_packed = is_archive(source.path)
+    except OSError as error:
+        yield Refusal(source.file, 0, broken(error))
+        return
+    if not is_packed:
         yield from array_records(source, "samples.item")
         return
     found = [

@@ -99,14 +99,7 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
         if key.endswith("_tokens") and number_of(value) is not None
     }
     extra = mapping(mapping(step.get("extra")).get(OWN))
-    calls = [
-        {
-            "id": call.get("tool_call_id"),
-            "name": call.get("function_name"),
-            "arguments": call.get("arguments"),
-        }
-        for call in map(mapping, listed(step.get("tool_calls")))
-    ]
+    calls = [_call(mapping(call)) for call in listed(step.get("tool_calls"))]
     spoken: dict[str, JsonValue] = {
         "role": role,
         "content": step.get("message"),
@@ -117,7 +110,8 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
         "usage": usage or None,
         "model": step.get("model_name") or (model if role == "assistant" else None),
     }
-    for message in native_messages([spoken]):
+    is_observation = extra.get("is_observation") is True
+    for message in () if is_observation else native_messages([spoken]):
         yield {**message, **extra}
     for result in map(mapping, listed(mapping(step.get("observation")).get("results"))):
         answer: dict[str, JsonValue] = {
@@ -126,3 +120,12 @@ def _step(step: Mapping[str, JsonValue], index: int, model: JsonValue) -> Iterat
             "tool_call_id": result.get("source_call_id"),
         }
         yield native_messages([answer])[0] | dict(mapping(mapping(result.get("extra")).get(OWN)))
+
+
+def _call(call: Mapping[str, JsonValue]) -> Fields:
+    named: Fields = {
+        "id": call.get("tool_call_id"),
+        "name": call.get("function_name"),
+        "arguments": call.get("arguments"),
+    }
+    return {**named, **mapping(mapping(call.get("extra")).get(OWN))}

@@ -49,7 +49,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 def _marked(source: Source) -> Iterator[Item]:
     """The lines with the session that each belongs to: the last one that began, forks of it included."""
-    session, related = "", set[JsonValue]()
+    session, related = "", set[str | None]()
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
             yield record
@@ -60,7 +60,7 @@ def _marked(source: Source) -> Iterator[Item]:
             name = text_of(meta.get("id")) or text_of(meta.get("session_id")) or str(record.number)
             if name != session and name not in related:
                 session = name
-            related |= {meta.get("forked_from_id"), meta.get("parent_thread_id")} - {None}
+            related |= {text_of(meta.get("forked_from_id")), text_of(meta.get("parent_thread_id"))}
         yield Record(record.number, {"session": session or None, "line": dict(line)}, record.size)
 
 

@@ -35,10 +35,10 @@ ROLES: Mapping[str, str] = {
 }
 """Names of roles in the sources → native role."""
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "output-text"})
-_REASONING_PARTS: frozenset[JsonValue] = frozenset(
+_REASONING_PARTS = frozenset(
     {"thinking", "reasoning", "redacted_thinking", "reasoning_content", "reasoning_text"}
 )
-_CALL_PARTS: frozenset[JsonValue] = frozenset(
+_CALL_PARTS = frozenset(
     {
         "tool_use",
         "tool_call",
@@ -50,7 +50,7 @@ _CALL_PARTS: frozenset[JsonValue] = frozenset(
         "function",
     }
 )
-_RESULT_PARTS: frozenset[JsonValue] = frozenset(
+_RESULT_PARTS = frozenset(
     {
         "tool_result",
         "tool_call_response",
@@ -113,11 +113,7 @@ def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fie
 def is_foreign(message: Mapping[str, JsonValue]) -> bool:
     """Return whether a message is in another form than OpenAI's chat form: its role, its parts or its blocks."""
     content = message.get("content")
-    kinds = (
-        {part.get("type") for part in content if isinstance(part, dict)}
-        if isinstance(content, list)
-        else set()
-    )
+    kinds = {_kind(part) for part in content} if isinstance(content, list) else set[str]()
     is_other = not kinds.isdisjoint(_CALL_PARTS | _RESULT_PARTS | _REASONING_PARTS)
     role = message.get("role")
     is_renamed = isinstance(role, str) and ROLES.get(role, role) != role and role != "function"
@@ -126,13 +122,8 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
 
 def is_message(value: JsonValue) -> bool:
     """Return whether a value is a message or an item of a conversation in a form that is read."""
-    fields = mapping(value)
-    return _role(fields) is not None or fields.get("type") in (
-        *_CALL_ITEMS,
-        *_RESULT_ITEMS,
-        *_OTHER_CALL_ITEMS,
-        "reasoning",
-    )
+    items = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
+    return _role(mapping(value)) is not None or _kind(value) in items
 
 
 def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
@@ -141,7 +132,7 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         return
     if not isinstance(value, dict):
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
-    kind = value.get("type")
+    kind = _kind(value)
     if kind in _RESULT_ITEMS:
         yield _result(value)
     elif kind in _CALL_ITEMS or kind in _OTHER_CALL_ITEMS:
@@ -155,6 +146,12 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
     else:
         yield from _spoken(value, found)
+
+
+def _kind(value: JsonValue) -> str:
+    """The `type` of an item or a part; an empty text where it has none."""
+    kind = mapping(value).get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _role(value: Mapping[str, JsonValue]) -> str | None:
@@ -232,7 +229,7 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
 
 
 def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
-    kind = part.get("type")
+    kind = _kind(dict(part))
     if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
         found.calls.append(_call(call))
     elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
@@ -246,7 +243,7 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.reasoning += [text for text in texts if isinstance(text, str) and text][:1]
     elif kind == "refusal":
         found.texts.append(text_of(part.get("refusal")) or "[refusal]")
-    elif kind in _TEXT_PARTS or kind is None:
+    elif kind in _TEXT_PARTS or not kind:
         texts = (part.get(key) for key in ("text", "content"))
         found.texts.append(
             next((text for text in texts if isinstance(text, str)), None) or text_of(dict(part)) or ""

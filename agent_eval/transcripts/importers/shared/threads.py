@@ -55,7 +55,7 @@ class Thread:
     def follow(self, other: "Thread") -> None:
         """Append a later part of the conversation, which may repeat what is here from its beginning."""
         mine, theirs = _keys(self.messages), _keys(other.messages)
-        told = len(mine) if theirs[: len(mine)] == mine else 0
+        told = len(mine) if len(theirs) > len(mine) and theirs[: len(mine)] == mine else 0
         known = {
             key for key, m in zip(mine, self.messages, strict=True) if m["role"] in ("system", "developer")
         }

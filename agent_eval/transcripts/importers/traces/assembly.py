@@ -87,7 +87,9 @@ def _take(thread: Thread, call: ModelCall) -> None:
             "model": call.model,
             "usage": tokens(call.usage),
             "cost_usd": call.cost_usd,
-            "latency_ms": call.latency_ms if call.latency_ms is not None and call.latency_ms >= 0 else None,
+            "latency_ms": call.latency_ms
+            if call.latency_ms is not None and 0 <= call.latency_ms <= 1e12
+            else None,
             "timestamp": call.timestamp,
             "finish_reason": call.finish_reason,
         }

@@ -111,10 +111,10 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
 
 
 def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, JsonValue]]) -> Thread:
-    inner = {o.get("parentObservationId") for o in observations if o.get("type") == "GENERATION"}
+    inner = {text_of(o.get("parentObservationId")) for o in observations if o.get("type") == "GENERATION"}
     found = Trace()
     for observation in observations:
-        if observation.get("type") == "GENERATION" and observation.get("id") not in inner:
+        if observation.get("type") == "GENERATION" and text_of(observation.get("id")) not in inner:
             found.calls.append(_call(observation))
         elif observation.get("type") == "TOOL" or _is_tool(observation):
             found.runs.append(_run(observation))

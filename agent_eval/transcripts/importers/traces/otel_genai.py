@@ -189,19 +189,21 @@ def _typed(value: JsonValue) -> JsonValue:
     return None if isinstance(value, dict) else value
 
 
-def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> float | None:
-    """A time of a span in seconds; None where it is missing."""
+def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> int | None:
+    """A time of a span in nanoseconds since 1970; None where it is missing."""
     value = next((span[key] for key in keys if span.get(key) is not None), None)
     if isinstance(value, list) and len(value) == 2:  # [seconds, nanoseconds]
         whole, part = number_of(value[0]), number_of(value[1])
-        return None if whole is None or part is None else whole + part / 1e9
-    if isinstance(value, str) and not value.isdecimal():
+        return None if whole is None or part is None else int(whole) * 10**9 + int(part)
+    if isinstance(value, str) and len(value) < 30 and value.isascii() and value.isdecimal():
+        value = int(value)
+    if isinstance(value, str):
         when = seconds(value)
-        return when if when > float("-inf") else None
-    number = otel.parsed_number(value)
-    if number is None:
+        return round(when * 10**6) * 1000 if when > float("-inf") else None
+    if number_of(value) is None or not isinstance(value, int | float):
         return None
-    return number / 1e9 if number > 1e15 else number / 1e3 if number > 1e11 else number
+    scale = 1 if value > 1e16 else 1000 if value > 1e14 else 10**6 if value > 1e11 else 10**9  # ns, us, ms, s
+    return int(value * scale)
 
 
 def _key(span: Mapping[str, JsonValue], sessions: Mapping[str, str]) -> str | None:
@@ -223,8 +225,9 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     return thread.fields() | {"conversation_id": ids.named(own)}
 
 
-def _start(span: Mapping[str, JsonValue]) -> float:
-    return number_of(span.get("start")) or 0.0
+def _start(span: Mapping[str, JsonValue]) -> int:
+    start = span.get("start")
+    return start if isinstance(start, int) else 0
 
 
 def _trace(spans: list[Mapping[str, JsonValue]]) -> Trace:
@@ -254,8 +257,8 @@ def _ancestors(span: str | None, parents: Mapping[str | None, str | None]) -> se
     return found
 
 
-def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], start: float) -> ModelCall:
-    end = number_of(span.get("end"))
+def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], start: int) -> ModelCall:
+    end = span.get("end")
     return ModelCall(
         start=start,
         input=otel.inputs(attributes),
@@ -265,14 +268,14 @@ def _call(span: Mapping[str, JsonValue], attributes: Mapping[str, JsonValue], st
         model=otel.model(attributes),
         usage=otel.usage(attributes),
         cost_usd=otel.cost(attributes),
-        latency_ms=round((end - start) * 1000, 3) if end is not None and start and end >= start else None,
+        latency_ms=(end - start) / 1e6 if isinstance(end, int) and start and end >= start else None,
         timestamp=None if not start else _iso(start),
         finish_reason=otel.finish_reason(attributes),
     )
 
 
-def _iso(when: float) -> str | None:
+def _iso(when: int) -> str | None:
     try:
-        return datetime.datetime.fromtimestamp(when, datetime.UTC).isoformat().replace("+00:00", "Z")
+        return datetime.datetime.fromtimestamp(when / 1e9, datetime.UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None

@@ -1,0 +1,42 @@
+"""`agent-eval export`: an agent's conversations in another tool's format."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from agent_eval.formats.atomic_files import write_atomically
+from agent_eval.formats.plain_text import one_line
+from agent_eval.formats.refusals import Refusal
+from agent_eval.project import Project
+from agent_eval.transcripts.exporters import UnknownExportError, export_lines
+
+
+def export(
+    project: Project,
+    err: Console,
+    *,
+    format_name: str,
+    agent_id: str,
+    sessions: tuple[str, ...],
+    out: Path | None,
+    force: bool,
+) -> int:
+    """Write one JSON object a line, to a file or to stdout, and return the exit code: 1 if a line was refused."""
+    if out is not None and out.exists() and not force:
+        raise UnknownExportError(f"{out} exists. Overwrite it with --force, or name another file.")
+    lines: list[str] = []
+    n_refused = 0
+    for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):
+        if isinstance(line, Refusal):
+            n_refused += 1
+            err.print(one_line(f"{line.file}:{line.line}: {line.reason}"), markup=False, soft_wrap=True)
+        elif out is None:
+            print(line)  # noqa: T201
+        else:
+            lines.append(line)
+    if out is not None:
+        write_atomically(out, "".join(f"{line}\n" for line in lines))
+        err.print(
+            f"{len(lines):,} conversations written to {one_line(str(out))}.", markup=False, soft_wrap=True
+        )
+    return 1 if n_refused else 0

@@ -1,0 +1,334 @@
+"""One small file of each format, as its documentation describes it, and what it holds by hand.
+
+Every text here was written for these tests.
+"""
+
+import io
+import json
+import zipfile
+from typing import Any, NamedTuple
+
+from tests.transcripts.making import lines
+
+QUESTION, CITY = "Weather in Oslo?", {"city": "Oslo"}
+SNOW, REPLY = "snow, -2 C", "It snows in Oslo."
+
+
+class Sample(NamedTuple):
+    """A file, and its conversations, turns and tool calls counted by hand."""
+
+    content: Any  # a JSON value, or a list of lines
+    is_lines: bool
+    n_conversations: int
+    n_turns: int
+    n_calls: int
+
+    def to_bytes(self) -> bytes:
+        return lines(self.content) if self.is_lines else json.dumps(self.content).encode()
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": json.dumps(CITY)}}
+CHAT = [
+    {"role": "user", "content": QUESTION},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": SNOW},
+    {"role": "assistant", "content": REPLY},
+]
+PARTS_IN = [
+    {"role": "user", "parts": [{"type": "text", "content": QUESTION}]},
+    {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "weather", "arguments": CITY}]},
+    {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": SNOW}]},
+]
+PARTS_OUT = [{"role": "assistant", "parts": [{"type": "text", "content": REPLY}], "finish_reason": "stop"}]
+
+
+def otlp(attributes: dict[str, Any], **span: Any) -> dict[str, Any]:
+    """A span in OTLP JSON; texts, numbers and lists of texts as attributes."""
+
+    def typed(value: Any) -> dict[str, Any]:
+        if isinstance(value, list):
+            return {"arrayValue": {"values": [typed(v) for v in value]}}
+        return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+
+    pairs = [{"key": key, "value": typed(value)} for key, value in attributes.items()]
+    return {
+        "traceId": "t1",
+        "spanId": "s1",
+        "startTimeUnixNano": "1770000000000000000",
+        **span,
+        "attributes": pairs,
+    }
+
+
+def spans(*found: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"scope": {}, "spans": list(found)}]}]}
+
+
+MODEL_CALL = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.response.model": "m-1",
+    "gen_ai.input.messages": json.dumps(PARTS_IN),
+    "gen_ai.output.messages": json.dumps(PARTS_OUT),
+    "gen_ai.system_instructions": json.dumps([{"type": "text", "content": "Be brief."}]),
+    "gen_ai.usage.input_tokens": 12,
+    "gen_ai.usage.output_tokens": 5,
+    "gen_ai.response.finish_reasons": ["stop"],
+}
+CLAUDE = [
+    {"type": "summary", "summary": "weather", "leafUuid": "u4"},
+    {"type": "user", "sessionId": "s", "uuid": "u1", "message": {"role": "user", "content": QUESTION}},
+    {
+        "type": "assistant", "sessionId": "s", "uuid": "u2",
+        "message": {"id": "m1", "role": "assistant", "model": "claude-x", "usage": {"output_tokens": 1},
+                    "content": [{"type": "thinking", "thinking": "I look it up."}]},
+    },
+    {
+        "type": "assistant", "sessionId": "s", "uuid": "u3",
+        "message": {"id": "m1", "role": "assistant", "model": "claude-x", "usage": {"output_tokens": 9},
+                    "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": CITY}]},
+    },
+    {
+        "type": "user", "sessionId": "s", "uuid": "u4",
+        "message": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": SNOW}]},
+    },
+    {
+        "type": "assistant", "sessionId": "s", "uuid": "u5",
+        "message": {"id": "m2", "role": "assistant", "content": [{"type": "text", "text": REPLY}], "stop_reason": "end_turn"},
+    },
+    {
+        "type": "user", "sessionId": "s", "isSidechain": True, "agentId": "a9", "uuid": "v1",
+        "message": {"role": "user", "content": "Look at the map."},
+    },
+]  # fmt: skip
+
+
+def item(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"timestamp": "2026-01-01T00:00:00Z", "type": "response_item", "payload": {"type": kind, **fields}}
+
+
+CODEX = [
+    {"timestamp": "2026-01-01T00:00:00Z", "type": "session_meta",
+     "payload": {"id": "r1", "cwd": "/w", "base_instructions": {"text": "Be brief."}}},
+    {"timestamp": "2026-01-01T00:00:00Z", "type": "turn_context", "payload": {"model": "gpt-x"}},
+    item("message", role="user", content=[{"type": "input_text", "text": "<environment_context>x</environment_context>"}]),
+    item("message", role="user", content=[{"type": "input_text", "text": QUESTION}]),
+    item("reasoning", summary=[{"type": "summary_text", "text": "I look it up."}]),
+    item("function_call", call_id="c1", name="weather", arguments=json.dumps(CITY)),
+    item("function_call_output", call_id="c1", output=SNOW),
+    item("message", role="assistant", content=[{"type": "output_text", "text": REPLY}]),
+    {"timestamp": "2026-01-01T00:00:01Z", "type": "event_msg",
+     "payload": {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 7}}}},
+]  # fmt: skip
+ATIF = {
+    "schema_version": "ATIF-v1.8",
+    "session_id": "s",
+    "trajectory_id": "t",
+    "agent": {"name": "a", "version": "1", "model_name": "m-1", "tool_definitions": [{"type": "function"}]},
+    "steps": [
+        {"step_id": 1, "source": "system", "message": "Be brief."},
+        {"step_id": 2, "source": "user", "message": [{"type": "text", "text": QUESTION}]},
+        {
+            "step_id": 3,
+            "source": "agent",
+            "message": "",
+            "reasoning_content": "I look it up.",
+            "tool_calls": [{"tool_call_id": "c1", "function_name": "weather", "arguments": CITY}],
+            "observation": {"results": [{"source_call_id": "c1", "content": SNOW}]},
+            "metrics": {"prompt_tokens": 7, "completion_tokens": 2, "cost_usd": 0.01},
+        },
+        {"step_id": 4, "source": "agent", "message": REPLY},
+    ],
+    "final_metrics": {"total_cost_usd": 0.02, "total_prompt_tokens": 9},
+}
+SWE = {
+    "environment": "main",
+    "trajectory": [{"action": "ls", "observation": "a.py", "response": "I look."}],
+    "history": [
+        {"role": "system", "content": "Be brief.", "message_type": "system_prompt"},
+        {"role": "user", "content": "Fix a.py.", "message_type": "observation"},
+        {"role": "assistant", "content": "I look.", "action": "ls", "message_type": "action",
+         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}]},
+        {"role": "tool", "content": "a.py", "tool_call_ids": ["c1"], "message_type": "observation"},
+        {"role": "assistant", "content": "I look again.", "action": "ls", "message_type": "action",
+         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{\"command\": \"ls -a\"}"}}]},
+        {"role": "tool", "content": ".git a.py", "tool_call_ids": ["c1"], "message_type": "observation"},
+    ],
+    "info": {"exit_status": "submitted", "submission": "diff", "model_stats": {"instance_cost": 0.5, "tokens_sent": 9}},
+}  # fmt: skip
+MINI = {
+    "info": {
+        "exit_status": "LimitsExceeded",
+        "submission": "",
+        "model_stats": {"instance_cost": 0.5, "api_calls": 1},
+    },
+    "messages": [
+        {"role": "system", "content": "One bash block."},
+        {"role": "user", "content": "Fix a.py."},
+        {"role": "assistant", "content": "I look.\n\n```mswea_bash_command\nls\n```"},
+        {"role": "user", "content": "<returncode>1</returncode>\n<output>\n</output>"},
+    ],
+    "trajectory_format": "mini-swe-agent-1.1",
+}
+INSPECT_SAMPLE = {
+    "id": "q1",
+    "epoch": 1,
+    "input": QUESTION,
+    "target": "snow",
+    "messages": [
+        {"role": "system", "content": "attachment://a1"},
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "function": "weather", "arguments": CITY}]},
+        {"role": "tool", "content": "", "tool_call_id": "c1", "function": "weather", "error": {"type": "timeout", "message": "too late"}},
+        {"role": "assistant", "content": REPLY},
+    ],
+    "output": {"model": "m-1", "choices": [{"message": {}, "stop_reason": "stop"}], "usage": {"total_tokens": 3}, "time": 0.5},
+    "scores": {"match": {"value": "C", "answer": "snow"}},
+    "attachments": {"a1": "Be brief."},
+}  # fmt: skip
+INSPECT = {
+    "version": 2,
+    "status": "success",
+    "eval": {"task": "weather", "model": "m-1"},
+    "samples": [INSPECT_SAMPLE],
+}
+
+
+def inspect_archive(*samples: dict[str, Any]) -> bytes:
+    """An `.eval` archive."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "header.json", json.dumps({key: INSPECT[key] for key in ("version", "status", "eval")})
+        )
+        for sample in samples:
+            archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
+    return content.getvalue()
+
+
+LANGFUSE = {
+    "trace": {"id": "t1", "name": "agent", "input": None, "sessionId": None,
+              "scores": [{"name": "toxicity", "value": 0, "source": "EVAL", "comment": "none"}]},
+    "observations": [
+        {"id": "root", "type": "SPAN", "name": "agent", "parentObservationId": None, "startTime": "2026-01-01T00:00:00Z"},
+        {"id": "g2", "type": "GENERATION", "parentObservationId": "root", "startTime": "2026-01-01T00:00:03Z",
+         "input": json.dumps(CHAT[:3]), "output": json.dumps({"role": "assistant", "content": REPLY}),
+         "totalCost": 0.01, "latency": 0.5, "usageDetails": {"input": 9}, "model": "m-1"},
+        {"id": "tool", "type": "TOOL", "name": "weather", "parentObservationId": "root", "startTime": "2026-01-01T00:00:02Z",
+         "input": json.dumps(CITY), "output": json.dumps(SNOW)},
+        {"id": "g1", "type": "GENERATION", "parentObservationId": "root", "startTime": "2026-01-01T00:00:01Z",
+         "input": json.dumps(CHAT[:1]), "output": json.dumps({"role": "assistant", "content": "", "tool_calls": [CALL]}),
+         "totalCost": 0.02, "model": "m-1"},
+    ],
+}  # fmt: skip
+RESPONSES = [
+    {
+        "request": {"input": QUESTION, "instructions": "Be brief.", "tools": [{"type": "function", "name": "weather"}]},
+        "response": {
+            "id": "r1",
+            "object": "response",
+            "model": "m-1",
+            "output": [
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look it up."}]},
+                {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": json.dumps(CITY)},
+            ],
+        },
+    },
+    {
+        "request": {"input": [{"type": "function_call_output", "call_id": "c1", "output": SNOW}], "previous_response_id": "r1"},
+        "response": {
+            "id": "r2",
+            "object": "response",
+            "previous_response_id": "r1",
+            "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": REPLY}]}],
+            "usage": {"input_tokens": 5},
+        },
+    },
+]  # fmt: skip
+AGENTEST = {
+    "runId": "r",
+    "startedAt": "2026-01-01",
+    "scenarios": [
+        {
+            "scenarioId": "scenario-1",
+            "scenarioName": "asks for weather",
+            "conversations": [
+                {
+                    "conversationId": "conv-1",
+                    "passed": True,
+                    "turns": [
+                        {
+                            "userMessage": QUESTION,
+                            "agentMessage": REPLY,
+                            "toolCalls": [{"name": "weather", "arguments": CITY, "result": {"text": SNOW}}],
+                            "evaluation": {"helpfulness": {"value": 4.5, "reason": "good"}},
+                        }
+                    ],
+                    "error": None,
+                }
+            ],
+        }
+    ],
+}
+FAIR_FORGE = [
+    {
+        "session_id": "s1",
+        "assistant_id": "a",
+        "context": "A weather desk.",
+        "conversation": [
+            {
+                "query": QUESTION,
+                "assistant": REPLY,
+                "ground_truth_assistant": "Snow.",
+                "agentic": {"tools_used": [{"tool_name": "weather", "parameters": CITY, "result": SNOW, "step": 1}]},
+                "ground_truth_agentic": {"expected_tools": [{"tool_name": "weather", "parameters": CITY}], "tool_sequence_matters": True},
+            },
+            {"query": "And tomorrow?", "assistant": "Sun."},
+        ],
+    }
+]  # fmt: skip
+WHOWHEN = [
+    {
+        "question": QUESTION,
+        "question_ID": "q1",
+        "ground_truth": "snow",
+        "is_correct": False,
+        "history": [
+            {"role": "assistant", "name": "Planner", "content": "Ask the desk."},
+            {"role": "user", "name": "Computer_terminal", "content": SNOW},
+            {"role": "assistant", "name": "Writer", "content": "It rains."},
+        ],
+        "mistake_agent": "Writer",
+        "mistake_step": "2",
+        "mistake_reason": "wrong word",
+        "system_prompt": {"Planner": "You plan."},
+    }
+]
+SHAREGPT = [
+    {
+        "id": "i1",
+        "system": "Be brief.",
+        "conversations": [
+            {"from": "human", "value": QUESTION},
+            {"from": "function_call", "value": json.dumps({"name": "weather", "arguments": CITY})},
+            {"from": "observation", "value": SNOW},
+            {"from": "gpt", "value": REPLY},
+        ],
+    }
+]
+
+SAMPLES: dict[str, Sample] = {
+    "agentest": Sample(AGENTEST, False, 1, 1, 1),
+    "atif": Sample(ATIF, False, 1, 1, 1),
+    "claude-code": Sample(CLAUDE, True, 2, 2, 1),  # the subagent's is a conversation of its own
+    "codex": Sample(CODEX, True, 1, 1, 1),
+    "fair-forge": Sample(FAIR_FORGE, False, 1, 2, 1),
+    "inspect": Sample(INSPECT, False, 1, 1, 1),
+    "langfuse": Sample(LANGFUSE, False, 1, 1, 1),
+    "mini-swe-agent": Sample(MINI, False, 1, 1, 1),
+    "openai": Sample([{"messages": CHAT}], True, 1, 1, 1),
+    "openai-responses": Sample(RESPONSES, True, 1, 1, 1),
+    "otel-genai": Sample(spans(otlp(MODEL_CALL)), False, 1, 1, 1),
+    "sharegpt": Sample(SHAREGPT, False, 1, 1, 1),
+    "swe-agent": Sample(SWE, False, 1, 1, 2),
+    "whowhen": Sample(WHOWHEN, False, 1, 1, 0),
+}
