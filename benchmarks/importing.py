@@ -21,8 +21,8 @@ def measure() -> Iterator[str]:
                 lines.write(json.dumps({"messages": _messages(i), "task_id": f"t{i}"}) + "\n")
         env = {"AGENT_EVAL_HOME": folder, "DAGSTER_HOME": str(root / ".dagster")}
         command = [sys.executable, "-m", "agent_eval"]
-        spent = cost([*command, "import", "openai", str(source), "--agent", "big"], env=env)
-        yield f"import {CONVERSATIONS:,} conversations, {CONVERSATIONS * TURNS:,} turns: {spent} (bar 60 s, 1 GB)"
+        spent = cost([*command, "import", "auto", str(source), "--agent", "big"], env=env)
+        yield f"import auto, {CONVERSATIONS:,} conversations, {CONVERSATIONS * TURNS:,} turns: {spent} (bar 60 s, 1 GB)"
         spent = cost([sys.executable, "-c", _INGEST], env=env)
         yield f"read them into frames: {spent} (bar 60 s, 1 GB)"
 
