@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePath
 from tempfile import NamedTemporaryFile
 from typing import BinaryIO
@@ -51,10 +52,12 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
     """
     found: list[InputFile] = []
     for text in paths:
-        for file in _named(text, stdin):
-            found.append(file)
-            if len(found) > MOST_FILES:
-                raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
+        try:
+            found += islice(_named(text, stdin), MOST_FILES + 1)
+        except (OSError, ValueError) as error:
+            raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
+        if len(found) > MOST_FILES:
+            raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
     return found
 
 
@@ -67,11 +70,13 @@ def spooled(stream: BinaryIO) -> Path:
     size = 0
     with NamedTemporaryFile(prefix="agent-eval-", suffix=".stdin", delete=False) as file:
         path = Path(file.name)
-        while block := stream.read(MEGABYTE):
-            size += len(block)
-            if size > LARGEST_UNZIPPED:
-                break
-            file.write(block)
+        try:
+            while size <= LARGEST_UNZIPPED and (block := stream.read(MEGABYTE)):
+                size += len(block)
+                file.write(block)
+        except OSError as error:
+            path.unlink()
+            raise NoTranscriptsError(Path(STDIN), f"cannot be read ({error})") from error
     if size > LARGEST_UNZIPPED:
         path.unlink()
         raise NoTranscriptsError(

@@ -1,12 +1,13 @@
 """One conversation put together from parts: model calls that repeat the history, tool runs, traces of one session."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
-from agent_eval.transcripts.importers.base import Fields, listed, mapping, text_of, without_nulls
+from agent_eval.transcripts.importers.base import Fields, listed, without_nulls
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
 
@@ -16,6 +17,7 @@ SOURCE_SCORES = "source_scores"
 """Key of `metadata`: scores that the source itself gives, a list of {name, value, …}."""
 MODELS = "models"
 """Key of `metadata`: the models that replied, in the order of their first reply."""
+_INSTRUCTING = ("system", "developer")
 REASONING = "reasoning"
 """Key of `metadata`: what the model thought, a list of {message_index, text}; a judge is not shown it."""
 
@@ -29,6 +31,24 @@ class Thread:
     tools: dict[bytes, dict[str, JsonValue]] = field(default_factory=dict[bytes, dict[str, JsonValue]])
     models: dict[str, None] = field(default_factory=dict[str, None])
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    _keys: list[bytes] = field(default_factory=list[bytes])
+    _places: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])  # where a key occurs
+    _instructions: set[bytes] = field(default_factory=set[bytes])  # keys of system and developer messages
+    _waiting: dict[str, list[dict[str, JsonValue]]] = field(
+        default_factory=dict[str, list[dict[str, JsonValue]]]
+    )
+    _answered: set[object] = field(default_factory=set[object])
+    _called: set[object] = field(default_factory=set[object])
+    _n_noted: int = 0
+
+    def keys(self) -> list[bytes]:
+        """Return the key of each message; see `message_key`."""
+        for message in self.messages[len(self._keys) :]:
+            self._places.setdefault(key := message_key(message), []).append(len(self._keys))
+            self._keys.append(key)
+            if message["role"] in _INSTRUCTING:
+                self._instructions.add(key)
+        return self._keys
 
     def instruct(self, text: str | None) -> None:
         """Take instructions that the source gives apart from the messages, each text once."""
@@ -49,20 +69,79 @@ class Thread:
 
     def merge(self, history: Sequence[Fields], reply: Sequence[Fields]) -> None:
         """Append what a model call adds: the part of its input that is not yet here, and its reply."""
-        self.extend(_unseen(self.messages, history))
+        self.extend(self._unseen(history))
         self.extend(reply)
+
+    def _unseen(self, history: Sequence[Fields]) -> list[Fields]:
+        """The messages of a call's input that are not here yet.
+
+        Both are walked together: a message is found again at or after the last one that was found. A message of the
+        assistant that stands where one stands here is that one in another form.
+        """
+        self.keys()
+        at = 0
+        fresh: list[Fields] = []
+        for message in history:
+            known = self._places.get(message_key(message), [])
+            later = bisect_left(known, at)
+            if later < len(known):
+                at = known[later] + 1
+                fresh.clear()
+            elif message["role"] == "assistant" and self._is_reply(at):
+                at += 1
+                fresh.clear()
+            elif message["role"] not in _INSTRUCTING or not known:
+                fresh.append(message)
+        return fresh
+
+    def _is_reply(self, at: int) -> bool:
+        return at < len(self.messages) and self.messages[at]["role"] == "assistant"
+
+    def answer(self, name: str | None, arguments: JsonValue, message: Fields) -> None:
+        """Append what a tool answered: to its call if it is known, else with a call of its own.
+
+        Args:
+            name: The tool.
+            arguments: What it was called with.
+            message: A tool message. Without a `tool_call_id` it answers the first open call of the tool, one with the
+                same arguments if there is one.
+        """
+        self._note()
+        call_id = message.get("tool_call_id")
+        if call_id is not None and call_id in self._answered:
+            return
+        if call_id is None or call_id not in self._called:
+            waiting = [c for c in self._waiting.get(name or "", ()) if c.get("id") not in self._answered]
+            exact = (c for c in waiting if parsed(c.get("arguments")) == parsed(arguments))
+            found = next(exact, waiting[0] if waiting else None)
+            if found is None:
+                call: Fields = {"id": call_id, "name": name or "tool", "arguments": arguments}
+                self.extend([{"role": "assistant", "content": None, "tool_calls": [call]}])
+            else:
+                call_id = found.get("id")
+                self._waiting[name or ""] = [c for c in waiting if c is not found]
+        self.extend([{**message, "tool_call_id": call_id}])
+
+    def _note(self) -> None:
+        """Take note of the calls and answers in the messages that came since the last time."""
+        for message in self.messages[self._n_noted :]:
+            if message.get("role") == "tool" and message.get("tool_call_id") is not None:
+                self._answered.add(message["tool_call_id"])
+            calls = message.get("tool_calls")
+            for call in calls if isinstance(calls, list) else ():
+                self._called.add(call.get("id"))
+                self._waiting.setdefault(str(call.get("name") or ""), []).append(call)
+        self._n_noted = len(self.messages)
 
     def follow(self, other: "Thread") -> None:
         """Append a later part of the conversation, which may repeat what is here from its beginning."""
-        mine, theirs = _keys(self.messages), _keys(other.messages)
-        told = len(mine) if len(theirs) > len(mine) and theirs[: len(mine)] == mine else 0
-        known = {
-            key for key, m in zip(mine, self.messages, strict=True) if m["role"] in ("system", "developer")
-        }
+        mine, theirs = self.keys(), other.keys()
+        repeats = len(theirs) > len(mine) and theirs[: len(mine)] == mine
+        told = len(mine) if repeats else 0
         self.extend(
             message
             for key, message in zip(theirs[told:], other.messages[told:], strict=True)
-            if key not in known
+            if key not in self._instructions
         )
         for text in other.policy:
             self.instruct(text)
@@ -126,54 +205,3 @@ def message_key(message: Fields) -> bytes:
     calls = message.get("tool_calls")
     named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
     return canonical([role, text, named])
-
-
-def _keys(messages: Iterable[Fields]) -> list[bytes]:
-    return [message_key(message) for message in messages]
-
-
-def _unseen(here: Sequence[Fields], history: Sequence[Fields]) -> list[Fields]:
-    """The messages of a call's input that are not here yet.
-
-    Both are walked together: a message is found again at or after the last one that was found. A message of the
-    assistant that stands where one stands here is that one in another form.
-    """
-    keys, at = _keys(here), 0
-    fresh: list[Fields] = []
-    for message, key in zip(history, _keys(history), strict=True):
-        if key in keys[at:]:
-            at = keys.index(key, at) + 1
-            fresh.clear()
-        elif message["role"] == "assistant" and at < len(here) and here[at]["role"] == "assistant":
-            at += 1
-            fresh.clear()
-        elif message["role"] in ("system", "developer") and key in keys:
-            continue
-        else:
-            fresh.append(message)
-    return fresh
-
-
-def add_tool_run(thread: Thread, *, name: str | None, arguments: JsonValue, answer: Fields) -> None:
-    """Append what a tool answered, to its call if that is known; else the call as well.
-
-    Args:
-        thread: The conversation.
-        name: The tool.
-        arguments: What it was called with.
-        answer: A tool message; its `tool_call_id` may be missing.
-    """
-    answered = {m.get("tool_call_id") for m in thread.messages if m.get("role") == "tool"}
-    calls = [mapping(call) for m in thread.messages for call in listed(m.get("tool_calls"))]  # type: ignore[arg-type]
-    call_id = answer.get("tool_call_id")
-    if call_id in answered and call_id is not None:
-        return
-    if not any(call.get("id") == call_id for call in calls) or call_id is None:
-        same = [c for c in calls if c.get("name") == name and c.get("id") not in answered]
-        exact = [c for c in same if parsed(c.get("arguments")) == parsed(arguments)]
-        found = next(iter([*exact, *same]), None)
-        call_id = text_of(found.get("id")) if found else call_id
-        if found is None:
-            call: Fields = {"id": call_id, "name": name or "tool", "arguments": arguments}
-            thread.extend([{"role": "assistant", "content": None, "tool_calls": [call]}])
-    thread.extend([{**answer, "tool_call_id": call_id}])

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from agent_eval.transcripts.importers.base import Fields
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import parsed, result_text
-from agent_eval.transcripts.importers.shared.threads import Thread, add_tool_run
+from agent_eval.transcripts.importers.shared.threads import Thread
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def thread_of_trace(trace: Trace) -> Thread:
             }
             answer |= {"name": step.name} if step.name else {}
             answer |= {} if step.is_error is None else {"is_error": step.is_error}
-            add_tool_run(thread, name=step.name, arguments=step.arguments, answer=answer)
+            thread.answer(step.name, step.arguments, answer)
         else:
             _take(thread, step)
     return thread

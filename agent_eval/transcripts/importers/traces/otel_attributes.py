@@ -47,6 +47,8 @@ _USAGE = {
     ),
 }
 _COSTS = ("gen_ai.usage.cost", "gen_ai.usage.total_cost", "llm.cost.total", "gen_ai.cost.total_cost")
+_REPLIES = ("ai.response.text", "ai.response.object", "ai.response.toolCalls")
+_FLAT = ("llm.input_messages.", "llm.output_messages.", "gen_ai.prompt.", "gen_ai.completion.")
 _INDEXED = re.compile(r"(.+?)\.(\d+)\.(.+)\Z")
 _MOST_MESSAGES = 100_000
 
@@ -63,6 +65,12 @@ def is_tool_run(attributes: Attributes) -> bool:
     operation = attributes.get("gen_ai.operation.name")
     kind = str(attributes.get("openinference.span.kind", attributes.get("traceloop.span.kind", ""))).lower()
     return operation == "execute_tool" or kind == "tool" or "ai.toolCall.name" in attributes
+
+
+def holds_messages(attributes: Attributes) -> bool:
+    """Return whether the span says what a model was sent or what it answered."""
+    keys = (*_INPUTS, *_OUTPUTS, *_REPLIES)
+    return any(key in attributes for key in keys) or any(key.startswith(_FLAT) for key in attributes)
 
 
 def tool_run(attributes: Attributes) -> tuple[str | None, str | None, JsonValue, JsonValue]:

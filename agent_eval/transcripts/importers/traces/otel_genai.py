@@ -90,9 +90,7 @@ def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
             if session := text_of(otel.first(attributes, otel.SESSIONS)):
                 sessions.setdefault(str(fields["trace"]), session)
             size = record.size // max(1, len(found))
-            is_told = otel.is_tool_run(attributes) or any(
-                side is not None for side in (otel.inputs(attributes), otel.outputs(attributes))
-            )
+            is_told = otel.is_tool_run(attributes) or otel.holds_messages(attributes)
             yield Record(record.number, fields, size) if is_told else LeftOut(NO_MESSAGES)
 
 

@@ -1,0 +1,118 @@
+"""Real files of each format give the counts of short scripts that do not use this code."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers.base import Source
+from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.models import Conversation
+
+FILES = [
+    # file, format, conversations, turns, tool calls
+    ("formats/agentest__results.documented_example.json", "agentest", 1, 1, 1),
+    ("formats/atif__openhands_hello-world.trajectory.json", "atif", 1, 1, 2),
+    ("formats/claude_code__sample_session.jsonl", "claude-code", 1, 2, 2),
+    ("formats/claude_code__todowrite_examples.jsonl", "claude-code", 1, 2, 3),
+    ("formats/claude_code__tool_call_conversation.jsonl", "claude-code", 1, 1, 1),
+    ("formats/claude_code__agent_sessions_small.jsonl", "claude-code", 3, 3, 2),  # a subagent, two sessions
+    ("formats/codex_rollout__small.jsonl.gz", "codex", 2, 2, 8),
+    ("formats/fair_forge__dataset.json", "fair-forge", 1, 10, 11),
+    ("formats/fair_forge__dataset_agentic.json", "fair-forge", 3, 9, 12),
+    ("formats/inspect__popularity.eval", "inspect", 10, 10, 0),
+    ("formats/inspect__theory-of-mind.eval", "inspect", 100, 100, 0),
+    ("formats/inspect_eval_log_v2__browser.json.gz", "inspect", 1, 1, 4),
+    ("formats/inspect_eval_log_v2__security-guide.json.gz", "inspect", 3, 3, 0),
+    ("formats/inspect_log__tool_call_error.json", "inspect", 1, 1, 0),
+    ("formats/langfuse_trace__claude-agent-2025-12-22.json", "langfuse", 1, 1, 2),
+    ("formats/langfuse_trace__crewai-2025-07-11.json", "langfuse", 1, 1, 0),
+    (
+        "formats/langfuse_trace__langgraph-python-2025-08-22.json",
+        "langfuse",
+        1,
+        2,
+        1,
+    ),  # its system prompt has role user
+    ("formats/langfuse_trace__microsoft-agent-2025-12-17.json", "langfuse", 1, 1, 1),
+    ("formats/langfuse_trace__openai-agents-2025-09-30.json", "langfuse", 1, 1, 1),
+    ("formats/langfuse_trace__vercel-aisdk-2025-11-17.json", "langfuse", 1, 1, 1),
+    ("formats/mini_swe_agent__github_issue.traj.json", "mini-swe-agent", 1, 1, 10),
+    ("formats/openai_chat_messages__tau2_sft_test.jsonl.gz", "openai", 24, 193, 225),
+    ("formats/openinference_client_span_tool_calls.json", "otel-genai", 1, 1, 1),
+    ("formats/otel_genai_client_span_tool_calls.json", "otel-genai", 1, 1, 1),
+    ("formats/otel_genai_deprecated_client_span_tool_calls.json", "otel-genai", 1, 1, 1),
+    ("formats/otel_vercel_v6_all_spans.json.gz", "otel-genai", 8, 10, 0),
+    ("formats/sharegpt__dummy_conversation.json.gz", "sharegpt", 500, 1000, 0),
+    ("formats/swe_agent__marshmallow-1867.traj.gz", "swe-agent", 1, 1, 11),
+    ("whowhen/algorithm_generated.jsonl.gz", "whowhen", 126, 126, 0),
+    ("tau1/airline__gpt-4o__4trials.json.gz", "tau-bench", 200, 1490, 1164),
+    ("tau2/airline__gpt-4o-2024-11-20.json.gz", "tau2", 50, 295, 277),
+]
+REFUSED = [
+    ("formats/openclaw__session.jsonl", "openclaw: "),
+    ("formats/ragas__annotated_data.json", "ragas annotations: "),
+    ("formats/langfuse_trace__crewai-2025-07-11.expected_chatml.json", "langfuse ChatML check: "),
+]
+
+
+@pytest.mark.parametrize(("file", "format_name", "n", "turns", "calls"), FILES)
+def test_a_real_file_is_recognised_and_counted(
+    shared_data: Path, file: str, format_name: str, n: int, turns: int, calls: int
+) -> None:
+    source = Source(shared_data / file, "s")
+    assert detect(source).format_name == format_name
+    found = list(FORMATS[format_name](source))
+    conversations = [c for c in found if isinstance(c, Conversation)]
+    spoken = [turn for c in conversations for turn in c.turns()]
+    assert [c for c in found if isinstance(c, Refusal)] == []
+    assert (len(conversations), len(spoken), sum(len(t.tool_calls) for t in spoken)) == (n, turns, calls)
+
+
+@pytest.mark.parametrize(("file", "begins"), REFUSED)
+def test_a_real_file_that_is_not_read_is_named_with_the_reason(
+    shared_data: Path, file: str, begins: str
+) -> None:
+    found = detect(Source(shared_data / file, "s"))
+    assert found.format_name is None
+    assert found.reason.startswith(begins)
+
+
+def test_a_tool_run_without_its_model_call_is_refused_with_the_reason(shared_data: Path) -> None:
+    found = list(
+        FORMATS["otel-genai"](Source(shared_data / "formats/otel_genai_tool_execution_span.json", "s"))
+    )
+    assert "without the model call that asked" in str(found[0])
+    assert isinstance(found[1], Refusal)
+
+
+@pytest.mark.parametrize(
+    ("file", "passed"), [("inspect__popularity.eval", 8), ("inspect__theory-of-mind.eval", 83)]
+)
+def test_inspects_correct_samples_are_passed_trials(shared_data: Path, file: str, passed: int) -> None:
+    found = FORMATS["inspect"](Source(shared_data / "formats" / file, "s"))
+    assert sum(c.outcome.correct is True for c in found if isinstance(c, Conversation)) == passed
+
+
+COSTS = [
+    ("claude-agent-2025-12-22", 0.003582),
+    ("microsoft-agent-2025-12-17", 0.00028525),
+    ("openai-agents-2025-09-30", 0.000632),
+]
+
+
+@pytest.mark.parametrize(("trace", "usd"), COSTS)
+def test_costs_are_those_of_the_generations(shared_data: Path, trace: str, usd: float) -> None:
+    (found,) = FORMATS["langfuse"](Source(shared_data / "formats" / f"langfuse_trace__{trace}.json", "s"))
+    assert isinstance(found, Conversation)
+    assert sum(m.cost_usd or 0 for m in found.messages) == pytest.approx(usd)
+    scores = found.metadata["source_scores"]
+    assert isinstance(scores, list)
+    assert {"hallucination"} <= {s["name"] for s in scores if isinstance(s, dict)}
+
+
+def test_whowhen_keeps_every_message_and_its_speaker(shared_data: Path) -> None:
+    found = FORMATS["whowhen"](Source(shared_data / "whowhen/algorithm_generated.jsonl.gz", "s"))
+    spoken = [m for c in found if isinstance(c, Conversation) for m in c.messages if m.role != "user"]
+    assert (len(spoken), len({m.name for m in spoken})) == (1099, 191)
