@@ -75,7 +75,7 @@ ROOMS: Mapping[str, Room] = {
         "errors formats methodology transcripts",
     ),
     "transcripts": _room(
-        "models and reads transcripts: conversations, sessions, which of them count, `importers/` (one module per format)",
+        "models and reads transcripts: conversations, sessions, which of them count, `importers/` (one module per format), exporters",
         "errors formats methodology tables",
     ),
     "methodology": _room("holds and reads the methodology versions (YAML files)", "errors formats"),

@@ -40,6 +40,33 @@ def chat(n: int) -> Iterator[str]:
         yield json.dumps({"messages": [{"role": "user", "content": f"{i} {WORDS}"}]}) + "\n"
 
 
+def sessions(n: int) -> Iterator[str]:
+    for i in range(n):
+        record = {"session_id": f"s{i // 2}", "messages": [{"role": "user", "content": f"{i} {WORDS}"}]}
+        yield json.dumps(record) + "\n"
+
+
+def traces(n: int) -> Iterator[str]:
+    for i in range(n):
+        said = [{"role": "user", "parts": [{"type": "text", "content": f"{i} {WORDS}"}]}]
+        yield (
+            json.dumps({"traceId": f"t{i}", "attributes": {"gen_ai.input.messages": json.dumps(said)}}) + "\n"
+        )
+
+
+def claude(n: int) -> Iterator[str]:
+    for i in range(n):
+        message = {"role": "user", "content": f"{i} {WORDS}"}
+        yield json.dumps({"type": "user", "sessionId": f"s{i}", "uuid": f"u{i}", "message": message}) + "\n"
+
+
+def samples(n: int) -> Iterator[str]:
+    yield '{"version": 2, "eval": {"task": "t"}, "samples": ['
+    for i in range(n):
+        record = {"id": i, "epoch": 1, "messages": [{"role": "user", "content": f"{i} {WORDS}"}]}
+        yield json.dumps(record) + (",\n" if i < n - 1 else "]}")
+
+
 def peak(work: Callable[[], object]) -> int:
     tracemalloc.start()
     try:
@@ -49,7 +76,13 @@ def peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("format_name", "records"), [("tau-bench", tau1), ("tau2", tau2), ("openai", chat)])
+STREAMED = [
+    ("tau-bench", tau1), ("tau2", tau2), ("openai", chat), ("openai", sessions), ("otel-genai", traces),
+    ("claude-code", claude), ("inspect", samples),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("format_name", "records"), STREAMED)
 def test_an_import_takes_no_more_memory_for_a_longer_file(
     tmp_path: Path, format_name: str, records: Callable[[int], Iterator[str]]
 ) -> None:
