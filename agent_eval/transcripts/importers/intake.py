@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.formats.zip_members import ZipMember
+from agent_eval.transcripts.importers.agent_ids import AgentIds, Elsewhere, conversation_ids
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     RECORDED_REWARD,
@@ -91,7 +92,7 @@ def import_file(
     methodology_versions: tuple[str, ...] | None = None,
     task_set: str | None = None,
     name: str | None = None,
-    ids: "AgentIds | None" = None,
+    ids: AgentIds | None = None,
     slots: Slots | None = None,
 ) -> ImportReport:
     """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
@@ -172,7 +173,7 @@ def _take_in(
     wanted: _Wanted,
     importer: Importer,
     sessions_folder: Path,
-    ids: "AgentIds | None",
+    ids: AgentIds | None,
     slots: Slots | None,
 ) -> ImportReport:
     agent_folder = wanted.folder.parent
@@ -186,7 +187,7 @@ def _take_in(
         found = _with_slots(found, slots, wanted.source) if slots else found
         found = _new_to_agent(found, ids.elsewhere(wanted.folder.name), wanted.source.file)
         left_out = Counter[str]()
-        before = _conversation_ids(wanted.folder / CONVERSATIONS)
+        before = conversation_ids(wanted.folder / CONVERSATIONS)
         seen = _Seen(not_seen=set(before))
         counted = seen.watching(_counting_left_out(found, left_out))
         n_imported, n_refused, refusals = _write_records(new, counted)
@@ -349,55 +350,6 @@ def _check_origin(wanted: _Wanted) -> None:
     else:
         return
     raise SessionExistsError(wanted.folder.name, wanted.agent_id, reason)
-
-
-class AgentIds:
-    """The conversation ids of an agent's sessions: they are unique within an agent.
-
-    The session folders are read once; a command that imports many files hands the same object to each import.
-    """
-
-    def __init__(self, agent_folder: Path) -> None:
-        paths = sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}"))
-        self._of = {path.parent.name: [id_key(name) for name in _conversation_ids(path)] for path in paths}
-        self._sessions: dict[str, dict[str, None]] = {}
-        for session, names in self._of.items():
-            self._note(session, names)
-
-    def elsewhere(self, session: str) -> "Elsewhere":
-        """Return a view of the ids of all other sessions."""
-        return Elsewhere(self._sessions, session)
-
-    def put(self, session: str, names: Sequence[str]) -> None:
-        """Note that a session now holds these conversations and no others."""
-        for name in self._of.get(session, ()):
-            self._sessions.get(name, {}).pop(session, None)
-        self._of[session] = [id_key(name) for name in names]
-        self._note(session, self._of[session])
-
-    def _note(self, session: str, names: Sequence[str]) -> None:
-        for name in names:
-            self._sessions.setdefault(name, {}).setdefault(session)
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """Which other session of the agent holds an id."""
-
-    sessions: Mapping[str, Mapping[str, None]]
-    own: str
-
-    def get(self, name: str) -> str | None:
-        """Return the first other session with this id; None without one."""
-        return next((session for session in self.sessions.get(name, ()) if session != self.own), None)
-
-
-def _conversation_ids(path: Path) -> list[str]:
-    """The ids in a session's file of conversations, each once; none where it is missing."""
-    records = json_lines(path, path.name) if path.is_file() else ()
-    values = (record.value for record in records if isinstance(record, Record))
-    names = (value.get("conversation_id") for value in values if isinstance(value, dict))
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _new_to_agent(found: Iterator[Found], taken: Elsewhere, file: str) -> Iterator[Found]:

@@ -1,7 +1,7 @@
 """Messages in any provider's form as native messages.
 
 Read are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions and of Gemini,
-LangChain messages, Vercel AI SDK parts. A message may become several: a user message with tool results is a tool
+LangChain messages, parts of Bedrock and of the Vercel AI SDK. A message may become several: a user message with tool results is a tool
 message for each result, then what the user wrote.
 
 Two keys are added to native messages, which `threads` takes out again: `reasoning`, `model`.
@@ -123,7 +123,8 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
 def is_message(value: JsonValue) -> bool:
     """Return whether a value is a message or an item of a conversation in a form that is read."""
     items = _CALL_ITEMS | _RESULT_ITEMS | _OTHER_CALL_ITEMS | {"reasoning"}
-    return _role(mapping(value)) is not None or _kind(value) in items
+    fields = _opened(value) if isinstance(value, dict) else {}
+    return _role(fields) is not None or _kind(fields) in items
 
 
 def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
@@ -132,6 +133,7 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         return
     if not isinstance(value, dict):
         raise NotThisFormatError(f"message {index} is neither an object nor a text")
+    value = _opened(value)
     kind = _kind(value)
     if kind in _RESULT_ITEMS:
         yield _result(value)
@@ -146,6 +148,15 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
     else:
         yield from _spoken(value, found)
+
+
+def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """A message out of LangChain's envelopes, {"type", "data"} and {"lc", "id", "kwargs"}; any other as it is."""
+    if isinstance(inner := value.get("data"), dict) and "content" in inner and "content" not in value:
+        return {"type": value.get("type"), **inner}
+    if isinstance(inner := value.get("kwargs"), dict) and "lc" in value:
+        return {**inner, "type": next(reversed(listed(value.get("id"))), None)}
+    return value
 
 
 def _kind(value: JsonValue) -> str:
@@ -234,6 +245,10 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.calls.append(_call(call))
     elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
         found.results.append(_result(answer))
+    elif isinstance(call := part.get("toolUse"), dict):
+        found.calls.append(_call(call))
+    elif isinstance(answer := part.get("toolResult"), dict):
+        found.results.append(_result(answer))
     elif kind in _CALL_PARTS and _call_name(part):
         found.calls.append(_call(part))
     elif kind in _RESULT_PARTS:
@@ -274,7 +289,7 @@ def _call(value: Mapping[str, JsonValue]) -> Fields:
 
 
 def _id(value: Mapping[str, JsonValue]) -> str | None:
-    keys = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "source_call_id", "id")
+    keys = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "source_call_id", "id")
     return next((text for key in keys if (text := text_of(value.get(key)))), None)
 
 
@@ -304,7 +319,7 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
 
 def result_text(value: JsonValue) -> str | None:
     """Return a tool's answer as text: the texts of its blocks, else its JSON."""
-    if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
+    if isinstance(value, list) and value and all({"type", "text"} & set(mapping(part)) for part in value):
         return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in value)
     if isinstance(value, dict) and value.get("type") in (
         "text",
