@@ -117,8 +117,8 @@ def import_transcripts(
         return 2
     _print_summary(out, reports, agent_id, is_alone=len(files) == 1)
     add_agent(project.home.agents_file, Agent(agent_id=agent_id, category=category))
-    is_clean = not unmet and all(_is_clean(err, one, project.settings.success_reward) for one in reports)
-    return 0 if is_clean else 1
+    clean = [_is_clean(err, one, project.settings.success_reward) for one in reports]
+    return 0 if all(clean) and not unmet else 1
 
 
 @contextmanager

@@ -5,10 +5,9 @@ from itertools import islice
 
 from pydantic import JsonValue
 
-from agent_eval.formats import streams
 from agent_eval.formats.json_arrays import TornError, top_level_keys
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.streams import BREAKS, MEGABYTE, opened, record_of
+from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
 from agent_eval.transcripts.importers.base import Source, mapping
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record
@@ -18,6 +17,7 @@ LARGEST_SAMPLE = 20 * MEGABYTE
 """Bytes of a single JSON value that is read whole to recognise it; of a larger one only the keys are read."""
 _LINES = 50
 _MAGIC = {
+    b"PK\x03\x04": "a zip archive in an archive; unpack it first",
     b"PAR1": "a Parquet file; write it as JSON lines",
     b"SQLite format 3": "a SQLite database; export the conversations as JSON lines",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
@@ -74,16 +74,13 @@ def _no_json(head: bytes) -> str | None:
 
 def _samples(source: Source, head: bytes) -> list[JsonValue]:
     """The first records; of a large single value an object with its keys and no values."""
-    is_one = head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document")
-    if is_one:
+    if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)
-        if len(text) > LARGEST_SAMPLE:
+        is_document = b"\n" not in text.strip() or layout_of(source) == "document"
+        if is_document and len(text) > LARGEST_SAMPLE:
             with opened(source.path) as stream:
                 return [dict.fromkeys(top_level_keys(stream))]
-        if b"\n" not in text.strip():
-            found = record_of(text, 1, source.file)
-            return [found.value] if isinstance(found, streams.Record) else []
     records = records_of(source, "JSON", lambda value: "role" in mapping(value))
     return [r.value for r in islice(records, _LINES) if not isinstance(r, Refusal)]
 

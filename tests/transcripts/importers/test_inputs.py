@@ -178,6 +178,12 @@ def test_a_large_document_is_recognised_by_its_keys_alone(
     assert detect(Source(tmp_path / "x", "s")).format_name == "tau2"
 
 
+def test_long_lines_are_recognised_by_their_content(tmp_path: Path) -> None:
+    said = [{"from": "human", "value": "x" * 100_000}]
+    (tmp_path / "x").write_text("".join(json.dumps({"conversations": said}) + "\n" for _ in range(3)))
+    assert detect(Source(tmp_path / "x", "s")).format_name == "sharegpt"
+
+
 def test_unfinished_sessions_are_held_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_eval.transcripts.importers.shared.layouts.MOST_HELD", 600)
     records = [

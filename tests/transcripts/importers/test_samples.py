@@ -409,3 +409,19 @@ def test_traces_that_share_a_conversation_id_are_one_conversation(tmp_path: Path
     conversation = one("otel-genai", tmp_path, json.dumps(content).encode())
     assert [m.content for m in conversation.messages] == ["Snow?", "Yes.", "And tomorrow?", "Yes."]
     assert conversation.conversation_id == "s:talk"
+
+
+def test_a_page_of_langfuses_api_and_single_observations_are_traces(tmp_path: Path) -> None:
+    observations: Any = samples.LANGFUSE["observations"]
+    flat = [{**o, "traceId": "t1"} for o in observations]
+    for content in ({"data": [samples.LANGFUSE], "meta": {}}, {"data": flat, "meta": {"page": 1}}, flat):
+        (tmp_path / "page").write_text(json.dumps(content))
+        assert detect(Source(tmp_path / "page", "s")).format_name == "langfuse"
+        assert spoken(one("langfuse", tmp_path, json.dumps(content).encode())) == ASKED
+
+
+def test_what_a_trace_has_in_no_known_form_is_kept_as_its_json(tmp_path: Path) -> None:
+    call = {"id": "g", "type": "GENERATION", "input": [{"order": 7}], "output": {"text": "It left."}}
+    trace = {"trace": {"id": "t"}, "observations": [call]}
+    conversation = one("langfuse", tmp_path, json.dumps(trace).encode())
+    assert spoken(conversation) == [("user", '[{"order": 7}]', [], None), ("assistant", "It left.", [], None)]

@@ -40,7 +40,8 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a trajectory."""
-    return str(value.get("schema_version", "")).startswith("ATIF")
+    version = value.get("schema_version", "")
+    return str(version).startswith("ATIF") or (version is None and "steps" in value)
 
 
 def _records(source: Source) -> Iterator[Record | Refusal]:

@@ -1,11 +1,11 @@
 """Model calls and tool runs of traces, put together to conversations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from agent_eval.transcripts.importers.base import Fields
+from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, text_of
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
 from agent_eval.transcripts.importers.shared.dialects import parsed, result_text
 from agent_eval.transcripts.importers.shared.threads import Thread
@@ -52,9 +52,6 @@ def thread_of_trace(trace: Trace) -> Thread:
     """Return the conversation of a trace: its model calls in order of their start, and what its tools answered.
 
     The part of a call's input that earlier calls had or gave is not repeated.
-
-    Raises:
-        NotThisFormatError: If a message has a form that is not known.
     """
     thread = Thread()
     steps: Sequence[ModelCall | ToolRun] = sorted(
@@ -79,8 +76,8 @@ def _take(thread: Thread, call: ModelCall) -> None:
     if call.system is not None:
         sent(thread, {"system": call.system})
     thread.know_tools(call.tools)
-    history = sent(thread, call.input)
-    reply = replied(thread, call.output)
+    history = _read(sent, thread, call.input, "user")
+    reply = _read(replied, thread, call.output, "assistant")
     last = next((m for m in reversed(reply) if m["role"] == "assistant"), None)
     if last is not None:
         known = {
@@ -99,12 +96,18 @@ def _take(thread: Thread, call: ModelCall) -> None:
     thread.merge(history, reply)
 
 
-def session_thread(traces: Iterable[Trace]) -> Thread:
-    """Return the conversation of a session: its traces in the order given, repeated histories left out.
+def _read(
+    reader: Callable[[Thread, JsonValue], list[Fields]], thread: Thread, value: JsonValue, role: str
+) -> list[Fields]:
+    """The messages of a call's input or output; what is in no form that is known is a message with its JSON."""
+    try:
+        return reader(thread, value)
+    except NotThisFormatError:
+        return [{"role": role, "content": text_of(value)}]
 
-    Raises:
-        NotThisFormatError: If a message has a form that is not known.
-    """
+
+def session_thread(traces: Iterable[Trace]) -> Thread:
+    """Return the conversation of a session: its traces in the order given, repeated histories left out."""
     whole = Thread()
     for trace in traces:
         whole.follow(thread_of_trace(trace))

@@ -41,14 +41,27 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a trace or an observation of Langfuse."""
-    is_trace = isinstance(value.get("observations"), list) and (
-        "trace" in value or "timestamp" in value or "id" in value
-    )
+    is_trace = isinstance(value.get("observations"), list) and ("timestamp" in value or "id" in value)
+    is_export = "trace" in value and "observations" in value
+    page = listed(value.get("data")) if "meta" in value else []
     return (
         is_trace
+        or is_export
         or ("traceId" in value and "parentObservationId" in value)
-        or set(value) == {"trace", "observations"}
+        or (bool(page) and looks_like(mapping(page[0])))
     )
+
+
+def _unpaged(source: Source) -> Iterator[Record | Refusal]:
+    """The records; those of a page of the API, {"data": […], "meta": {…}}, one by one."""
+    for record in records_of(source, EXPECTED):
+        value = mapping(record.value) if isinstance(record, Record) else {}
+        if isinstance(record, Record) and "meta" in value and isinstance(value.get("data"), list):
+            entries = listed(value["data"])
+            for entry in entries:
+                yield Record(record.number, entry, record.size // len(entries))
+        else:
+            yield record
 
 
 def _traces(source: Source) -> Iterator[Item]:
@@ -57,7 +70,7 @@ def _traces(source: Source) -> Iterator[Item]:
 
 
 def _is_flat(source: Source) -> bool:
-    first = next((r for r in records_of(source, EXPECTED) if isinstance(r, Record)), None)
+    first = next((r for r in _unpaged(source) if isinstance(r, Record)), None)
     return (
         first is not None and "observations" not in mapping(first.value) and "traceId" in mapping(first.value)
     )
@@ -65,9 +78,7 @@ def _is_flat(source: Source) -> bool:
 
 def grouped_observations(source: Source) -> Iterator[Item]:
     """Yield a trace for each `traceId` of a file of observations."""
-    for item in grouped(
-        source, lambda: records_of(source, EXPECTED), lambda v: text_of(mapping(v).get("traceId"))
-    ):
+    for item in grouped(source, lambda: _unpaged(source), lambda v: text_of(mapping(v).get("traceId"))):
         if isinstance(item, Record):
             group = mapping(item.value)
             first = mapping(listed(group.get("records"))[0])
@@ -78,7 +89,7 @@ def grouped_observations(source: Source) -> Iterator[Item]:
 
 
 def _whole(source: Source) -> Iterator[Record | Refusal]:
-    for record in records_of(source, EXPECTED):
+    for record in _unpaged(source):
         value = mapping(record.value) if isinstance(record, Record) else {}
         if isinstance(record, Record) and "trace" not in value and "observations" in value:
             trace = {key: item for key, item in value.items() if key != "observations"}
