@@ -274,6 +274,14 @@ def test_a_proxys_pairs_of_one_session_are_folded_into_one_conversation(tmp_path
     assert conversation.messages[-1].finish_reason == "stop"
 
 
+def test_a_proxys_request_that_failed_is_a_trial_that_ended_in_its_error(tmp_path: Path) -> None:
+    error = {"error": {"type": "RateLimitError", "message": "Error code: 429"}}
+    record = {"request": {"messages": CHAT[:1]}, "response": {"status": 429, "body": error}}
+    (conversation,) = read("openai", lines([record]), tmp_path)
+    assert [m.role for m in conversation.messages] == ["user"]
+    assert conversation.outcome.classified == "harness_error"
+
+
 def test_a_record_that_repeats_the_beginning_of_a_later_one_is_folded_into_it(tmp_path: Path) -> None:
     other = [{"role": "user", "content": "Hello?"}, {"role": "assistant", "content": "Yes?"}]
     logged = [CHAT[:2], other, CHAT]  # another conversation in between

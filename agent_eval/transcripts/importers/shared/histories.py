@@ -32,18 +32,17 @@ def folded(source: Source, records: Callable[[], Iterator[Record | Refusal]]) ->
         records: Yields the records; called up to three times.
     """
     repeated, has_sessions = _looked_through(records())
-    items = (item for item in records() if not isinstance(item, Record) or item.number not in repeated)
+
+    def kept() -> Iterator[Item]:
+        for item in records():
+            if not isinstance(item, Record) or item.number not in repeated:
+                yield item
+
     if has_sessions:
-
-        def kept() -> Iterator[Item]:
-            for item in records():
-                if not isinstance(item, Record) or item.number not in repeated:
-                    yield item
-
         for item in grouped(source, kept, session_of):
             yield _alone(item) if isinstance(item, Record) else item
     else:
-        yield from items
+        yield from kept()
     for _ in repeated:
         yield LeftOut(FOLDED)
 

@@ -1,7 +1,7 @@
 """Requests and responses that a proxy or a batch logs, as chat records.
 
 Read are records {"request": …, "response": …}, each as an object, as JSON text, or under `body`; LiteLLM's payloads
-{"messages": …, "response": …}; and an API's response alone.
+{"messages": …, "response": …}; and an API's response alone. A response that is an error is how the conversation ended.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ def is_pair(value: JsonValue) -> bool:
     """Return whether a record is a request with its response, or a response of a model API alone."""
     record = mapping(value)
     has_request = any(_body(record, (key,)) for key in REQUESTS) or isinstance(record.get("messages"), list)
-    return (has_request and _has_reply(_body(record, RESPONSES))) or _is_response(record)
+    response = _body(record, RESPONSES)
+    return (has_request and (_has_reply(response) or "error" in response)) or _is_response(record)
 
 
 def _has_reply(response: Mapping[str, JsonValue]) -> bool:
-    return any(
-        isinstance(response.get(key), list) for key in ("choices", "output", "content", "candidates")
-    ) or (isinstance(response.get("message"), dict))
+    lists = (response.get(key) for key in ("choices", "output", "content", "candidates"))
+    return any(isinstance(value, list) for value in lists) or isinstance(response.get("message"), dict)
 
 
 def _is_response(record: Mapping[str, JsonValue]) -> bool:
@@ -57,7 +57,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     request = {} if is_alone else _body(record, REQUESTS) or record
     response = record if is_alone else _body(record, RESPONSES)
     history = sent(thread, {key: value for key, value in request.items() if key not in RESPONSES})
-    reply = replied(thread, dict(response))
+    reply = replied(thread, dict(response)) if _has_reply(response) else []
     _time(record, reply)
     if reply:
         cost = paid(record.get("response_cost", record.get("cost_usd", record.get("cost"))))
@@ -69,6 +69,8 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     }
     if is_alone:
         rest = {"id": record.get("id")}
+    if not reply and response.get("error"):
+        rest.setdefault("error", response["error"])
     model = response.get("model") or request.get("model")
     known: dict[str, JsonValue] = {
         "messages": [dict(m) for m in (*history, *reply)],  # type: ignore[arg-type]
