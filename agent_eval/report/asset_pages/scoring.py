@@ -21,6 +21,7 @@ from agent_eval.report.svg import (
     radar,
     spans,
 )
+from agent_eval.scores.composite.leaderboard import SCALE_0TO100
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.statistics.intervals import Sample, bounded_mean
 
@@ -254,7 +255,7 @@ def _interval(row: dict[str, object], sessions: list[float]) -> tuple[float | No
     step, penalty = row["point_0to100"], row["repeatability_penalty"]
     if row["composite_score"] is None or len(sessions) < 2 or not isinstance(step, float):
         return None, None
-    found = bounded_mean(Sample.of(sessions), bounds=(0, 100), step=step)
+    found = bounded_mean(Sample.of(sessions), bounds=SCALE_0TO100, step=step)
     less = penalty if isinstance(penalty, float) else 0.0
     return (max(0.0, found.low - less), max(0.0, found.high - less)) if found else (None, None)
 

@@ -13,6 +13,7 @@ from agent_eval.errors import AgentEvalError
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
 _LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
+_EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
 MOST_FLIPPED = 16  # up to here all 2^n signs are tried
 
@@ -84,6 +85,10 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
     ends, where a plain t interval of skewed values covers too little. The spread is never taken for less than
     `step` in one of the values: that nothing varied in a few sessions does not mean that nothing varies.
 
+    At the ends the slope of the transform grows without bound, so a limit would move away from a mean that comes
+    closer to the end. From `_turning_share` on, a limit therefore stays where it is: a higher mean never has a lower
+    limit, at the same spread. No limit is wider than that of `scale_bound`, which holds whatever the values are.
+
     Args:
         values: One per session.
         bounds: The ends of the scale.
@@ -101,11 +106,49 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
     bottom, width = bounds[0], bounds[1] - bounds[0]
     _check("step", step, (0, width), is_positive=True)
     error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
-    margin = step / width / (2 * n)
-    share = min(max((mean - bottom) / width, margin), 1 - margin)
-    ends = _leaning(share, float(stdtrit(n - 1, _UPPER)) * error / width)
-    low, high = (bottom + width * end for end in ends)
-    return Interval(min(low, mean), max(high, mean))
+    reach = float(stdtrit(n - 1, _UPPER)) * error / width
+    share = min(max((mean - bottom) / width, 0.0), 1.0)
+    lower, upper = (_lower_limit(side, n, reach) for side in (share, 1 - share))
+    return Interval(min(bottom + width * lower, mean), max(bottom + width * (1 - upper), mean))
+
+
+def _lower_limit(share: float, n: int, reach: float) -> float:
+    """Lower limit of the mean of n shares; the upper one is that of the mirrored shares, mirrored."""
+    at = min(share, _turning_share(reach))
+    leaning = _leaning(at, reach)[0] if at > 0 else 0.0
+    return max(leaning, scale_bound(share, n)[0])
+
+
+def scale_bound(share: float, n: int) -> tuple[float, float]:
+    """Bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
+
+    Of all values with this mean those at the two ends of the scale vary most. Their number is binomial: Clopper and
+    Pearson's bounds, with n × share taken as the number of values at the upper end. If all are there, the lower
+    bound is 0.025^(1/n).
+    """
+    from scipy.special import betaincinv
+
+    c = share * n
+    low = float(betaincinv(c, n - c + 1, 1 - _UPPER)) if c > 0 else 0.0
+    high = float(betaincinv(c + 1, n - c, _UPPER)) if c < n else 1.0
+    return low, high
+
+
+def _turning_share(reach: float) -> float:
+    """The share of the scale from which the lower limit of `_leaning` stays as it is, above 1/2 and below 1.
+
+    The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x and the
+    reach r. It stays from twice that reach on: chosen by measured coverage, once would be too narrow near the end.
+    """
+    low, high = 0.5, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        bent = _LEAN * math.log(share / (1 - share)) if share < 1 else math.inf
+        if share * (1 - share) >= _EARLIER * reach * (_LEAN * math.tanh(bent) + 2 * share - 1):
+            low = share
+        else:
+            high = share
+    return low
 
 
 def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval | None:
