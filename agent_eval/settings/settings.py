@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer
+from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer, RegressionLimits
 from agent_eval.settings.home import Home, find_root
 
 FILE = "agent_eval.toml"
@@ -276,7 +276,9 @@ def _meaning(path: list[str]) -> str:
 
 def _allowed(path: list[str]) -> list[str]:
     """The keys that may stand beside the last one of the path."""
-    models: dict[str, type[BaseModel]] = {"baseline": Baseline, "judge_drift": DriftLimits}
+    models: dict[str, type[BaseModel]] = {
+        "baseline": Baseline, "judge_drift": DriftLimits, "regression": RegressionLimits,
+    }  # fmt: skip
     nested = next((models[part] for part in path[1:-1] if part in models), None)
     if nested is not None:
         return list(nested.model_fields)

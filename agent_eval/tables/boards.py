@@ -35,6 +35,12 @@ _BOARD = (
     *COMPOSED,
     Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
     Column("high", F, "Upper 95 % bound"),
+    Column(
+        "smallest_detectable",
+        F,
+        "True difference in points, from an agent with as many sessions of the same spread, that is found with 80 % power at "
+        "a two-sided 5 %; null with fewer than two sessions",
+    ),
     Column("lead_points", F, "Points above the next one of the template (0: shared); null for the last"),
     Column("point_0to100", F, "The most that one rating point in one session moves the composite"),
     Column("lead_survives_point", B, "The lead is larger than one rating point of either agent moves"),
@@ -139,6 +145,11 @@ DECLARED = (
             Column("low", F, "Lower 95 % bound of the difference; null when one has a single session"),
             Column("high", F, "Upper 95 % bound"),
             Column("probability_better", F, "That agent_id is truly the better one, 0–1, flat prior"),
+            Column(
+                "smallest_detectable",
+                F,
+                "True difference in points that these sessions show with 80 % power at a two-sided 5 %; null with the interval",
+            ),
             Column("p_value", F, "Two-sided, Welch's t over sessions"),
             Column("p_holm", F, "The same, corrected for all pairs of the template after Holm"),
             Column("n_sessions", I, "Sessions of agent_id", nullable=False),

@@ -185,7 +185,7 @@ def test_signs_are_flipped_in_every_way() -> None:
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=7))
 def test_flipping_agrees_with_scipy(differences: list[int]) -> None:
     if not any(differences):
-        assert paired([float(d) for d in differences]) == (0, None, None, 1, 0.5)
+        assert paired([float(d) for d in differences])[:5] == (0, None, None, 1, 0.5)
         return
     reference = stats.permutation_test(
         (np.array(differences, dtype=float),), lambda x, axis: np.mean(x, axis=axis),
@@ -201,15 +201,15 @@ def test_many_tasks_are_tested_by_t() -> None:
 
 
 def test_the_same_difference_in_every_task_has_no_interval_but_a_p() -> None:
-    assert paired([1.0] * 6) == (1.0, None, None, 2 / 64, None)
-    assert paired([1.0]) == (1.0, None, None, 1.0, None)
-    assert paired([-1.0] * 20) == (-1.0, None, None, 2 / 2**20, None)
+    assert paired([1.0] * 6)[:5] == (1.0, None, None, 2 / 64, None)
+    assert paired([1.0])[:5] == (1.0, None, None, 1.0, None)
+    assert paired([-1.0] * 20)[:5] == (-1.0, None, None, 2 / 2**20, None)
 
 
 def test_nothing_common_gives_nothing() -> None:
     found = paired([])
     assert math.isnan(found.difference)
-    assert found[1:] == (None, None, None, None)
+    assert set(found[1:]) == {None}
 
 
 def test_holm_multiplies_by_the_tests_that_are_left() -> None:

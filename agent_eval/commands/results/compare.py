@@ -15,7 +15,7 @@ from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
 from agent_eval.tables import table
 
-_NUMBERS = {"A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
+_NUMBERS = {"detectable", "A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
 
 
 def compare(project: Project, out: Console, *, version: str, agent: str, other: str, as_json: bool) -> None:
@@ -42,7 +42,10 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
     )
     errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
-    rows = comparing.compare(agent, other, sessions, tasks, refused_records(errors, known.transcripts))
+    rows = comparing.compare(
+        agent, other, sessions, tasks, refused_records(errors, known.transcripts),
+        thresholds=project.settings.gates.rules(agent, version).threshold_metrics,
+    )  # fmt: skip
     if as_json:
         print_json(rows)
         return
@@ -52,13 +55,30 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     out.print(_table(rows, version))
     for line in _notes(rows):
         out.print(plain(line), markup=False)
-    out.print(
-        "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks; corrected for all rows after Holm. "
-        "Verdicts are on the corrected p, at 5 %.",
-        markup=False,
-    )
+    for line in _tested(rows):
+        out.print(plain(line), markup=False)
     if GOAL_METRIC not in set(rows["quantity"]) and comparing.says_goal(known.conversation_judgments):
         out.print(f"{GOAL_METRIC} repeats the outcome that pass@1 compares: it is tested once.", markup=False)
+
+
+def _tested(rows: pl.DataFrame) -> list[str]:
+    """Return which tests were made, and which of them were corrected together."""
+    primary = (
+        rows.filter(role=comparing.PRIMARY).row(0, named=True) if comparing.PRIMARY in rows["role"] else None
+    )
+    family = rows.filter(pl.col("role") == comparing.SECONDARY, pl.col("p_value").is_not_null())
+    names = [
+        row["quantity"] if row["task_set"] is None else f"{row['quantity']} on {row['task_set']}"
+        for row in family.iter_rows(named=True)
+    ]
+    return [
+        "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks. Verdicts are at 5 %.",
+        "Primary: none (no composite, no pass@1, no metric with a threshold in two units or more)."
+        if primary is None
+        else f"Primary: {primary['quantity']}, chosen before the data by rule; its p is not corrected.",
+        f"Secondary, corrected together after Holm ({len(names)} tests): {', '.join(names) or 'none'}.",
+        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected.",
+    ]  # fmt: skip
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
@@ -79,17 +99,33 @@ def _table(rows: pl.DataFrame, version: str) -> Table:
     agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
     title = f"A = {agent} · B = {other} · methodology {version}"
     grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("quantity", "A", "B", "A − B", "95 %", "p", "p (Holm)", "P(A better)", "over", "verdict"):
+    for name in (
+        "quantity",
+        "A",
+        "B",
+        "A − B",
+        "95 %",
+        "detectable",
+        "p",
+        "p (Holm)",
+        "P(A better)",
+        "over",
+        "verdict",
+    ):
         grid.add_column(name, justify="right" if name in _NUMBERS else "left")
     for row in rows.iter_rows(named=True):
         n, other_n, unit = row["n"], row["other_n"], row["unit"]
         over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} sessions"
         bounds = "none" if row["low"] is None else f"{row['low']:.3g} to {row['high']:.3g}"
         grid.add_row(
-            Text(plain(row["quantity"])), _number(row["value"]), _number(row["other_value"]), _number(row["difference"]), bounds,
-            _number(row["p_value"]), _number(row["p_holm"]), _number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
+            Text(plain(_named(row))), _number(row["value"]), _number(row["other_value"]), _number(row["difference"]), bounds,
+            _number(row["smallest_detectable"]), _number(row["p_value"]), _number(row["p_holm"]), _number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
         )  # fmt: skip
     return grid
+
+
+def _named(row: dict[str, str]) -> str:
+    return f"{row['quantity']} (primary)" if row["role"] == comparing.PRIMARY else row["quantity"]
 
 
 def _number(value: float | None) -> str:

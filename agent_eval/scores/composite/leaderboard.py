@@ -182,6 +182,11 @@ class BoardEntry:
             return None
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
+    @property
+    def smallest_detectable(self) -> float | None:
+        """The difference from an agent with as many sessions of the same spread that a comparison shows."""
+        return welch(self.sessions, self.sessions, step=self.step).smallest_detectable
+
 
 def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
     """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
@@ -234,6 +239,7 @@ def _standings(fields: _Fields) -> dict[AgentVersion, dict[str, object]]:
                 "rank_if_tested": if_tested[i],
                 "low": low,
                 "high": high,
+                "smallest_detectable": entry.smallest_detectable,
                 "point_0to100": float(entry.point),
                 "is_pareto": _is_pareto(entry, field),
                 **_lead(entry, field),

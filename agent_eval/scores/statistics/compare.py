@@ -1,7 +1,8 @@
 """Two agents side by side: better or worse, by how much, and is it chance?
 
 Composite, U and D over sessions (independent runs: Welch's t); everything that is measured per task over the
-tasks that both were given, paired task by task. All p values of one comparison are corrected together (Holm).
+tasks that both were given, paired task by task. One primary quantity is chosen by rule before any result is looked at
+and is tested uncorrected; the p values of all others are corrected together (Holm).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,10 @@ RULE = "rule"  # judge of what is decided without a model: of goal completion, t
 RATES = (PASS_AT_1, GOAL_METRIC)
 """What is a share of trials: a trial of which it is not known has a worst and a best case."""
 COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")
+PRIMARY, SECONDARY = "primary", "secondary"
 SCHEMA: Mapping[str, type[pl.DataType]] = {
     "quantity": pl.String,
+    "role": pl.String,
     "task_set": pl.String,
     "agent_id": pl.String,
     "other_agent_id": pl.String,
@@ -33,6 +36,7 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "p_value": pl.Float64,
     "p_holm": pl.Float64,
     "probability_better": pl.Float64,
+    "smallest_detectable": pl.Float64,
     "n": pl.Int64,
     "other_n": pl.Int64,
     "unit": pl.String,
@@ -60,8 +64,14 @@ def compare(
     session_values: pl.DataFrame,
     task_values: pl.DataFrame,
     refused: pl.DataFrame | None = None,
+    *,
+    thresholds: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Compare two agents in everything that both have.
+
+    The primary quantity is the first of these that both have in two units or more: the composite (or the raw composite),
+    pass@1, the metrics of `thresholds` in their order. It is tested at 5 %; all other p values are corrected for
+    their number after Holm. Without any of them every quantity is secondary.
 
     A verdict on a share of trials that the trials of which nothing is known could turn is unknown: it is also made
     with all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
@@ -73,6 +83,7 @@ def compare(
             (what one rating point moves one of them).
         task_values: From `task_values`.
         refused: From `refused_records`; a refused record names no task and counts as one more task.
+        thresholds: The metrics that gates demand a threshold of.
 
     Returns:
         One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
@@ -90,11 +101,13 @@ def compare(
         *_over_sessions(agent, other, session_values),
         *_over_tasks(agent, other, task_values, n_refused[agent], n_refused[other]),
     ]
+    primary = _primary(rows, thresholds)
     p_values = [row["p_value"] for row in rows]
-    for i, (row, p_holm) in enumerate(zip(rows, holm(p_values), strict=True)):
+    for i, (row, p_holm) in enumerate(zip(rows, _corrected(p_values, primary), strict=True)):
         row |= {"agent_id": agent, "other_agent_id": other, "p_holm": p_holm}
+        row["role"] = PRIMARY if i == primary else SECONDARY
         row["verdict"] = _verdict(row)
-        row |= _in_cases(row, p_values, i)
+        row |= _in_cases(row, p_values, i, primary)
         if told := _turned(row):
             row |= {"verdict": "unknown", "reason": told}
     return pl.DataFrame(rows, schema=SCHEMA)
@@ -107,11 +120,30 @@ def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
     return dict(refused.filter(pl.col("agent_id") == agent).select("task_set", "n_refused").iter_rows())
 
 
-def _in_cases(row: Mapping[str, Any], p_values: Sequence[float | None], i: int) -> dict[str, str]:
+def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
+    """The place of the primary quantity; of several task sets the one with most common tasks, then the first by name."""
+    for name in ("composite", "raw composite", PASS_AT_1, *thresholds):
+        places = [
+            i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1
+        ]
+        if places:
+            return min(places, key=lambda i: (-rows[i]["n"], rows[i]["task_set"] or ""))
+    return None
+
+
+def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[float | None]:
+    """The p values corrected after Holm; that of the primary quantity stays and does not count."""
+    others = holm([None if i == primary else p for i, p in enumerate(p_values)])
+    return [p if i == primary else other for i, (p, other) in enumerate(zip(p_values, others, strict=True))]
+
+
+def _in_cases(
+    row: Mapping[str, Any], p_values: Sequence[float | None], i: int, primary: int | None
+) -> dict[str, str]:
     """The verdict in worst and best case, where there are any; p values of the other rows stay."""
     made = {}
     for end, case in row.get("cases", {}).items():
-        p_holm = holm([*p_values[:i], case["p_value"], *p_values[i + 1 :]])[i]
+        p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
         made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
     return made
 

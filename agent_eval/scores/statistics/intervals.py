@@ -6,6 +6,7 @@ in, numbers out: what a session or a task is, is known elsewhere. All intervals 
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from agent_eval.errors import AgentEvalError
@@ -15,7 +16,9 @@ _UPPER = 0.5 + LEVEL / 2
 _LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
 _EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
+POWER = 0.8  # of the smallest detectable difference
 MOST_FLIPPED = 16  # up to here all 2^n signs are tried
+FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
 
 
 class NotANumberError(AgentEvalError, ValueError):
@@ -76,6 +79,9 @@ class Difference(NamedTuple):
     high: float | None
     p_value: float | None  # two-sided
     probability_better: float | None  # that A's true mean is the higher one, flat prior
+    smallest_detectable: float | None = (
+        None  # true difference found with 80 % power at 5 %; null with the interval
+    )
 
 
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
@@ -224,7 +230,8 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
     reach = float(stdtrit(freedom, _UPPER)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better)
+    shows = smallest_detectable(error, freedom)
+    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
 
 
 def paired(differences: Sequence[float]) -> Difference:
@@ -247,7 +254,51 @@ def paired(differences: Sequence[float]) -> Difference:
     reach = float(stdtrit(n - 1, _UPPER)) * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
-    return Difference(mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better)
+    shows = smallest_detectable(error, n - 1) if n >= FEWEST_FLIPPED else None
+    return Difference(
+        mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better, shows
+    )
+
+
+def smallest_detectable(error: float, freedom: float) -> float:
+    """Return the true difference that a t test finds with 80 % power at a two-sided 5 %, in units of `error`.
+
+    The statistic of a true difference d follows the noncentral t with noncentrality d / error.
+
+    Args:
+        error: Standard error of the difference.
+        freedom: Degrees of freedom of `error`.
+
+    Raises:
+        OutOfRangeError: If the error is negative or the degrees of freedom are not positive.
+    """
+    if not error >= 0:
+        raise OutOfRangeError("standard error", error, "0 or more")
+    if not freedom > 0:
+        raise OutOfRangeError("number of degrees of freedom", freedom, "above 0")
+    return error * detectable_multiple(freedom)
+
+
+def detectable_multiple(freedom: float) -> float:
+    """Return the smallest detectable difference in standard errors; the degrees of freedom to three digits."""
+    return _multiple(float(f"{freedom:.3g}"))
+
+
+@lru_cache(maxsize=4096)
+def _multiple(freedom: float) -> float:
+    """The noncentrality at which t exceeds its critical value with a probability of 80 %.
+
+    That t falls below the negative critical value adds less than 0.0001 to it.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    critical = float(stdtrit(freedom, _UPPER))
+    low, high = 0.0, 2.0 * critical
+    for _ in range(50):
+        middle = (low + high) / 2
+        missed = float(nctdtr(freedom, middle, critical))
+        low, high = (low, middle) if missed <= 1 - POWER else (middle, high)
+    return high
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
