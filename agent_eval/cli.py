@@ -265,7 +265,7 @@ def reliability(
         list[str] | None,
         typer.Option(
             "--estimator",
-            help="unbiased (default), plug_in (default of --interactions) or bayesian; may be repeated.",
+            help="unbiased (default), plug_in (default of --interactions), bayesian or pooled; may be repeated.",
         ),
     ] = None,
     interactions: Annotated[

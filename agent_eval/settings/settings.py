@@ -96,10 +96,10 @@ class Settings(BaseSettings):
     )
     beta_prior: tuple[Positive, Positive] = Field(
         default=(1.0, 1.0),
-        description="The two parameters of the Beta prior on each success rate, for the `bayesian` estimates.",
+        description="The two parameters of the Beta prior on a success rate, for `bayesian` estimates of a single task or conversation and for `pooled` ones.",
     )
     credible_level: float = Field(
-        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` interval holds."
+        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` or `pooled` interval holds."
     )
     success_reward: float | None = Field(
         default=None,
