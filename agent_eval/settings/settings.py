@@ -94,6 +94,12 @@ class Settings(BaseSettings):
         description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised; an aspect "
         "that is left out has none.",
     )
+    interval: Literal["auto", "t", "bounded"] = Field(
+        default="auto",
+        description="How a composite's interval over sessions is made: `t`, `bounded` (holds for any spread of sessions, "
+        "and is wide), or `auto`: bounded where the sessions show a breakdown. Unless it is `t`, a difference that unseen "
+        "sessions could make is no verdict.",
+    )
     beta_prior: tuple[Positive, Positive] = Field(
         default=(1.0, 1.0),
         description="The two parameters of the Beta prior on a success rate, for `bayesian` estimates of a single task or conversation and for `pooled` ones.",

@@ -35,6 +35,7 @@ _BOARD = (
     *COMPOSED,
     Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
     Column("high", F, "Upper 95 % bound"),
+    Column("interval_method", S, "t, or bounded: holds for any spread of sessions; null without an interval"),
     Column(
         "smallest_detectable",
         F,
@@ -155,6 +156,7 @@ DECLARED = (
             Column("n_sessions", I, "Sessions of agent_id", nullable=False),
             Column("other_n_sessions", I, "Sessions of the other", nullable=False),
             Column("verdict", S, "better, worse, tie, not distinguishable or unknown", nullable=False),
+            Column("reason", S, "Why a significant difference is unknown; null otherwise"),
         ),
         ("methodology_version",),
     ),

@@ -45,6 +45,7 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     rows = comparing.compare(
         agent, other, sessions, tasks, refused_records(errors, known.transcripts),
         thresholds=project.settings.gates.rules(agent, version).threshold_metrics,
+        interval=project.settings.interval,
     )  # fmt: skip
     if as_json:
         print_json(rows)

@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
+from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
@@ -66,6 +67,7 @@ def compare(
     refused: pl.DataFrame | None = None,
     *,
     thresholds: Sequence[str] = (),
+    interval: IntervalMethod = "auto",
 ) -> pl.DataFrame:
     """Compare two agents in everything that both have.
 
@@ -84,6 +86,7 @@ def compare(
         task_values: From `task_values`.
         refused: From `refused_records`; a refused record names no task and counts as one more task.
         thresholds: The metrics that gates demand a threshold of.
+        interval: Unless t, a difference over sessions that unseen ones could make is unknown, with the reason.
 
     Returns:
         One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
@@ -108,7 +111,10 @@ def compare(
         row["role"] = PRIMARY if i == primary else SECONDARY
         row["verdict"] = _verdict(row)
         row |= _in_cases(row, p_values, i, primary)
-        if told := _turned(row):
+        told = _turned(row)
+        if told is None and interval != "t" and row["verdict"].endswith(" better"):
+            told = _unseen(row)
+        if told:
             row |= {"verdict": "unknown", "reason": told}
     return pl.DataFrame(rows, schema=SCHEMA)
 
@@ -146,6 +152,19 @@ def _in_cases(
         p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
         made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
     return made
+
+
+def _unseen(row: Mapping[str, Any]) -> str | None:
+    """Return why a difference over sessions is not one for every spread of sessions; None for other rows."""
+    if row["unit"] != "sessions":
+        return None
+    ends = min(SCALE_0TO100[0], row["value"], row["other_value"]), SCALE_0TO100[1]
+    sides = [
+        (row[name], Sample(row[f"{side}n"], row[f"{side}value"], 0.0))
+        for side, name in (("", "agent_id"), ("other_", "other_agent_id"))
+    ]
+    found = Difference(*(row[name] for name in Difference._fields))
+    return unseen_reason(sides[0], sides[1], found, ends)
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
