@@ -14,12 +14,12 @@ from tests.fuzz.holding import is_printable
 from tests.fuzz.hostile import texts
 
 COMMANDS: tuple[list[str], ...] = (
-    ["leaderboard"], ["explain"], ["explain", "a"], ["reliability"], ["gate"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
+    ["leaderboard"], ["explain"], ["explain", "a"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
     ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
     ["methodology", "validate"], ["ui", "--port"], ["run", "--nosuch"], [],
 )  # fmt: skip
 OPTIONS = st.sampled_from(
-    ["--agent", "--methodology", "--template", "--format", "--score", "-k", "--category", "--session", "--task-set", "--json", "--", "-", "/dev/zero", "source.json"]
+    ["--agent", "--methodology", "--template", "--format", "--score", "-k", "--category", "--session", "--task-set", "--difference", "--json", "--", "-", "/dev/zero", "source.json"]
 )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
+from agent_eval.scores.statistics.power import units_needed
+from agent_eval.scores.statistics.unpaired import CONVERSATIONS, FAILURE_RATE, SUCCESS_RATE, unpaired_rows
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
 PASS_AT_1 = "pass@1"
@@ -40,6 +42,8 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "smallest_detectable": pl.Float64,
     "n": pl.Int64,
     "other_n": pl.Int64,
+    "n_clusters": pl.Int64,
+    "other_n_clusters": pl.Int64,
     "unit": pl.String,
     "verdict": pl.String,
     "reason": pl.String,
@@ -50,6 +54,11 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     **{f"{side}{name}": pl.Int64 for side in ("", "other_") for name in COUNTS},
 }
 _ROUNDING = 1e-9
+
+
+def is_lower_better(quantity: str) -> bool:
+    """Return whether less of a quantity is better: costs and failure rates."""
+    return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
 class SameAgentError(AgentEvalError, ValueError):
@@ -68,11 +77,12 @@ def compare(
     *,
     thresholds: Sequence[str] = (),
     interval: IntervalMethod = "auto",
+    conversations: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Compare two agents in everything that both have.
 
     The primary quantity is the first of these that both have in two units or more: the composite (or the raw composite),
-    pass@1, the metrics of `thresholds` in their order. It is tested at 5 %; all other p values are corrected for
+    pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is tested at 5 %; all other p values are corrected for
     their number after Holm. Without any of them every quantity is secondary.
 
     A verdict on a share of trials that the trials of which nothing is known could turn is unknown: it is also made
@@ -87,6 +97,7 @@ def compare(
         refused: From `refused_records`; a refused record names no task and counts as one more task.
         thresholds: The metrics that gates demand a threshold of.
         interval: Unless t, a difference over sessions that unseen ones could make is unknown, with the reason.
+        conversations: From `conversation_values`; used only where no task is common.
 
     Returns:
         One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
@@ -104,6 +115,8 @@ def compare(
         *_over_sessions(agent, other, session_values),
         *_over_tasks(agent, other, task_values, n_refused[agent], n_refused[other]),
     ]
+    if conversations is not None and not any(row["unit"] == "tasks" for row in rows):
+        rows += unpaired_rows(agent, other, conversations)
     primary = _primary(rows, thresholds)
     p_values = [row["p_value"] for row in rows]
     for i, (row, p_holm) in enumerate(zip(rows, _corrected(p_values, primary), strict=True)):
@@ -116,6 +129,8 @@ def compare(
             told = _unseen(row)
         if told:
             row |= {"verdict": "unknown", "reason": told}
+        elif row["unit"] == CONVERSATIONS:
+            row["reason"] = _more_conversations(row)
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -128,7 +143,7 @@ def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
 
 def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
     """The place of the primary quantity; of several task sets the one with most common tasks, then the first by name."""
-    for name in ("composite", "raw composite", PASS_AT_1, *thresholds):
+    for name in ("composite", "raw composite", PASS_AT_1, SUCCESS_RATE, *thresholds):
         places = [
             i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1
         ]
@@ -152,6 +167,18 @@ def _in_cases(
         p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
         made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
     return made
+
+
+def _more_conversations(row: Mapping[str, Any]) -> str | None:
+    """Return how many conversations would show the difference that was found; None where it is shown, or is none."""
+    if row["verdict"] not in ("not distinguishable", "unknown") or not row["difference"]:
+        return None
+    if row["smallest_detectable"] is None:
+        return "the conversations of neither vary: more of them are needed"
+    n = 2 / (1 / row["n"] + 1 / row["other_n"])
+    needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired")
+    of = f"about {needed:,}" if needed else "more than a million"
+    return f"a true difference of this size needs {of} conversations of each, in as many more sessions"
 
 
 def _unseen(row: Mapping[str, Any]) -> str | None:
@@ -261,7 +288,7 @@ def task_values(
         repeated = _repeated(trials, judged)
         judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
         of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
-    metrics = _metrics(turn_judgments, judged)
+    metrics = conversation_metrics(turn_judgments, judged)
     measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
     judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
     goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
@@ -302,8 +329,8 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
     )
 
 
-def _metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Mean of each metric in each conversation."""
+def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean of each metric in each conversation: `quantity` and `value`, from effective, scored answers."""
     counts = pl.col("is_effective") & (pl.col("status") == "scored")
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     key = [*TRIAL, "metric"]
@@ -438,5 +465,5 @@ def _verdict(row: Mapping[str, Any]) -> str:
         return "unknown"
     if row["p_holm"] >= SIGNIFICANCE:
         return "not distinguishable"
-    is_ours = (difference > 0) != (row["quantity"] in LOWER_IS_BETTER)
+    is_ours = (difference > 0) != is_lower_better(row["quantity"])
     return f"{row['agent_id'] if is_ours else row['other_agent_id']} better"
