@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, pairwise_comparisons
 from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks
+from agent_eval.scores.statistics.clustered import clustered_share, paired_by_cluster
 from agent_eval.scores.statistics.distribution_free import any_spread_mean
 from agent_eval.scores.statistics.exact import to_text
-from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, welch
+from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, paired, share_mean, welch
 from agent_eval.tables import table
 
 Floats = NDArray[np.float64]
@@ -47,6 +48,7 @@ def measured(random: np.random.Generator, repeats: int) -> Iterator[str]:
     """All lines; `repeats` for the cheap cells."""
     yield from _breakdowns(random, repeats // 20)
     yield from _posteriors(random, repeats // 10)
+    yield from _families(random, repeats // 10)
     yield from _margins(random, repeats // 10)
     yield from _boards(random, repeats // 10)
 
@@ -98,6 +100,34 @@ def _posteriors(random: np.random.Generator, repeats: int) -> Iterator[str]:
         yield f"hierarchical pass^1, 50 × 1 as tau2 airline, p {share}:{cell} %"
     mixed = lambda random, n: np.where(random.random(n) < 0.8, 1.0, 0.0)  # noqa: E731
     yield f"hierarchical pass^4, 5 × 4 as tau2 telecom, 80 % always solved:{line('', mixed, 0.8, 4, 5, 4)} %"
+
+
+def _families(random: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Five tasks in each family, single trials; rates of families with correlation 0.3."""
+    a, b = 0.6 * (1 / 0.3 - 1), 0.4 * (1 / 0.3 - 1)
+    for n_families in (5, 10, 20):
+        names = np.repeat(np.arange(n_families), 5).astype(str).tolist()
+        held, alone, false = 0, 0, {"families": 0, "tasks": 0}
+        for _ in range(repeats):
+            ours, theirs = random.binomial(1, random.beta(a, b, (2, n_families)).repeat(5, axis=1)).astype(
+                float
+            )
+            found = clustered_share(ours.tolist(), names, step=1)
+            over_tasks = share_mean(float(ours.mean()), float(ours.var(ddof=1)), len(ours), step=1)
+            held += found is not None and found.low <= 0.6 <= found.high
+            alone += over_tasks is not None and over_tasks.low <= 0.6 <= over_tasks.high
+            difference = (ours - theirs).tolist()
+            for name, made in (
+                ("families", paired_by_cluster(difference, names)),
+                ("tasks", paired(difference)),
+            ):
+                false[name] += made.p_value is not None and made.p_value < 0.05
+        shares = {name: f"{100 * n / repeats:.1f} %" for name, n in false.items()}
+        yield (
+            f"pass^1 of {n_families} families of 5 tasks, correlation 0.3, {repeats:,} repetitions: over families "
+            f"{100 * held / repeats:.1f} %, over tasks {100 * alone / repeats:.1f} %; false positives of compare over families "
+            f"{shares['families']}, over tasks {shares['tasks']}"
+        )
 
 
 def _margins(random: np.random.Generator, repeats: int) -> Iterator[str]:

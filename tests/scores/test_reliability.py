@@ -528,6 +528,31 @@ def test_the_bayesian_row_is_hierarchical_and_the_pooled_one_takes_all_tasks_as_
     assert (pooled["pass_hat_k_worst"], pooled["pass_hat_k_best"]) == (pooled["pass_hat_k"],) * 2
 
 
+def in_families(n_families: int) -> list[dict[str, Any]]:
+    """Tasks of one trial, two in each family; every other family is solved."""
+    return [
+        trial(f"c{t}", f"t{t}", correct=t // 2 % 2 == 0, task_family=f"f{t // 2}")
+        for t in range(2 * n_families)
+    ]
+
+
+def test_the_interval_over_families_is_that_of_as_many_shares() -> None:
+    unbiased, bayesian, pooled = (
+        of(in_families(8), ks=[1], estimators=[name]).row(0, named=True)
+        for name in ("unbiased", "bayesian", "pooled")
+    )
+    # eight families, four of them with both tasks solved: as eight single trials
+    expected = share_mean(0.5, 0.25 * 8 / 7, 8, step=1 / 2)
+    assert (unbiased["pass_hat_k_low"], unbiased["pass_hat_k_high"]) == pytest.approx(expected)
+    assert unbiased["interval"] == "over 8 families of tasks; covers new tasks of this kind"
+    assert bayesian["pass_hat_k_low"] is None
+    assert "takes tasks as independent" in bayesian["interval"]
+    assert pooled["pass_hat_k_low"] is not None
+    few = of(in_families(4), ks=[1]).row(0, named=True)
+    assert (few["pass_hat_k"], few["pass_hat_k_low"]) == (0.5, None)
+    assert few["interval"] == "no interval: too few families, 4 of at least 5"
+
+
 def test_one_trial_per_task_has_no_posterior_of_two_attempts() -> None:
     rows = [trial(f"c{t}", f"t{t}", correct=True) for t in range(20)]
     one, two = of(rows, ks=[1, 2], estimators=["bayesian"]).rows(named=True)

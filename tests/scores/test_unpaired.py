@@ -9,9 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
+from agent_eval.scores.statistics.clustered import (
+    clustered_difference,
+    clustered_mean,
+    clustered_share,
+    paired_by_cluster,
+)
 from agent_eval.scores.statistics.compare import compare
-from agent_eval.scores.statistics.intervals import smallest_detectable
+from agent_eval.scores.statistics.intervals import paired, share_mean, smallest_detectable
 from agent_eval.scores.statistics.plan import plan_one, plan_two
 from agent_eval.scores.statistics.unpaired import SCHEMA
 from tests.scores.test_compare import NO_SESSIONS, NO_TASKS, of_sessions, of_tasks
@@ -54,8 +59,62 @@ def test_fifty_tasks_in_ten_families_are_covered() -> None:
     assert 0.93 <= held / 2000 <= 0.97
 
 
+def test_shares_over_families_are_covered() -> None:
+    random = np.random.default_rng(8)
+    names = np.repeat(np.arange(10), 5).astype(str).tolist()
+    held = {"families": 0, "tasks": 0}
+    for _ in range(2000):
+        rates = np.repeat(
+            random.beta(1.4, 0.93, 10), 5
+        )  # mean 0.6; correlation 0.3 of two tasks' single trials
+        values = random.binomial(1, rates).astype(float)
+        over_tasks = share_mean(float(values.mean()), float(values.var(ddof=1)), 50, step=1)
+        for name, found in (
+            ("families", clustered_share(values.tolist(), names, step=1)),
+            ("tasks", over_tasks),
+        ):
+            assert found
+            held[name] += found.low <= 1.4 / 2.33 <= found.high
+    assert 0.93 <= held["families"] / 2000 <= 0.97
+    assert held["tasks"] / 2000 < 0.85
+
+
+def of_families(n_families: int, size: int) -> pl.DataFrame:
+    tasks = of_tasks(a=[1] * (n_families * size), b=[0] * (n_families * size))
+    return tasks.with_columns(family=pl.format("f{}", pl.int_range(pl.len()).over("agent_id") // size))
+
+
+def test_families_are_flipped_as_wholes() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_families(7, 3)))
+    assert (found["p_value"], found["n"], found["n_clusters"]) == (2 / 2**7, 21, 7)
+    assert found["verdict"] == "a better"
+
+
+def test_too_few_families_are_no_verdict() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_families(5, 10)))
+    assert (found["verdict"], found["p_value"]) == ("unknown", None)
+    assert found["reason"].startswith("too few families: 5")
+
+
+def test_families_without_a_difference_are_seldom_told_apart() -> None:
+    random = np.random.default_rng(3)
+    names = np.repeat(np.arange(10), 5).astype(str).tolist()
+    found = {"families": 0, "tasks": 0}
+    for _ in range(1000):
+        shared = np.sqrt(0.3) * random.normal(size=(2, 10)).repeat(5, axis=1)
+        a, b = shared + np.sqrt(0.7) * random.normal(size=(2, 50))
+        for name, made in (
+            ("families", paired_by_cluster((a - b).tolist(), names)),
+            ("tasks", paired((a - b).tolist())),
+        ):
+            assert made.p_value is not None
+            found[name] += made.p_value < 0.05
+    assert found["families"] / 1000 <= 0.06
+    assert found["tasks"] / 1000 > 0.12
+
+
 def conversations(**values: list[float]) -> pl.DataFrame:
-    rows = [(a, "s", f"c{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)]
+    rows = [(a, "s", f"{a}{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

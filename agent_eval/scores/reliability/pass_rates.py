@@ -40,6 +40,7 @@ from agent_eval.scores.reliability.trials import (
     TrialTables,
     trial_outcomes,
 )
+from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS, clustered_share
 from agent_eval.scores.statistics.intervals import share_mean
 from agent_eval.tables import table
 
@@ -130,6 +131,7 @@ def reliability(
         n_open=pl.col("is_correct").null_count().cast(pl.Int64),
         n_harness=pl.col("is_harness_error").sum().cast(pl.Int64),
         n_judge_failed=pl.col("judge_failed").sum(),
+        family=pl.col("task_family").drop_nulls().first(),
         **{source: (pl.col("source") == source).any() for source in SOURCES},
     )
     errors = table("import_errors").empty() if tables.import_errors is None else tables.import_errors
@@ -389,7 +391,7 @@ def _with_estimates(
     asked: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
 ) -> pl.DataFrame:
     """The rows asked for, each with counts, estimates and what the interval is."""
-    alike, names = _alike(tasks), _names(tasks)
+    alike, names, families = _alike(tasks), _names(tasks), _families(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
     found = []
     columns = (*GROUP, "k", "estimator", "largest", "n_refused")
@@ -399,10 +401,12 @@ def _with_estimates(
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
-        memo = (estimator, k, least, n_refused, *alike[group])  # versions share their trials
+        of_families = tuple(f for f in families.get(group, ()) if f.n >= least)
+        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share their trials
         if memo not in memory:
+            made = _estimated(counting, k, estimator, prior, level)
             memory[memo] = _within_bounds(
-                _estimated(counting, k, estimator, prior, level)
+                (made | _over_families(of_families, k, estimator) if of_families else made)
                 | _bounds(alike[group], k, estimator, least, n_refused, prior)
                 | _over_all(alike[group], n_refused)
             )
@@ -422,6 +426,55 @@ def _alike(tasks: pl.DataFrame) -> dict[_Group, list[_Alike]]:
     for version, agent, task_set, n, c, n_open, times, *used in counts.iter_rows():
         sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
         found[version, agent, task_set].append(_Alike(n, c, n_open, times, sources))
+    return found
+
+
+class _InFamily(NamedTuple):
+    """A task with its family."""
+
+    n: int
+    c: int
+    family: str
+
+
+def _families(tasks: pl.DataFrame) -> dict[_Group, list[_InFamily]]:
+    """The tasks of each group of which every task has a family."""
+    found = defaultdict[_Group, list[_InFamily]](list)
+    lacking = set()
+    for version, agent, task_set, n, c, family in (
+        tasks.select(*GROUP, "n", "c", "family").sort(*GROUP, "family", "n", "c").iter_rows()
+    ):
+        if family is None:
+            lacking.add((version, agent, task_set))
+        else:
+            found[version, agent, task_set].append(_InFamily(n, c, family))
+    return {group: of for group, of in found.items() if group not in lacking}
+
+
+def _over_families(tasks: Sequence[_InFamily], k: int, estimator: str) -> dict[str, object]:
+    """The bounds of one row where tasks of a family depend on each other: families are the units."""
+    names = [task.family for task in tasks]
+    n_families, bounds = (
+        len({*names}),
+        [f"pass_{kind}_k_{end}" for kind in ("at", "hat") for end in ("low", "high")],
+    )
+    none = dict.fromkeys(bounds)
+    if estimator == "pooled" or len(tasks) < 2:
+        return {}
+    if estimator == "bayesian":
+        return none | {
+            "interval": "no interval: the posterior takes tasks as independent, and families are declared"
+        }
+    if n_families < FEWEST_CLUSTERS:
+        return none | {
+            "interval": f"no interval: too few families, {n_families} of at least {FEWEST_CLUSTERS}"
+        }
+    step = sum(1 / task.n for task in tasks) / len(tasks)
+    found: dict[str, object] = {"interval": f"over {n_families} families of tasks; covers {NEW_TASKS}"}
+    for part, kind in enumerate(("at", "hat")):
+        values = [_of_task(task.n, task.c, k, estimator)[part] for task in tasks]
+        ends = clustered_share(values, names, step=step)
+        found |= dict(zip((f"pass_{kind}_k_low", f"pass_{kind}_k_high"), ends or (None, None), strict=True))
     return found
 
 

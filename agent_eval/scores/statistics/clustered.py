@@ -9,10 +9,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent_eval.scores.statistics.intervals import LEVEL, Difference, smallest_detectable
+from agent_eval.scores.statistics.intervals import (
+    FEWEST_FLIPPED,
+    LEVEL,
+    MOST_FLIPPED,
+    Difference,
+    Interval,
+    paired,
+    share_mean,
+    smallest_detectable,
+)
 
 FEWEST_CLUSTERS = 5
-"""With fewer the spread between clusters is not estimated: too few families."""
+"""With fewer the spread between families says too little for an interval."""
 
 
 class ClusteredMean(NamedTuple):
@@ -63,3 +72,48 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
     better = below if difference < 0 else 1 - below
     shows = smallest_detectable(error, freedom)
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
+
+
+def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
+    """Return A − B per task where tasks of a family depend on each other: families are the units.
+
+    p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over families.
+    With fewer than six families no difference has p < 5 %, and nothing is said of chance (`too_few`).
+    """
+    found = clustered_mean(differences, clusters)
+    mean = math.fsum(differences) / len(differences)
+    if found is None or found.n_clusters < FEWEST_FLIPPED:
+        return Difference(mean, None, None, None, None)
+    sums: dict[str, float] = defaultdict(float)
+    for value, cluster in zip(differences, clusters, strict=True):
+        sums[cluster] += value
+    flipped = paired([value if abs(value) > 1e-9 else 0.0 for value in sums.values()])
+    compared = clustered_difference(found)
+    if compared.p_value is None or len(sums) <= MOST_FLIPPED:
+        return compared._replace(p_value=flipped.p_value)
+    return compared
+
+
+def too_few(n_families: int) -> str | None:
+    """Return why nothing is said of chance; None from six families on."""
+    if n_families >= FEWEST_FLIPPED:
+        return None
+    return f"too few families: {n_families}, and no difference of fewer than {FEWEST_FLIPPED} has p < 5 %"
+
+
+def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: float) -> Interval | None:
+    """Return the interval of a mean of shares over families, as `share_mean` over tasks; None for fewer than five.
+
+    The families are taken as so many shares as their sizes make effective, with the variance of their mean.
+
+    Args:
+        values: One share per task.
+        clusters: The family of each.
+        step: What one trial moves one task's share.
+    """
+    found = clustered_mean(values, clusters)
+    if found is None or found.n_clusters < FEWEST_CLUSTERS:
+        return None
+    n = max(2, round(found.freedom + 1))
+    variance = min(found.error**2 * n, 1.0)
+    return share_mean(found.mean, variance, n, step=step * found.n_clusters / len(values))

@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
 from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
 from agent_eval.scores.statistics.power import units_needed
@@ -271,8 +272,10 @@ def task_values(
 
     Returns:
         One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
-        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, sorted.
+        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `family`, sorted.
     """
+    if "task_family" not in outcomes.columns:
+        outcomes = outcomes.with_columns(task_family=pl.lit(None, dtype=pl.String))
     if "is_harness_error" not in outcomes.columns:
         outcomes = outcomes.with_columns(is_harness_error=pl.lit(value=False))
     trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
@@ -282,7 +285,7 @@ def task_values(
     ).with_columns(quantity=pl.lit("cost_usd"))
     correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
-    columns = [*key, "value", "is_harness_error"]
+    columns = [*key, "value", "is_harness_error", "task_family"]
     judged, of_goal = conversation_judgments, trials
     if not repeats_outcome:
         repeated = _repeated(trials, judged)
@@ -307,6 +310,7 @@ def task_values(
             n_known=value.count().cast(pl.Int64),
             n_harness_errors=(value.is_null() & broken).sum().cast(pl.Int64),
             n_unknown=(value.is_null() & ~broken).sum().cast(pl.Int64),
+            family=pl.col("task_family").drop_nulls().first(),
         )
         .sort(key)
     )
@@ -385,13 +389,25 @@ def _over_tasks(
             row = _unknown_row(str(quantity), str(task_set), tasks)
         else:
             ours, theirs = known["value"].to_list(), known["value_other"].to_list()
-            found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
+            differences = [_rounded(a - b) for a, b in zip(ours, theirs, strict=True)]
+            families = _families(known)
+            found = paired(differences) if families is None else paired_by_cluster(differences, families)
             row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
+            if families is not None:
+                row["n_clusters"] = row["other_n_clusters"] = len({*families})
+                row["reason"] = too_few(len({*families}))
         if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
             row |= _rate(tasks, *lost)
         rows.append(row)
     return rows
+
+
+def _families(tasks: pl.DataFrame) -> list[str] | None:
+    """The family of each task; None unless both agents' data declare one for every task."""
+    if "family" not in tasks.columns or tasks["family"].null_count():
+        return None
+    return tasks["family"].to_list()
 
 
 def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:
@@ -408,7 +424,13 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
     cases: dict[str, Mapping[str, object]] = {}
     for end, ours, theirs, sign in (("worst", "worst", "best", -1.0), ("best", "best", "worst", 1.0)):
         pairs = zip(tasks[ours].to_list(), tasks[f"{theirs}_other"].to_list(), strict=True)
-        found = paired([*(_rounded(a - b) for a, b in pairs), *([sign] * extra)])
+        differences = [*(_rounded(a - b) for a, b in pairs), *([sign] * extra)]
+        families = _families(tasks)
+        found = (
+            paired(differences)
+            if families is None
+            else paired_by_cluster(differences, [*families, *(f"refused {i}" for i in range(extra))])
+        )
         n = tasks.height + extra
         cases[end] = {**found._asdict(), "difference": _rounded(found.difference), "n": n, "other_n": n}
         row[f"difference_{end}"] = cases[end]["difference"]
