@@ -102,7 +102,7 @@ def pairwise_comparisons(composite_scores: pl.DataFrame, interval: IntervalMetho
                     "p_holm": p_holm,
                     "n_sessions": a.n_sessions,
                     "other_n_sessions": b.n_sessions,
-                    **_judged(a, b, found, verdict(found, p_holm), interval),
+                    **_judged(a, b, found, verdict(found, p_holm), interval, len(compared)),
                 }
             )
     comparisons = table("pairwise_comparisons").frame(rows)
@@ -110,13 +110,14 @@ def pairwise_comparisons(composite_scores: pl.DataFrame, interval: IntervalMetho
 
 
 def _judged(
-    a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod
+    a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod, n_pairs: int
 ) -> dict[str, str | None]:
     """The verdict and, where unseen sessions could make it, unknown with the reason."""
     reason = None
     if said in ("better", "worse") and interval != "t":
         ends = SCALE_0TO100[0] - max(a.penalty, b.penalty), SCALE_0TO100[1]
-        reason = unseen_reason((a.agent_id, a.penalised), (b.agent_id, b.penalised), found, ends)
+        sides = (a.agent_id, a.penalised), (b.agent_id, b.penalised)
+        reason = unseen_reason(*sides, found, ends, n_tests=n_pairs, step=max(a.step, b.step))
     return {"verdict": said if reason is None else "unknown", "reason": reason}
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample
+from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
 
 IntervalMethod = Literal["auto", "t", "bounded"]
 """auto: bounded where the sessions show a breakdown, else t."""
@@ -76,23 +76,36 @@ def unseen_points(better: tuple[float, int], worse: tuple[float, int], bounds: t
 
 
 def unseen_reason(
-    ours: tuple[str, Sample], theirs: tuple[str, Sample], found: Difference, bounds: tuple[float, float]
+    ours: tuple[str, Sample],
+    theirs: tuple[str, Sample],
+    found: Difference,
+    bounds: tuple[float, float],
+    *,
+    n_tests: int = 1,
+    step: float = 0.0,
 ) -> str | None:
     """Return why a significant difference is not one for every spread of sessions; None where it is.
 
-    It is where its 95 % interval, moved by what unseen sessions can be worth, still leaves out 0.
+    It is where the difference less what unseen sessions can be worth is still significant, by Welch's t with p times the
+    number of tests; for one test, where the 95 % interval does not reach down to what they can be worth.
 
     Args:
         ours: Name and sessions of A.
         theirs: Name and sessions of B.
         found: A − B, with an interval.
         bounds: The ends of the scale.
+        n_tests: How many differences are tested together.
+        step: As for `welch`; only for several tests.
     """
     if found.low is None or found.high is None:
         return None
     (name, better), (_, worse) = (ours, theirs) if found.difference > 0 else (theirs, ours)
     points = unseen_points((better.mean, better.n), (worse.mean, worse.n), bounds)
-    if max(found.low, -found.high) > points:
+    if n_tests > 1:
+        less = welch(better._replace(mean=better.mean - points), worse, step=step)
+        if less.difference > 0 and less.p_value is not None and less.p_value * n_tests < _MISSED:
+            return None
+    elif max(found.low, -found.high) > points:
         return None
     n = min(better.n, worse.n)
     return (
