@@ -222,7 +222,7 @@ def _false_positives(random: np.random.Generator, repeats: int) -> Iterator[str]
         ("compare over common tasks (pass@1, a rating, cost)", tasks, (5, 10, 20, 100)),
     ):
         shown = ", ".join(f"n = {n}: {100 * _found(made, n, repeats):.1f} %" for n in sizes)
-        yield f"false positives of {name}, {repeats:,} repetitions, bar 5 %: {shown}"
+        yield f"false positives of {name}, {repeats:,} repetitions, bar 5 % for the primary and 5 % for the other quantities: {shown}"
     same = _task_frame(random, 20)
     twins = pl.concat(
         [same.filter(agent_id="a"), same.filter(agent_id="a").with_columns(agent_id=pl.lit("b"))]
