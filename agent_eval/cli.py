@@ -247,6 +247,29 @@ def compare(
 
 
 @app.command()
+def plan(
+    agent: Annotated[str, typer.Argument(metavar="A", help="The agent's id.")],
+    other: Annotated[
+        str | None, typer.Argument(metavar="B", help="The other agent's id. Default: one like A.")
+    ] = None,
+    difference: Annotated[
+        float, typer.Option("--difference", help="The wanted difference, in points of 100 of each scale.")
+    ] = 5.0,
+    methodology: Version = None,
+    as_json: AsJson = False,
+) -> None:
+    """The smallest difference that the data can show, and how many sessions, tasks or trials a wanted one needs."""
+    from agent_eval.commands.results.plan import plan as show
+    from agent_eval.commands.terminal.output import consoles
+
+    project = _project()
+    version = _marked_version(project, methodology)
+    show(
+        project, consoles()[0], version=version, agent=agent, other=other, points=difference, as_json=as_json
+    )
+
+
+@app.command()
 def explain(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     methodology: Version = None,
@@ -283,7 +306,7 @@ def reliability(
         list[str] | None,
         typer.Option(
             "--estimator",
-            help="unbiased (default), plug_in (default of --interactions) or bayesian; may be repeated.",
+            help="unbiased (default), plug_in (default of --interactions), bayesian or pooled; may be repeated.",
         ),
     ] = None,
     interactions: Annotated[

@@ -34,8 +34,8 @@ _MEANING = {
     "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
     "every conversation has a reply.",
     "assertions": "What `expected` demands of the conversations was done.",
-    "regression": "Nowhere significantly worse than the [gates.baseline].",
-    "judge_drift": "By the latest audit, the judge models still say what they said.",
+    "regression": "Shown to be less than the margin worse than the [gates.baseline]; without a margin, nowhere significantly worse.",
+    "judge_drift": "The intervals of the latest audit's figures keep their limits.",
 }
 
 

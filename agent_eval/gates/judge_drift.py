@@ -1,6 +1,7 @@
 """The gate on judge drift: does a judge model still say what it said, by the latest audit?"""
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 import polars as pl
@@ -33,23 +34,52 @@ def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) ->
             "judge_drift", "unknown", f"{judge} was never audited: run agent-eval audit", judge
         )
     checks = (
-        ("mean difference", row["mean_difference"], limits.max_mean_difference, "at most"),
-        ("share equal", row["share_equal"], limits.min_share_equal, "at least"),
-        ("kappa", row["kappa"], limits.min_kappa, "at least"),
+        ("mean_difference", limits.max_mean_difference, "at most"),
+        ("share_equal", limits.min_share_equal, "at least"),
+        ("kappa", limits.min_kappa, "at least"),
     )
     results: list[Result] = []
     told = []
-    for name, value, limit, way in checks:
+    for name, limit, way in checks:
         if limit is None:
             continue
-        if not isinstance(value, float):
-            results.append("unknown")
-            told.append(f"{name} is not known")
-            continue
-        results.append("passed" if _keeps(exact(value), limit, way) else "failed")
-        told.append(f"{name} {value:.3g}, {way} {float(limit):.3g}")
-    evidence = f"{'; '.join(told)}; {row['n']} answers of {judge} audited on {str(row['audited_at'])[:10]}"
+        result, text = _held(name, row, limit, way)
+        results.append(result)
+        told.append(text)
+    evidence = f"{'; '.join(told)}; {row['n']} answers of {judge} on {row['n_turns']} turns audited on {str(row['audited_at'])[:10]}"
     return GateFinding("judge_drift", worst(results), evidence, judge)
+
+
+def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tuple[Result, str]:
+    """Hold the interval of a figure against its limit: all of it keeps the limit, none of it does, or it is unknown."""
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    words = name.replace("_", " ")
+    if not isinstance(value, float):
+        return "unknown", f"{words} is not known"
+    said = f"{words} {value:.3g}, {way} {float(limit):.3g}"
+    if not (isinstance(low, float) and isinstance(high, float)):
+        return "unknown", f"{said}: no interval, too few turns"
+    said = f"{said}, 95 % {low:.3g} to {high:.3g}"
+    if all(_keeps(exact(end), limit, way) for end in (low, high)):
+        return "passed", said
+    misses = not _keeps(exact(value), limit, way)
+    if (
+        misses
+        and (way == "at least" or low * high > 0)
+        and not any(_keeps(exact(e), limit, way) for e in (low, high))
+    ):
+        return "failed", said
+    return "unknown", f"{said}: inconclusive{_needs(row, value, (low, high), float(limit), way)}"
+
+
+def _needs(row: Mapping[str, object], value: float, ends: tuple[float, float], limit: float, way: str) -> str:
+    """How many turns would decide it at this value: the reach of the interval falls with the root of their number."""
+    distance = abs((abs(value) if way == "at most" else value) - limit)
+    n_turns = row["n_turns"]
+    if distance < 1e-9 or not isinstance(n_turns, int):
+        return ""
+    n = math.ceil(n_turns * (max(value - ends[0], ends[1] - value) / distance) ** 2)
+    return f", needs about {max(n, n_turns + 1):,} turns"
 
 
 def _keeps(value: Fraction, limit: Fraction, way: str) -> bool:

@@ -1,15 +1,18 @@
-"""The gate against a baseline: significantly worse fails, by how much in the evidence; no difference found passes."""
+"""The gate against a baseline: worse by more than the margin allows, or significantly worse where there is none."""
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, listed
+from agent_eval.gates.margin import margin_finding, scale_of, unseen_loss
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import ANSWER_THRESHOLD, GOAL_METRIC, TrialTables, trial_outcomes
 from agent_eval.scores.statistics.compare import (
     LOWER_IS_BETTER,
     PASS_AT_1,
+    PRIMARY,
     compare,
     says_goal,
     session_values,
@@ -39,8 +42,14 @@ def regression_finding(
     quantities: Sequence[str] = (),
     not_comparable: Mapping[str, str] | None = None,
     answer_threshold: float = ANSWER_THRESHOLD,
+    margin: Fraction | None = None,
+    thresholds: Sequence[str] = (),
 ) -> GateFinding:
-    """Whether one pair is significantly worse than another in anything that both have, corrected after Holm.
+    """Return whether one pair is worse than another in anything that both have.
+
+    Without a margin: failed where it is significantly worse, the primary quantity at 5 %, the others after Holm. With
+    one, the primary quantity (or each of `quantities`) must be shown to be less than the margin worse; the others fail
+    as before.
 
     Args:
         name: The baseline, in words.
@@ -49,34 +58,14 @@ def regression_finding(
         quantities: What is compared; empty: everything but the cost.
         not_comparable: Score → why it means something else in the two.
         answer_threshold: From which an answer counts as correct.
+        margin: In points of 100 of a quantity's scale.
+        thresholds: The metrics that gates demand a threshold of.
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
     named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
     frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
-    wanted = (
-        pl.col("quantity").is_in(list(quantities))
-        if quantities
-        else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
-    )
-    sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
-    # the versions may differ: what is measured belongs to the side, not to its version
-    known = TrialTables(*(frames[key] for key in TrialTables._fields))
-    outcomes = trial_outcomes(known, answer_threshold=answer_threshold)
-    tasks = task_values(
-        outcomes,
-        frames["conversations"],
-        frames["turn_judgments"],
-        frames["conversation_judgments"],
-        repeats_outcome=bool(quantities) and PASS_AT_1 not in quantities,
-    )
-    rows = compare(
-        "agent",
-        _OTHER,
-        sessions.filter(wanted, ~pl.col("quantity").is_in(list(why_not))),
-        tasks.filter(wanted),
-        refused_records(frames["import_errors"], frames["transcripts"]),
-    )
+    rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds)
     # a verdict that trials which are not known could turn matters here where they could make the agent worse
     is_turned = pl.col("reason").is_not_null()
     could_be_worse = pl.any_horizontal(
@@ -89,7 +78,10 @@ def regression_finding(
             "no score over two sessions and no two tasks that both have"
         ]
         return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
-    worse = told.filter(pl.col("verdict") == f"{_OTHER} better")
+    guarded = told.clear() if margin is None else _guarded(told, quantities)
+    worse = told.filter(pl.col("verdict") == f"{_OTHER} better").join(
+        guarded, on=["quantity", "task_set"], how="anti", nulls_equal=True
+    )
     if worse.is_empty() and not turned.is_empty():
         why = listed(f"{row['quantity']}: {row['reason']}" for row in turned.iter_rows(named=True))
         return GateFinding("regression", "unknown", f"against {name}: {why}", name)
@@ -101,16 +93,60 @@ def regression_finding(
         causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return GateFinding("regression", "unknown", said, name)
-    if worse.is_empty():
-        return GateFinding(
-            "regression",
-            "passed",
-            f"nowhere significantly worse than {name} in {told.height} comparisons",
-            name,
+    scales = {q: scale_of(q, frames) for q in told["quantity"].unique()}
+    if margin is not None and not guarded.is_empty():
+        return margin_finding(
+            name, guarded, scales, margin, worse=list(map(_told, worse.iter_rows(named=True)))
         )
-    return GateFinding(
-        "regression", "failed", f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}", name
+    if not worse.is_empty():
+        evidence = f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}"
+        return GateFinding("regression", "failed", evidence, name)
+    hidden = unseen_loss(_guarded(told, quantities), scales) if margin is None else ""
+    evidence = f"nowhere significantly worse than {name} in {told.height} comparisons{hidden}"
+    return GateFinding("regression", "passed", evidence, name)
+
+
+def _compared(
+    frames: Mapping[str, pl.DataFrame],
+    quantities: Sequence[str],
+    why_not: Mapping[str, str],
+    answer_threshold: float,
+    thresholds: Sequence[str],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The comparison of the two sides, and the values per task that it was made from."""
+    wanted = (
+        pl.col("quantity").is_in(list(quantities))
+        if quantities
+        else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
     )
+    sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
+    # the versions may differ: what is measured belongs to the side, not to its version
+    known = TrialTables(*(frames[key] for key in TrialTables._fields))
+    tasks = task_values(
+        trial_outcomes(known, answer_threshold=answer_threshold),
+        frames["conversations"],
+        frames["turn_judgments"],
+        frames["conversation_judgments"],
+        repeats_outcome=bool(quantities) and PASS_AT_1 not in quantities,
+    )
+    rows = compare(
+        "agent",
+        _OTHER,
+        sessions.filter(wanted, ~pl.col("quantity").is_in(list(why_not))),
+        tasks.filter(wanted),
+        refused_records(frames["import_errors"], frames["transcripts"]),
+        thresholds=thresholds,
+        interval="t",  # a gate does not pass since a loss might be one of unseen sessions
+    )
+    return rows, tasks
+
+
+def _guarded(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
+    """The rows that a margin speaks of: the named quantities, else the primary one, else all."""
+    if quantities:
+        return rows
+    primary = rows.filter(role=PRIMARY)
+    return rows if primary.is_empty() else primary
 
 
 def _as(side: str, frame: pl.DataFrame) -> pl.DataFrame:

@@ -118,7 +118,7 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
     """Version → hash of its weights, slots, tests and penalties, and of the settings that scores are made with."""
     s = project.settings
     tools = (s.tool_threshold, sorted(s.tool_weights.items()))
-    chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level)
+    chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
     return {v: digest(m.scoring_hash, chosen) for v, m in project.methodologies(versions).items()}
 
 

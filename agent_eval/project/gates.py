@@ -14,7 +14,7 @@ from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
 from agent_eval.project.project import Project
-from agent_eval.settings.gate_spec import Baseline
+from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -95,9 +95,9 @@ def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mappi
     found = {}
     for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
         pair = AgentVersion(**row)
-        baseline = spec.rules(*pair).baseline
-        if baseline is not None and _other(pair, baseline) != pair:
-            found[pair] = _regression(project, baseline, pair)
+        rules = spec.rules(*pair)
+        if rules.baseline is not None and _other(pair, rules.baseline) != pair:
+            found[pair] = _regression(project, rules, rules.baseline, pair)
     return found
 
 
@@ -108,7 +108,7 @@ def _other(pair: AgentVersion, baseline: Baseline) -> AgentVersion:
     )
 
 
-def _regression(project: Project, baseline: Baseline, pair: AgentVersion) -> GateFinding:
+def _regression(project: Project, rules: Rules, baseline: Baseline, pair: AgentVersion) -> GateFinding:
     other = _other(pair, baseline)
     ours, theirs = _compared(project, pair), _compared(project, other)
     name = other.agent_id if baseline.agent else f"methodology {other.methodology_version}"
@@ -119,6 +119,8 @@ def _regression(project: Project, baseline: Baseline, pair: AgentVersion) -> Gat
         quantities=baseline.quantities,
         not_comparable=_not_comparable(project, pair, other, ours, theirs),
         answer_threshold=project.settings.answer_threshold,
+        margin=None if rules.regression is None else rules.regression.margin,
+        thresholds=rules.threshold_metrics,
     )
 
 

@@ -68,8 +68,11 @@ def _lead(row: dict[str, Any]) -> str:
     name, template = row["name"] or row["agent_id"], row["template"]
     if not row["lead_points"]:
         return f"{name} shares the first rank of {template}."
-    stays = "survives" if row["lead_survives_point"] else "does not survive"
     points = one_decimal(row["lead_points"])
+    if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
+        why = "one session says nothing of chance" if row["low"] is None else "the rank ranges overlap"
+        return f"{name} leads {template} by {points} points; this is not shown to be more than chance: {why}."
+    stays = "survives" if row["lead_survives_point"] else "does not survive"
     return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
 
 
@@ -96,7 +99,8 @@ def interval(row: dict[str, object]) -> str:
     """The 95 % interval, or why there is none."""
     low, high = row["low"], row["high"]
     if isinstance(low, float) and isinstance(high, float):
-        return f"{low:.1f}–{high:.1f}"
+        any_spread = " (any spread)" if row.get("interval_method") == "bounded" else ""
+        return f"{low:.1f}–{high:.1f}{any_spread}"
     return f"n = {row['n_sessions']}, none"
 
 
@@ -113,6 +117,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "D": one_decimal(row["domain_0to100"]),
                 "penalty": _points(row["repeatability_penalty"]),
                 "interval": interval(row),
+                "detectable": one_decimal(row["smallest_detectable"]),
                 "status": row["status"],
                 "badges": " · ".join(badges(row)),
                 "judge": row["judge"],
@@ -130,6 +135,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
                 "D",
                 "penalty",
                 "interval",
+                "detectable",
                 "status",
                 "badges",
                 "judge",

@@ -89,6 +89,18 @@ class DriftLimits(_Closed):
         return self
 
 
+class RegressionLimits(_Closed):
+    """How much worse than its baseline an agent may be, at most."""
+
+    margin: Number  # points of the composite; of other quantities that share of their scale, in %
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if not 0 < self.margin <= 100:
+            raise ValueError("margin: expected a number above 0 and at most 100")
+        return self
+
+
 class Layer(_Closed):
     """What one layer demands; None: nothing said here."""
 
@@ -100,6 +112,7 @@ class Layer(_Closed):
     max_unscored_share: Share | None = None
     judge_drift: DriftLimits | Literal[False] | None = None
     baseline: Baseline | Literal[False] | None = None
+    regression: RegressionLimits | Literal[False] | None = None
 
 
 class GateSpec(Layer):
@@ -139,6 +152,12 @@ class Rules:
     max_unscored_share: Fraction = Fraction(1, 20)
     judge_drift: DriftLimits | None = None
     baseline: Baseline | None = None
+    regression: RegressionLimits | None = None
+
+    @property
+    def threshold_metrics(self) -> tuple[str, ...]:
+        """Names of which a mean is demanded, in the order of the settings."""
+        return tuple(dict.fromkeys((*self.thresholds, *self.overall)))
 
     def with_layer(self, layer: Layer) -> "Rules":
         """The rules with what a further layer says."""
@@ -153,4 +172,5 @@ class Rules:
             ),
             judge_drift=self.judge_drift if layer.judge_drift is None else layer.judge_drift or None,
             baseline=self.baseline if layer.baseline is None else layer.baseline or None,
+            regression=self.regression if layer.regression is None else layer.regression or None,
         )

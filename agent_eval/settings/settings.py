@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer
+from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer, RegressionLimits
 from agent_eval.settings.home import Home, find_root
 
 FILE = "agent_eval.toml"
@@ -94,12 +94,18 @@ class Settings(BaseSettings):
         description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised; an aspect "
         "that is left out has none.",
     )
+    interval: Literal["auto", "t", "bounded"] = Field(
+        default="auto",
+        description="How a composite's interval over sessions is made: `t`, `bounded` (holds for any spread of sessions, "
+        "and is wide), or `auto`: bounded where the sessions show a breakdown. Unless it is `t`, a difference that unseen "
+        "sessions could make is no verdict.",
+    )
     beta_prior: tuple[Positive, Positive] = Field(
         default=(1.0, 1.0),
-        description="The two parameters of the Beta prior on each success rate, for the `bayesian` estimates.",
+        description="The two parameters of the Beta prior on a success rate, for `bayesian` estimates of a single task or conversation and for `pooled` ones.",
     )
     credible_level: float = Field(
-        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` interval holds."
+        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` or `pooled` interval holds."
     )
     success_reward: float | None = Field(
         default=None,
@@ -276,7 +282,9 @@ def _meaning(path: list[str]) -> str:
 
 def _allowed(path: list[str]) -> list[str]:
     """The keys that may stand beside the last one of the path."""
-    models: dict[str, type[BaseModel]] = {"baseline": Baseline, "judge_drift": DriftLimits}
+    models: dict[str, type[BaseModel]] = {
+        "baseline": Baseline, "judge_drift": DriftLimits, "regression": RegressionLimits,
+    }  # fmt: skip
     nested = next((models[part] for part in path[1:-1] if part in models), None)
     if nested is not None:
         return list(nested.model_fields)

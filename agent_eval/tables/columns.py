@@ -91,7 +91,12 @@ COUNTED = (
 
 PASS_K = (
     Column("k", I, "Attempts", nullable=False),
-    Column("estimator", S, "unbiased, plug_in or bayesian", nullable=False),
+    Column("estimator", S, "unbiased, plug_in, bayesian or pooled", nullable=False),
+    Column(
+        "estimand",
+        S,
+        "What estimate and interval are of: 'new tasks of this kind' or 'these tasks again'; null without an estimate",
+    ),
     Column(
         "n_tasks",
         I,
@@ -129,7 +134,8 @@ PASS_K = (
     Column(
         "assessment",
         S,
-        "reliable, inconsistent, needs improvement or moderate; single run for k = 1; unknown where worst and best differ",
+        "reliable, inconsistent, needs improvement or between (not rated); single run for k = 1; unknown where worst and best "
+        "differ",
     ),
     Column("reason", S, "Why assessment or rank is unknown; null otherwise"),
 )

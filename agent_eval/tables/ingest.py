@@ -54,6 +54,11 @@ DECLARED = (
             SESSION,
             Column("task_id", S, "The task that was attempted; trials of one task share it"),
             Column("task_set", S, "The set the task belongs to; null without a task"),
+            Column(
+                "task_family",
+                S,
+                "Tasks of one family depend on each other: intervals and tests take families as units; null: none declared",
+            ),
             Column("trial", I, "Trial number as recorded"),
             Column("scenario", S, "D1..D5, standardised_task, hallucination, error_injection or null"),
             Column("n_turns", I, "Turns; 0 when the run produced no message", nullable=False),

@@ -100,7 +100,7 @@ def conversations_from(
 def _conversation(row: dict[str, Any]) -> Conversation:
     read = {name: _loads(row[name]) for name in ("tools", "interventions", "injected_error")}
     filled = {name: _loads(row[name]) for name in ("knowledge", "expected", "metadata") if row[name]}
-    plain = ("conversation_id", "task_id", "trial", "scenario", "goal", "profile", "source")
+    plain = ("conversation_id", "task_id", "task_family", "trial", "scenario", "goal", "profile", "source")
     outcome = {name: row[f"outcome_{name}"] for name in ("correct", "reward", "source", "error")}
     outcome["outcome_class"] = row["outcome_class"]
     messages: list[JsonValue] = [message for text in row["messages"] or () for message in json.loads(text)]
@@ -128,7 +128,10 @@ def _turn_row(turn: Turn) -> Row:
 def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
     roles = [message.role for message in c.messages]
     return {
-        **{name: getattr(c, name) for name in ("task_id", "trial", "scenario", "goal", "profile", "source")},
+        **{
+            name: getattr(c, name)
+            for name in ("task_id", "task_family", "trial", "scenario", "goal", "profile", "source")
+        },
         "n_turns": len(turns),
         "n_user_messages": roles.count("user"),
         "n_agent_messages": roles.count("assistant"),

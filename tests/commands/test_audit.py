@@ -38,7 +38,20 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
 
     code, out, _ = agent_eval("audit", *judge, "--size", "3", "--json")
     assert (code, model.n_asked()) == (0, 3)
-    assert overall(out) | {"audited_at": ""} == {
+    first = {
+        name: overall(out)[name]
+        for name in (
+            "judge",
+            "metric",
+            "audited_at",
+            "share_equal",
+            "mean_difference",
+            "n",
+            "n_equal",
+            "kappa",
+        )
+    }
+    assert first | {"audited_at": ""} == {
         "judge": "some/model", "metric": "all", "audited_at": "", "share_equal": 1.0, "mean_difference": 0.0,
         "n": overall(out)["n"], "n_equal": overall(out)["n"], "kappa": None,  # every rating was and is a 4
     }  # fmt: skip
@@ -55,8 +68,9 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     (root / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
     gate = ("gate", "--agent", AGENT, "--json")
     drift = next(row for row in json.loads(agent_eval(*gate)[1]) if row["gate"] == "judge_drift")
-    # one of five ratings of each turn fell by two: −0.4
-    assert (drift["result"], drift["subject"]) == ("failed", "some/model")
+    # one of five ratings of each turn fell by two: −0.4; three turns miss a share 1 − 0.025^(1/3) = 0.71
+    assert (drift["result"], drift["subject"]) == ("unknown", "some/model")
+    assert "95 % -1.11 to 0.308: inconclusive" in drift["evidence"]
     assert drift["evidence"].startswith("mean difference -0.4, at most 0.3")
 
     model.n_asked()

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from agent_eval.gates.assertions import assertion_finding
 from agent_eval.gates.coverage import trial_finding
 from agent_eval.gates.error_severity import looked_for_failures, severity_finding
+from agent_eval.gates.finding import GateFinding
 from agent_eval.gates.judge_drift import drift_findings
 from agent_eval.gates.regression import INPUTS, regression_finding
 from agent_eval.settings.gate_spec import GateSpec, Rules
@@ -191,6 +194,58 @@ def test_only_the_named_quantities_are_compared() -> None:
     )
 
 
+def margin_gate(ours: Sequence[float], theirs: Sequence[float], margin: int = 5) -> GateFinding:
+    sides = measured("new", [], ours), measured("old", [], theirs)
+    return regression_finding("before", *sides, margin=Fraction(margin))
+
+
+def test_a_margin_passes_only_what_is_shown_to_be_no_worse() -> None:
+    steady = [80.0, 80.5, 81.0, 79.5, 80.0]
+    assert margin_gate(steady, steady).result == "passed"
+    assert margin_gate([v - 20 for v in steady], steady).result == "failed"
+    # significantly worse, but by less than the margin
+    assert margin_gate([v - 2 for v in steady], steady).result == "passed"
+    wide = [70.0, 90.0, 75.0, 85.0, 80.0]
+    found = margin_gate(wide, wide)
+    assert found.result == "unknown"
+    assert found.threshold == 5
+    # sd 7.9 each: 2.8 standard errors of √(2/n) · 7.9 are 5 points at n = 40
+    assert "inconclusive, needs about 41 sessions" in found.evidence
+
+
+def test_a_margin_on_equal_tasks_needs_as_many_as_show_it() -> None:
+    def gate(n: int, margin: int) -> GateFinding:
+        sides = measured("new", [True] * n), measured("old", [True] * n)
+        return regression_finding("before", *sides, margin=Fraction(margin))
+
+    # (1 − 0.30)^12 < 0.025 < (1 − 0.26)^12
+    assert gate(12, 30).result == "passed"
+    assert "needs about 13 tasks" in gate(12, 26).evidence
+
+
+def test_a_margin_speaks_of_each_named_quantity() -> None:
+    sides = measured("new", [True] * 12, [80.0, 81.0]), measured("old", [True] * 12, [80.0, 81.0])
+    found = regression_finding("before", *sides, quantities=["pass@1", "composite"], margin=Fraction(20))
+    assert found.result == "unknown"
+    assert "pass@1" in found.evidence
+    assert "composite" in found.evidence
+    assert (
+        regression_finding("before", *sides, quantities=["composite"], margin=Fraction(20)).result == "passed"
+    )
+
+
+@pytest.mark.parametrize(("truth", "n", "most"), [(-10.0, 5, 0.05), (-5.0, 5, 0.035), (-5.0, 20, 0.035)])
+def test_a_worse_agent_seldom_passes_the_margin(truth: float, n: int, most: float) -> None:
+    random = np.random.default_rng(17)
+    ours, theirs = random.normal(75 + truth, 5, (4000, n)), random.normal(75, 5, (4000, n))
+    # the rule of the gate, at the speed of numpy; the gate itself is held against it
+    passes = stats.ttest_ind(ours, theirs, axis=1, equal_var=False).confidence_interval(0.95).low > -5
+    assert passes.mean() <= most
+    for i in range(5):
+        found = margin_gate(ours[i].tolist(), theirs[i].tolist())
+        assert (found.result == "passed") == passes[i]
+
+
 def with_declared_goals(frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """The same with goal completion as the rules judge it: the declared outcome."""
     agent = frames["transcripts"]["agent_id"][0]
@@ -218,9 +273,11 @@ def test_one_outcome_is_tested_once(quantities: list[str], tested: str) -> None:
     assert found.evidence.startswith(f"worse than before: {tested} 0 against 1")
     assert found.evidence.count(" against ") == 1
     equal = regression_finding("before", sides[1], sides[1], quantities=quantities)
-    assert (equal.result, equal.evidence) == (
-        "passed",
-        "nowhere significantly worse than before in 1 comparisons",
+    assert equal.result == "passed"
+    # twelve tasks miss a share q of lost ones with (1 − q)^12 = 0.025: q = 0.265
+    assert equal.evidence == (
+        "nowhere significantly worse than before in 1 comparisons. No [gates.regression] margin is set: "
+        f"{tested} may be up to 0.265 worse (95 %)"
     )
 
 
@@ -234,21 +291,30 @@ def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None
 
 
 def drift(**figures: float | None) -> pl.DataFrame:
-    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 9}
-    return pl.DataFrame([row | {"share_equal": 0.9, "mean_difference": -0.2, "kappa": 0.7} | figures])
+    """Figures with intervals that reach 0.1 to either side."""
+    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 9, "n_turns": 9}
+    found = {"share_equal": 0.9, "mean_difference": -0.2, "kappa": 0.7} | figures
+    ends = {
+        f"{name}_{end}": None if value is None else round(value + sign, 9)
+        for name, value in found.items()
+        for end, sign in (("low", -0.1), ("high", 0.1))
+    }
+    return pl.DataFrame([row | found | ends])
 
 
 @pytest.mark.parametrize(
     ("limits", "result"),
     [
-        ({"max_mean_difference": 0.2}, "passed"),  # either way, and equality passes
-        ({"max_mean_difference": 0.19}, "failed"),
-        ({"min_share_equal": 0.9, "min_kappa": 0.7}, "passed"),
-        ({"min_share_equal": 0.91}, "failed"),
-        ({"min_kappa": 0.71}, "failed"),
+        ({"max_mean_difference": 0.3}, "passed"),  # either way, and equality passes
+        ({"max_mean_difference": 0.2}, "unknown"),
+        ({"max_mean_difference": 0.09}, "failed"),
+        ({"min_share_equal": 0.8, "min_kappa": 0.6}, "passed"),
+        ({"min_share_equal": 0.8, "min_kappa": 0.61}, "unknown"),
+        ({"min_share_equal": 0.99}, "unknown"),
+        ({"min_kappa": 0.81}, "failed"),
     ],
 )
-def test_drift_is_held_against_its_limits(limits: dict[str, float], result: str) -> None:
+def test_the_interval_of_drift_is_held_against_its_limits(limits: dict[str, float], result: str) -> None:
     assert [f.result for f in drift_findings(rules(judge_drift=limits), drift(), ["m"])] == [result]
 
 

@@ -3,9 +3,11 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from agent_eval.judge.audits.drift import label_kappa, latest_drift, weighted_kappa
@@ -89,6 +91,7 @@ def answer(
     audit: str, key: str, metric: str, before: dict[str, object], after: dict[str, object]
 ) -> dict[str, object]:
     said: dict[str, object] = {"verdict_before": json.dumps(before), "verdict": json.dumps(after)}
+    said |= {"content_hash": key, "turn_index": 0}
     return {"audit_id": audit, "cache_key": key, "metric": metric, "model": "m"} | said
 
 
@@ -111,3 +114,46 @@ def test_the_latest_audit_counts_and_units_are_not_mixed() -> None:
     assert found["agent_behavior_failure"]["mean_difference"] is None
     assert (found["all"]["n"], found["all"]["n_equal"], found["all"]["mean_difference"]) == (4, 1, -0.5)
     assert latest_drift(table("judge_audits").empty()).is_empty()
+
+
+def test_the_limits_of_drift_are_those_of_means_over_turns() -> None:
+    # one answer per turn: the jackknife of a mean is its standard error
+    changes = [0, 0, 1, 0, -1, 0, 0, 2]
+    rows = [
+        answer("2026-02", f"k{i}", "helpfulness", {"rating_1to5": 3}, {"rating_1to5": 3 + change})
+        for i, change in enumerate(changes)
+    ]
+    found = latest_drift(table("judge_audits").frame(rows)).row(0, named=True)
+    low, high = stats.t.interval(0.95, 7, loc=np.mean(changes), scale=stats.sem(changes))
+    assert (found["mean_difference_low"], found["mean_difference_high"]) == pytest.approx((low, high))
+    # 5 of 8 equal
+    low, high = stats.t.interval(0.95, 7, loc=5 / 8, scale=stats.sem([1] * 5 + [0] * 3))
+    clopper = stats.binomtest(5, 8).proportion_ci(0.95, method="exact")
+    expected = max(low, clopper.low), min(high, clopper.high)
+    assert (found["share_equal_low"], found["share_equal_high"]) == pytest.approx(expected)
+
+
+def test_answers_on_one_turn_are_one_cluster() -> None:
+    def limits(turns: list[int]) -> tuple[float, float]:
+        rows = [
+            answer("2026-02", f"k{i}", f"m{i}", {"rating_1to5": 3}, {"rating_1to5": 3 + turn % 2})
+            | {"content_hash": f"c{turn}"}
+            for i, turn in enumerate(turns)
+        ]
+        found = latest_drift(table("judge_audits").frame(rows)).filter(metric="all").row(0, named=True)
+        return found["mean_difference_low"], found["mean_difference_high"]
+
+    apart, together = limits(list(range(20))), limits([i // 5 for i in range(20)])
+    assert together[1] - together[0] > 2 * (apart[1] - apart[0])
+
+
+def test_turns_that_all_agree_leave_room_for_what_they_miss() -> None:
+    rows = [
+        answer("2026-02", f"k{i}", "helpfulness", {"rating_1to5": 2 + i % 3}, {"rating_1to5": 2 + i % 3})
+        for i in range(20)
+    ]
+    found = latest_drift(table("judge_audits").frame(rows)).row(0, named=True)
+    missed = 1 - 0.025 ** (1 / 20)
+    assert found["share_equal_low"] == pytest.approx(1 - missed)
+    assert found["mean_difference_high"] == pytest.approx(missed)
+    assert 0.6 < found["kappa_low"] < found["kappa_high"] == 1

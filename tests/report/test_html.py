@@ -148,7 +148,7 @@ def test_unknown_is_told_as_unknown_and_never_as_zero(pages: dict[str, Page]) ->
 def test_the_board_shows_rank_range_interval_and_disclosures(pages: dict[str, Page]) -> None:
     text = pages["index.html"].text
     assert "1 1–3 Lumen Support" in text
-    assert "74.3–97.6" in text
+    assert "71.7–97.6" in text
     assert "repeatability tested U3 multi turn hallucination passed" in text
     assert "hallucination FAILED" in text
     assert "no interval: 1 session" in text

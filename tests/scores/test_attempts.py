@@ -12,12 +12,10 @@ from scipy import optimize, special, stats
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.reliability.pass_rates import (
-    Estimate,
     interaction_pass_at_k,
     pass_at_k,
     pass_hat_k,
     posterior,
-    posterior_over_tasks,
 )
 
 
@@ -91,38 +89,6 @@ def by_integration(tasks: list[tuple[int, int]], k: int, tail: float) -> float:
     return float(optimize.brentq(lambda mean: below(mean) - tail, 0, 1, xtol=1e-9))
 
 
-@pytest.mark.parametrize(("tasks", "k"), [([(4, 1), (4, 4)], 1), ([(8, 6), (3, 2)], 3)])
-def test_the_mean_over_two_tasks_has_the_quantiles_of_integration(
-    tasks: list[tuple[int, int]], k: int
-) -> None:
-    found = posterior_over_tasks(dict.fromkeys(tasks, 1), k).pass_hat_k
-    expected = [by_integration(tasks, k, tail) for tail in (0.025, 0.975)]
-    assert [found.low, found.high] == pytest.approx(expected, abs=1e-5)
-
-
-def test_convolution_and_expansion_agree_where_one_gives_way_to_the_other() -> None:
-    tasks = {(4, c): 6 for c in range(5)}  # 30 tasks are convolved
-    more = tasks | {(4, 2): 9}  # 33 are expanded
-    convolved, expanded = (posterior_over_tasks(t, 3).pass_hat_k for t in (tasks, more))
-    assert abs(convolved.low - expanded.low) < 0.01
-    assert abs(convolved.high - expanded.high) < 0.01
-
-
-def test_tau_bench_has_the_interval_that_two_hundred_thousand_draws_gave() -> None:
-    # expected.json of the real transcripts: histogram of successes, seeded Monte Carlo
-    tasks = {(4, c): times for c, times in enumerate([14, 12, 10, 4, 10])}
-    drawn = {
-        1: (0.4466667, 0.4015867, 0.4923600),
-        2: (0.2857143, 0.2407127, 0.3316728),
-        3: (0.2114286, 0.1673608, 0.2562914),
-        4: (0.1688889, 0.1257945, 0.2129882),
-    }
-    for k, expected in drawn.items():
-        found: Estimate = posterior_over_tasks(tasks, k).pass_hat_k
-        assert found.mean == pytest.approx(expected[0], abs=1e-6)
-        assert (found.low, found.high) == pytest.approx(expected[1:], abs=5e-4)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_unbiased_estimates_average_to_the_truth(k: int) -> None:
     # every outcome of four trials at p = 0.3, with its probability
@@ -165,14 +131,3 @@ def test_interactions_have_their_own_name_and_the_plug_in() -> None:
 def test_impossible_numbers_are_refused_by_name(n: Any, c: Any, k: Any, more: Any, named: str) -> None:
     with pytest.raises(AgentEvalError, match=named):
         posterior(n, c, k, **more)
-
-
-@pytest.mark.parametrize("times", [-1, 1.5, math.nan])
-def test_an_impossible_number_of_tasks_is_refused_by_name(times: Any) -> None:
-    with pytest.raises(AgentEvalError, match=f"number of tasks with n = 2 and c = 1 is {times}"):
-        posterior_over_tasks({(2, 1): times, (3, 1): 2}, 1)
-
-
-def test_no_task_has_no_posterior() -> None:
-    with pytest.raises(AgentEvalError, match="no task"):
-        posterior_over_tasks({}, 1)

@@ -168,10 +168,11 @@ def test_an_assessment_that_open_trials_could_turn_is_unknown_and_says_why() -> 
     row = made(rows, ks=[2]).to_dicts()[0]
     # worst: 2 of 4 in two tasks, pass@2 = 1 - 1/6, pass^2 = 1/6: (5/6 + 1)/2 = 0.917, neither high nor low
     assert row["assessment"] == "unknown"
-    assert row[
-        "reason"
-    ] == "assessment is unknown: 2 of 12 trials are not known; moderate at worst, reliable at best".replace(
-        "2 of 12", "4 of 12"
+    assert (
+        row["reason"]
+        == "assessment is unknown: 2 of 12 trials are not known; between (not rated) at worst, reliable at best".replace(
+            "2 of 12", "4 of 12"
+        )
     )
 
 

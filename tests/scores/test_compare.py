@@ -119,11 +119,37 @@ def test_a_lower_cost_is_the_better_one() -> None:
     assert found["probability_better"] > 0.95
 
 
-def test_p_is_corrected_for_everything_that_is_compared() -> None:
-    tasks = pl.concat([of_tasks(q, a=[1] * 6, b=[0] * 6) for q in ("pass@1", "helpfulness")])
-    found = compare("a", "b", NO_SESSIONS, tasks)
-    assert found["p_holm"].to_list() == [4 / 64, 4 / 64]
-    assert set(found["verdict"]) == {"not distinguishable"}
+def test_the_primary_quantity_is_tested_uncorrected_and_all_others_together() -> None:
+    names = ("pass@1", "helpfulness", "relevance")
+    tasks = pl.concat([of_tasks(q, a=[1] * 6, b=[0] * 6) for q in names])
+    found = compare("a", "b", NO_SESSIONS, tasks).sort("role")
+    assert found["role"].to_list() == ["primary", "secondary", "secondary"]
+    assert found["quantity"][0] == "pass@1"
+    assert found["p_holm"].to_list() == [2 / 64, 4 / 64, 4 / 64]
+    assert found["verdict"].to_list() == ["a better", "not distinguishable", "not distinguishable"]
+
+
+@pytest.mark.parametrize(
+    ("sessions", "quantities", "thresholds", "primary"),
+    [
+        ({"a": [90, 91], "b": [70, 72]}, ["pass@1"], [], "composite"),
+        ({"a": [90], "b": [70, 72]}, ["pass@1"], [], "pass@1"),  # one session: cannot be tested
+        ({}, ["helpfulness", "relevance"], ["relevance", "helpfulness"], "relevance"),
+        ({}, ["helpfulness", "relevance"], [], None),
+    ],
+)
+def test_the_primary_quantity_is_named_by_rule(
+    sessions: dict[str, list[float]], quantities: list[str], thresholds: list[str], primary: str | None
+) -> None:
+    tasks = pl.concat([of_tasks(q, a=[1] * 6, b=[0] * 6) for q in quantities])
+    found = compare("a", "b", of_sessions(**sessions), tasks, thresholds=thresholds)
+    assert found.filter(role="primary")["quantity"].to_list() == ([primary] if primary else [])
+
+
+def test_of_several_task_sets_the_one_with_most_common_tasks_is_primary() -> None:
+    large = of_tasks(a=[1] * 9, b=[0] * 9).with_columns(task_set=pl.lit("z"))
+    found = compare("a", "b", NO_SESSIONS, pl.concat([of_tasks(a=[1] * 6, b=[0] * 6), large]))
+    assert found.filter(role="primary")["task_set"].to_list() == ["z"]
 
 
 def test_an_agent_is_not_compared_with_itself() -> None:

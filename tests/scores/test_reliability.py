@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks
 from agent_eval.scores.reliability.pass_rates import (
     Estimator,
     TrialTables,
@@ -190,7 +191,7 @@ def test_estimates_are_means_over_tasks_with_enough_trials() -> None:
     # below it
     assert actual.rows() == [
         (1, 2, 1, 4, 3, 0.75, 0.75, "single run"),
-        (2, 2, 1, 4, 3, 1.0, 0.5, "moderate"),
+        (2, 2, 1, 4, 3, 1.0, 0.5, "between (not rated)"),
     ]
     # pass@1 of boards is over all three: (1 + 1/2 + 0)/3
     assert of(rows).select("pass_at_1", "n_tasks_known").unique().rows() == [(0.5, 3)]
@@ -349,12 +350,12 @@ def test_versions_are_judged_apart() -> None:
     ("k", "at", "hat", "words"),
     [
         (3, 0.96, 0.71, "reliable"),
-        (3, 0.96, 0.70, "moderate"),
-        (3, 0.96, 0.50, "moderate"),
+        (3, 0.96, 0.70, "between (not rated)"),
+        (3, 0.96, 0.50, "between (not rated)"),
         (3, 0.96, 0.49, "inconsistent"),
-        (3, 0.95, 0.90, "moderate"),
-        (3, 0.70, 0.10, "moderate"),
-        (3, 0.1 + 0.6, 0.1, "moderate"),  # 0.7 but for the last bit
+        (3, 0.95, 0.90, "between (not rated)"),
+        (3, 0.70, 0.10, "between (not rated)"),
+        (3, 0.1 + 0.6, 0.1, "between (not rated)"),  # 0.7 but for the last bit
         (3, 0.69, 0.69, "needs improvement"),
         (1, 1.00, 1.00, "single run"),
         (3, None, None, None),
@@ -512,8 +513,52 @@ def test_one_task_has_a_posterior_but_no_interval_over_tasks() -> None:
     bayesian, unbiased = made
     assert (unbiased["pass_at_k_low"], unbiased["interval"]) == (None, "one task: no interval")
     assert (round(bayesian["pass_at_k"], 3), round(bayesian["pass_at_k_low"], 3)) == (0.945, 0.773)
-    assert bayesian["interval"].startswith("prior Beta(1, 1) on each task; covers these tasks run again")
+    assert bayesian["interval"].startswith("prior Beta(1, 1); covers these tasks again")
     assert bayesian["interval"].endswith("more data are needed")
+
+
+def test_the_bayesian_row_is_hierarchical_and_the_pooled_one_takes_all_tasks_as_equally_hard() -> None:
+    rows = [trial(f"c{t}{i}", f"t{t}", correct=i < t) for t in range(5) for i in range(4)]
+    bayesian, pooled = of(rows, ks=[2], estimators=["bayesian", "pooled"]).rows(named=True)
+    expected = posterior_of_new_tasks({(4, c): 1 for c in range(5)}, 2).pass_hat_k
+    assert (bayesian["pass_hat_k"], bayesian["pass_hat_k_low"]) == (expected.mean, expected.low)
+    assert (bayesian["estimand"], pooled["estimand"]) == ("new tasks of this kind", "these tasks again")
+    # 10 of 20 trials: Beta(11, 11): 11/22 × 12/23
+    assert pooled["pass_hat_k"] == pytest.approx(11 / 22 * 12 / 23)
+    assert (pooled["pass_hat_k_worst"], pooled["pass_hat_k_best"]) == (pooled["pass_hat_k"],) * 2
+
+
+def in_families(n_families: int) -> list[dict[str, Any]]:
+    """Tasks of one trial, two in each family; every other family is solved."""
+    return [
+        trial(f"c{t}", f"t{t}", correct=t // 2 % 2 == 0, task_family=f"f{t // 2}")
+        for t in range(2 * n_families)
+    ]
+
+
+def test_the_interval_over_families_is_that_of_as_many_shares() -> None:
+    unbiased, bayesian, pooled = (
+        of(in_families(8), ks=[1], estimators=[name]).row(0, named=True)
+        for name in ("unbiased", "bayesian", "pooled")
+    )
+    # eight families, four of them with both tasks solved: as eight single trials
+    expected = share_mean(0.5, 0.25 * 8 / 7, 8, step=1 / 2)
+    assert (unbiased["pass_hat_k_low"], unbiased["pass_hat_k_high"]) == pytest.approx(expected)
+    assert unbiased["interval"] == "over 8 families of tasks; covers new tasks of this kind"
+    assert bayesian["pass_hat_k_low"] is None
+    assert "takes tasks as independent" in bayesian["interval"]
+    assert pooled["pass_hat_k_low"] is not None
+    few = of(in_families(4), ks=[1]).row(0, named=True)
+    assert (few["pass_hat_k"], few["pass_hat_k_low"]) == (0.5, None)
+    assert few["interval"] == "no interval: too few families, 4 of at least 5"
+
+
+def test_one_trial_per_task_has_no_posterior_of_two_attempts() -> None:
+    rows = [trial(f"c{t}", f"t{t}", correct=True) for t in range(20)]
+    one, two = of(rows, ks=[1, 2], estimators=["bayesian"]).rows(named=True)
+    assert one["pass_hat_k"] == pytest.approx(20.5 / 21, abs=1e-4)
+    assert (two["pass_hat_k"], two["estimand"]) == (None, None)
+    assert "not identified" in two["interval"]
 
 
 def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
@@ -522,9 +567,9 @@ def test_an_interval_over_tasks_is_that_of_their_estimates() -> None:
     # shares 0, ¼, ½, ¾, 1: mean ½, variance 10/16/4
     expected = share_mean(0.5, 10 / 16 / 4, 5, step=1 / 4)
     assert (row["pass_hat_k_low"], row["pass_hat_k_high"]) == expected
-    assert row["interval"] == "over tasks; covers tasks like these"
+    assert row["interval"] == "over tasks; covers new tasks of this kind"
 
 
 def test_an_unknown_estimator_of_the_table_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(AgentEvalError, match="unbiased, plug_in, bayesian"):
+    with pytest.raises(AgentEvalError, match="unbiased, plug_in, bayesian, pooled"):
         of([], estimators=["bayes"])

@@ -2,14 +2,15 @@
 
 import json
 import math
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.reliability import posterior
-from agent_eval.scores.reliability.pass_rates import ESTIMATORS, interaction_reliability, reliability
+from agent_eval.scores.reliability.attempts import InteractionEstimator
+from agent_eval.scores.reliability.pass_rates import interaction_reliability, reliability
 from agent_eval.scores.reliability.trials import (
     TrialTables,
     interaction_outcomes,
@@ -131,7 +132,7 @@ def test_pass_at_k_over_interactions_stands_under_its_own_name() -> None:
 def test_interactions_have_every_estimator_and_only_the_bayesian_one_has_bounds() -> None:
     expected = [ANSWER, {"turn_index": 1, "answer": "x"}]
     outcomes = trial_outcomes(inputs(expected, answers=[(0, 1.0), (1, 0.0)]))
-    found = interaction_reliability(outcomes, [2, 3], estimators=ESTIMATORS)
+    found = interaction_reliability(outcomes, [2, 3], estimators=get_args(InteractionEstimator))
     assert found.select("k", "estimator").rows() == [
         (2, "bayesian"),
         (2, "plug_in"),

@@ -1,5 +1,7 @@
 """`agent-eval compare A B`: two agents of one version, with significance."""
 
+from typing import NamedTuple
+
 import polars as pl
 from rich.console import Console
 from rich.table import Table
@@ -8,14 +10,68 @@ from rich.text import Text
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import plain
+from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.project import Project
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
+from agent_eval.scores.statistics.unpaired import CONVERSATIONS, conversation_values
 from agent_eval.tables import table
 
-_NUMBERS = {"A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
+_NUMBERS = {"detectable", "A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
+
+
+class Compared(NamedTuple):
+    """What is stored of one agent or two, and their comparison."""
+
+    outcomes: pl.DataFrame  # from `trial_outcomes`
+    sessions: pl.DataFrame  # from `session_values`
+    conversations: pl.DataFrame  # from `conversation_values`
+    rows: pl.DataFrame | None  # from `compare`; None for one agent
+    says_goal: bool
+
+
+def compared(project: Project, version: str, agent: str, other: str | None) -> Compared:
+    """Return what a comparison of two agents, or a plan for one, is made from.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+        SameAgentError: If both are one agent.
+    """
+    project.registry.get(version)
+    if agent == other:
+        raise comparing.SameAgentError(agent)
+    pairs = pairs_of(project, version, [name for name in (agent, other) if name is not None])
+
+    def stored(name: str) -> pl.DataFrame:
+        return project.store.read(table(name), pairs)
+
+    known = trial_tables(project, pairs)
+    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
+    sessions = comparing.session_values(
+        stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
+    )
+    conversations = conversation_values(
+        outcomes,
+        comparing.conversation_metrics(known.turn_judgments, known.conversation_judgments),
+        known.turn_judgments,
+        [m.name for m in project.metrics.turn if m.is_failure],
+        NO_FAILURE,
+    )
+    rows = None
+    if other is not None:
+        tasks = comparing.task_values(
+            outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
+        )
+        errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
+        rows = comparing.compare(
+            agent, other, sessions, tasks, refused_records(errors, known.transcripts),
+            thresholds=project.settings.gates.rules(agent, version).threshold_metrics,
+            interval=project.settings.interval, conversations=conversations,
+        )  # fmt: skip
+    says_goal = comparing.says_goal(known.conversation_judgments)
+    return Compared(outcomes, sessions, conversations, rows, says_goal)
 
 
 def compare(project: Project, out: Console, *, version: str, agent: str, other: str, as_json: bool) -> None:
@@ -25,40 +81,48 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         UnknownAgentError: If an agent has no rows.
         SameAgentError: If both are one agent.
     """
-    project.registry.get(version)
-    if agent == other:
-        raise comparing.SameAgentError(agent)
-    pairs = pairs_of(project, version, [agent, other])
-
-    def stored(name: str) -> pl.DataFrame:
-        return project.store.read(table(name), pairs)
-
-    known = trial_tables(project, pairs)
-    outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
-    tasks = comparing.task_values(
-        outcomes, known.conversations, known.turn_judgments, known.conversation_judgments
-    )
-    sessions = comparing.session_values(
-        stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
-    )
-    errors = table("import_errors").empty() if known.import_errors is None else known.import_errors
-    rows = comparing.compare(agent, other, sessions, tasks, refused_records(errors, known.transcripts))
+    found = compared(project, version, agent, other)
+    rows = pl.DataFrame(schema=comparing.SCHEMA) if found.rows is None else found.rows
     if as_json:
         print_json(rows)
         return
     if rows.is_empty():
-        out.print("Nothing to compare: no score and no task that both have. Run `agent-eval run` first.")
+        out.print(
+            "Nothing to compare: no score, no task and no judged conversation that both have. Run `agent-eval run` first."
+        )
         return
     out.print(_table(rows, version))
     for line in _notes(rows):
         out.print(plain(line), markup=False)
-    out.print(
-        "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks; corrected for all rows after Holm. "
-        "Verdicts are on the corrected p, at 5 %.",
-        markup=False,
-    )
-    if GOAL_METRIC not in set(rows["quantity"]) and comparing.says_goal(known.conversation_judgments):
+    for line in _tested(rows):
+        out.print(plain(line), markup=False)
+    if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         out.print(f"{GOAL_METRIC} repeats the outcome that pass@1 compares: it is tested once.", markup=False)
+
+
+def _tested(rows: pl.DataFrame) -> list[str]:
+    """Return which tests were made, and which of them were corrected together."""
+    primary = (
+        rows.filter(role=comparing.PRIMARY).row(0, named=True) if comparing.PRIMARY in rows["role"] else None
+    )
+    family = rows.filter(pl.col("role") == comparing.SECONDARY, pl.col("p_value").is_not_null())
+    names = [
+        row["quantity"] if row["task_set"] is None else f"{row['quantity']} on {row['task_set']}"
+        for row in family.iter_rows(named=True)
+    ]
+    unpaired = (
+        ["No common tasks: conversations are compared by their means; sessions are clusters, of a single session the tasks."]
+        if CONVERSATIONS in rows["unit"] else []
+    )  # fmt: skip
+    return [
+        *unpaired,
+        "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks. Verdicts are at 5 %.",
+        "Primary: none (no composite, no pass@1, no metric with a threshold in two units or more)."
+        if primary is None
+        else f"Primary: {primary['quantity']}, chosen before the data by rule; its p is not corrected.",
+        f"Secondary, corrected together after Holm ({len(names)} tests): {', '.join(names) or 'none'}.",
+        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected.",
+    ]  # fmt: skip
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
@@ -79,18 +143,35 @@ def _table(rows: pl.DataFrame, version: str) -> Table:
     agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
     title = f"A = {agent} · B = {other} · methodology {version}"
     grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("quantity", "A", "B", "A − B", "95 %", "p", "p (Holm)", "P(A better)", "over", "verdict"):
+    for name in (
+        "quantity",
+        "A",
+        "B",
+        "A − B",
+        "95 %",
+        "detectable",
+        "p",
+        "p (Holm)",
+        "P(A better)",
+        "over",
+        "verdict",
+    ):
         grid.add_column(name, justify="right" if name in _NUMBERS else "left")
     for row in rows.iter_rows(named=True):
         n, other_n, unit = row["n"], row["other_n"], row["unit"]
-        over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} sessions"
+        over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} {unit}"
         bounds = "none" if row["low"] is None else f"{row['low']:.3g} to {row['high']:.3g}"
         grid.add_row(
-            Text(plain(row["quantity"])), _number(row["value"]), _number(row["other_value"]), _number(row["difference"]), bounds,
-            _number(row["p_value"]), _number(row["p_holm"]), _number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
+            Text(plain(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
+            number(row["smallest_detectable"]), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
         )  # fmt: skip
     return grid
 
 
-def _number(value: float | None) -> str:
+def _named(row: dict[str, str]) -> str:
+    return f"{row['quantity']} (primary)" if row["role"] == comparing.PRIMARY else row["quantity"]
+
+
+def number(value: float | None) -> str:
+    """Return a number for people, with three digits; a dash for none."""
     return "–" if value is None else f"{value:.3g}"

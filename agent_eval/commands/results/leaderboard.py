@@ -246,16 +246,29 @@ def print_board(
 
 def _table(title: str, rows: pl.DataFrame) -> Table:
     grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in ("rank", "agent", "composite", "U", "D", "penalty", "interval", "status", "badges", "judge"):
+    for name in (
+        "rank",
+        "agent",
+        "composite",
+        "U",
+        "D",
+        "penalty",
+        "interval",
+        "detectable",
+        "status",
+        "badges",
+        "judge",
+    ):
         grid.add_column(
-            name, justify="right" if name in {"rank", "composite", "U", "D", "penalty"} else "left"
+            name,
+            justify="right" if name in {"rank", "composite", "U", "D", "penalty", "detectable"} else "left",
         )
     texts = readable(rows)
     for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
         grid.add_row(
             text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
-            text["penalty"], interval(row), status, Text("\n".join(badges(row))), Text(text["judge"]),
+            text["penalty"], interval(row), text["detectable"], status, Text("\n".join(badges(row))), Text(text["judge"]),
         )  # fmt: skip
     return grid
 

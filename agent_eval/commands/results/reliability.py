@@ -1,6 +1,7 @@
 """`agent-eval reliability`: pass@k and pass^k per agent and task set."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -25,7 +26,12 @@ class TooFewTrialsError(AgentEvalError):
         imports = "Import transcripts that carry an outcome, or have goals judged, then agent-eval run."
         super().__init__(
             f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
-            + (f"Ask for k ≤ {largest}, or for --estimator plug_in or bayesian." if largest else imports)
+            + (
+                f"How more than {largest} trials of a task go together is not identified. Ask for k ≤ {largest}, or for "
+                "--estimator plug_in or pooled, which assume that trials are independent."
+                if largest
+                else imports
+            )
         )
 
 
@@ -50,18 +56,19 @@ def reliability(
     """Print reliability rows of one version: those stored, or for `ks` computed from the stored trials.
 
     An agent without a task of k trials has a row without estimates for that k. Default estimator: unbiased; for
-    people the Bayesian row stands beside it where there are fewer than 30 trials.
+    people the Bayesian row stands beside it where there are fewer than 30 trials and the k is identified.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
         TrialCountError: If a wanted k is less than 1.
-        TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased estimate.
+        TooFewTrialsError: If a wanted k exceeds every task's number of trials, for the unbiased and Bayesian estimates.
     """
     project.registry.get(version)
     pairs = pairs_of(project, version, agents)
     wanted = pl.col("estimator").is_in(list(estimators) or ["unbiased"])
     if ks:
-        rows = _computed(project, pairs, ks, may_exceed=bool(estimators) and "unbiased" not in estimators)
+        may_exceed = bool(estimators) and not {"unbiased", "bayesian"} & {*estimators}
+        rows = _computed(project, pairs, ks, may_exceed=may_exceed)
     else:
         rows = project.store.read(table("reliability"), pairs)
     if as_json:
@@ -70,6 +77,7 @@ def reliability(
     few = (
         (pl.col("estimator") == "bayesian")
         & (pl.col("n_trials") < trials.FEW_TRIALS)
+        & pl.col("pass_hat_k").is_not_null()
         & pl.lit(not estimators)
     )
     shown = rows.filter(wanted | few).sort(
@@ -172,9 +180,15 @@ def _table(rows: pl.DataFrame, version: str) -> Table | str:
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
             _probability(row["pass_at_k"]), _interval(row, "pass_at_k"), _probability(row["pass_hat_k"]), _interval(row, "pass_hat_k"),
-            str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", row["assessment"] or "–",
+            str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", _assessed(row),
         )  # fmt: skip
     return grid
+
+
+def _assessed(row: dict[str, Any]) -> str:
+    """Return the assessment; where the pair of rates is not rated, with pass^k beside it."""
+    word = row["assessment"]
+    return f"{word}, pass^k {row['pass_hat_k']:.3f}" if word == trials.NOT_RATED else word or "–"
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:

@@ -54,7 +54,7 @@ def boards_of_agents(
 ) -> TableEvents:
     """The board of each version, what changed on it since it was made last, and why."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
-    board = boards.leaderboard(composite_scores, agents, reliability, successors)
+    board = boards.leaderboard(composite_scores, agents, reliability, successors, project.settings.interval)
     for version in versions_in(board):
         page = board_page(board.filter(methodology_version=version), version, _report_at(project))
         text = {"board": dg.MetadataValue.md(page)}
@@ -72,9 +72,11 @@ def boards_of_agents(
     ins=mapped_inputs(composite_scores=TO_VERSION),
     freshness_policy=WEEKLY,
 )
-def pairwise_comparisons(context: dg.AssetExecutionContext, composite_scores: pl.DataFrame) -> TableEvents:
+def pairwise_comparisons(
+    context: dg.AssetExecutionContext, composite_scores: pl.DataFrame, project: dg.ResourceParam[Project]
+) -> TableEvents:
     """Is one agent better than another: every two published ones of a template, with interval and significance."""
-    compared = boards.pairwise_comparisons(composite_scores)
+    compared = boards.pairwise_comparisons(composite_scores, project.settings.interval)
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
 

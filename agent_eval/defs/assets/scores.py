@@ -130,7 +130,7 @@ def reliability(
     import_errors: pl.DataFrame,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Does the agent succeed again: pass@k and pass^k over trials of tasks, by three estimators, with intervals."""
+    """Does the agent succeed again: pass@k and pass^k over trials of tasks, by four estimators, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments, import_errors
     )

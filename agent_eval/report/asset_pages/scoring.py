@@ -21,7 +21,9 @@ from agent_eval.report.svg import (
     radar,
     spans,
 )
+from agent_eval.scores.composite.leaderboard import SCALE_0TO100
 from agent_eval.scores.composite.ratings import grouped
+from agent_eval.scores.statistics.distribution_free import any_spread_mean, has_breakdown
 from agent_eval.scores.statistics.intervals import Sample, bounded_mean
 
 _PAIR = ["methodology_version", "agent_id"]
@@ -250,11 +252,14 @@ def _bounds(column: str) -> pl.Expr:
 
 
 def _interval(row: dict[str, object], sessions: list[float]) -> tuple[float | None, float | None]:
-    """As on the board: over sessions, less the penalty; none with fewer than two, or without a score."""
+    """As on a board with the default `interval`: over sessions, less the penalty; none with fewer than two, or without a score."""
     step, penalty = row["point_0to100"], row["repeatability_penalty"]
     if row["composite_score"] is None or len(sessions) < 2 or not isinstance(step, float):
         return None, None
-    found = bounded_mean(Sample.of(sessions), bounds=(0, 100), step=step)
+    if has_breakdown(sessions):
+        found = any_spread_mean(sessions, SCALE_0TO100)
+    else:
+        found = bounded_mean(Sample.of(sessions), bounds=SCALE_0TO100, step=step)
     less = penalty if isinstance(penalty, float) else 0.0
     return (max(0.0, found.low - less), max(0.0, found.high - less)) if found else (None, None)
 

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.methodology.models import Methodology, Version, in_version_order
 from agent_eval.scores.composite.ratings import PAIR
+from agent_eval.scores.statistics.distribution_free import (
+    IntervalMethod,
+    any_spread_mean,
+    has_breakdown,
+    unseen_reason,
+)
 from agent_eval.scores.statistics.exact import from_text
 from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
 from agent_eval.tables import table
@@ -39,11 +45,12 @@ def leaderboard(
     agents: pl.DataFrame,
     reliability: pl.DataFrame,
     superseded_by: Mapping[str, str | None] | None = None,
+    interval: IntervalMethod = "auto",
 ) -> pl.DataFrame:
     """Table `leaderboard`: one row per row of `composite_scores` of an agent that entered, of one or more versions.
 
     An agent has entered a version if a session of it was run for that version, or for any; others are on no board.
-    `superseded_by` names the successor of each version that has one.
+    `superseded_by` names the successor of each version that has one, `interval` how intervals are made.
     Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
     interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
     interval and no rank range; such an agent may stand anywhere in the ranges of the others.
@@ -56,7 +63,7 @@ def leaderboard(
     names = dict(agents.select("agent_id", "name").iter_rows())
     passes = _pass_at_1(reliability)
     fields = _fields(composite_scores)
-    standings, overall = _standings(fields), _ranks_overall(fields)
+    standings, overall = _standings(fields, interval), _ranks_overall(fields)
     shared = [c for c in table("leaderboard").schema if c in composite_scores.columns]
     rows = []
     for row in composite_scores.select(shared).iter_rows(named=True):
@@ -72,11 +79,12 @@ def leaderboard(
     return table("leaderboard").frame(sorted(rows, key=_place))
 
 
-def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
+def pairwise_comparisons(composite_scores: pl.DataFrame, interval: IntervalMethod = "auto") -> pl.DataFrame:
     """Table `pairwise_comparisons`: every two published agents of a version and template, over their sessions.
 
     Both were asked the same fixed slots, so their difference holds no slot's difficulty; sessions are independent.
-    p is corrected for the number of pairs of the template.
+    p is corrected for the number of pairs of the template. A difference that sessions which nobody saw could make is
+    unknown, with the reason, unless `interval` is t.
     """
     rows: list[dict[str, object]] = []
     for (version, template), entries in _fields(composite_scores).items():
@@ -94,11 +102,23 @@ def pairwise_comparisons(composite_scores: pl.DataFrame) -> pl.DataFrame:
                     "p_holm": p_holm,
                     "n_sessions": a.n_sessions,
                     "other_n_sessions": b.n_sessions,
-                    "verdict": verdict(found, p_holm),
+                    **_judged(a, b, found, verdict(found, p_holm), interval, len(compared)),
                 }
             )
     comparisons = table("pairwise_comparisons").frame(rows)
     return in_version_order(comparisons, "template", "agent_id", "other_agent_id")
+
+
+def _judged(
+    a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod, n_pairs: int
+) -> dict[str, str | None]:
+    """The verdict and, where unseen sessions could make it, unknown with the reason."""
+    reason = None
+    if said in ("better", "worse") and interval != "t":
+        ends = SCALE_0TO100[0] - max(a.penalty, b.penalty), SCALE_0TO100[1]
+        sides = (a.agent_id, a.penalised), (b.agent_id, b.penalised)
+        reason = unseen_reason(*sides, found, ends, n_tests=n_pairs, step=max(a.step, b.step))
+    return {"verdict": said if reason is None else "unknown", "reason": reason}
 
 
 def verdict(found: Difference, p_corrected: float | None) -> str:
@@ -163,6 +183,7 @@ class BoardEntry:
     n_sessions: int
     point: Fraction  # the most that one rating point in one session moves the composite
     cost: float | None  # US dollars per conversation
+    values: tuple[float, ...] = ()  # what `sessions` sums up
 
     @cached_property
     def step(self) -> float:
@@ -174,13 +195,26 @@ class BoardEntry:
         """The sessions after the penalty."""
         return self.sessions._replace(mean=self.sessions.mean - self.penalty)
 
-    @property
-    def interval(self) -> Interval | None:
+    def interval(self, method: IntervalMethod = "t") -> Interval | None:
         """The 95 % interval of the composite; None with fewer than two sessions."""
-        found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
+        if method == "bounded":
+            found = any_spread_mean(self.values, SCALE_0TO100)
+        else:
+            found = bounded_mean(self.sessions, bounds=SCALE_0TO100, step=self.step)
         if found is None:
             return None
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
+
+    def method(self, asked: IntervalMethod) -> Literal["t", "bounded"]:
+        """How the interval is made: as asked, and by auto bounded where the sessions show a breakdown."""
+        if asked == "auto":
+            return "bounded" if has_breakdown(self.values) else "t"
+        return asked
+
+    @property
+    def smallest_detectable(self) -> float | None:
+        """The difference from an agent with as many sessions of the same spread that a comparison shows."""
+        return welch(self.sessions, self.sessions, step=self.step).smallest_detectable
 
 
 def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
@@ -211,19 +245,21 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
         raw=from_text(row["raw_composite_exact"]) if row["raw_composite_exact"] else exact,
         penalty=row["repeatability_penalty"] or 0.0,
         sessions=Sample.of(sessions if is_known else []),
+        values=tuple(sessions) if is_known else (),
         n_sessions=n_sessions,
         point=point,
         cost=row["cost_usd"] / n_conversations if row["cost_usd"] is not None and n_conversations else None,
     )
 
 
-def _standings(fields: _Fields) -> dict[AgentVersion, dict[str, object]]:
+def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, dict[str, object]]:
     """What the board says of each published agent within its version and template."""
     found: dict[AgentVersion, dict[str, object]] = {}
     for (version, _), field in fields.items():
         ranks = competition_ranks([entry.exact for entry in field])
         if_tested = competition_ranks([entry.raw for entry in field])
-        intervals = [entry.interval for entry in field]
+        methods = [entry.method(interval) for entry in field]
+        intervals = [entry.interval(method) for entry, method in zip(field, methods, strict=True)]
         ranges = rank_ranges(intervals)
         for i, entry in enumerate(field):
             low, high = intervals[i] or (None, None)
@@ -234,6 +270,8 @@ def _standings(fields: _Fields) -> dict[AgentVersion, dict[str, object]]:
                 "rank_if_tested": if_tested[i],
                 "low": low,
                 "high": high,
+                "interval_method": None if intervals[i] is None else methods[i],
+                "smallest_detectable": entry.smallest_detectable,
                 "point_0to100": float(entry.point),
                 "is_pareto": _is_pareto(entry, field),
                 **_lead(entry, field),

@@ -1,13 +1,13 @@
 """pass@k and pass^k from counts: n trials of a task, c of them correct, k attempts.
 
-The arithmetic only: estimates of one task, and the posterior of one task or of the mean over tasks. Which trial
-was correct is told in `scores.reliability.trials`, the table is made in `scores.reliability`.
+The arithmetic only: estimates and the posterior of one task. That of several tasks is in `hierarchical`; which trial
+was correct is decided in `scores.reliability.trials`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
 from agent_eval.errors import AgentEvalError
 
@@ -15,8 +15,6 @@ Estimator = Literal["unbiased", "plug_in"]
 InteractionEstimator = Literal["unbiased", "plug_in", "bayesian"]
 UNIFORM = (1.0, 1.0)
 LEVEL = 0.95
-MOST_CONVOLVED = 32  # tasks; beyond, the mean's distribution is close enough to normal for four cumulants
-_CELLS = 1024  # of 0–1, per task
 
 
 class TrialCountError(AgentEvalError, ValueError):
@@ -56,11 +54,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the trials say of one task, or of the mean over tasks."""
+    """What the trials show of one success rate."""
 
     pass_at_k: Estimate
     pass_hat_k: Estimate
-    prior: tuple[float, float]  # of each task's success rate
+    prior: tuple[float, float]  # of the success rate
     level: float
 
 
@@ -144,56 +142,12 @@ def posterior(
         TrialCountError: If n < 1, c is not in 0..n, k < 1, or one is no integer.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
-    check_counts(n, c, k, "plug_in")
-    return posterior_over_tasks({(n, c): 1}, k, prior=prior, level=level)
-
-
-def posterior_mean(n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM) -> tuple[float, float]:
-    """E[pass@k] and E[pass^k] of one task, without an interval; see `posterior`."""
+    check_prior(prior, level)
     check_counts(n, c, k, "plug_in")
     a, b = prior[0] + c, prior[1] + n - c
-    return 1 - _moment(b, a, k), _moment(a, b, k)
-
-
-def posterior_over_tasks(
-    tasks: Mapping[tuple[int, int], int],
-    k: int,
-    *,
-    prior: tuple[float, float] = UNIFORM,
-    level: float = LEVEL,
-) -> Posterior:
-    """Posterior of the mean over these tasks, each with the prior and its own trials, independent of each other.
-
-    The interval covers these tasks, run again; it says nothing of tasks that were not run. With few trials a task
-    is drawn towards the prior, and so is the mean. One task: exact. Up to 32 tasks: the distributions convolved
-    on a grid of 1/1024, else Cornish and Fisher's expansion on four exact cumulants; nothing is sampled.
-
-    Args:
-        tasks: How many tasks have n trials of which c are correct, by (n, c).
-        k: Attempts.
-        prior: Beta(a, b) of each task's success rate.
-        level: What the interval holds.
-
-    Raises:
-        TrialCountError: If there is no task, or as for `posterior`.
-        PriorError: As for `posterior`.
-    """
-    check_prior(prior, level)
-    for (n, c), times in tasks.items():
-        check_counts(n, c, k, "plug_in")
-        if check_integer(f"the number of tasks with n = {n} and c = {c}", times) < 0:
-            raise TrialCountError(f"the number of tasks with n = {n} and c = {c} is {times}")
-    if not sum(tasks.values()):
-        raise TrialCountError("There is no task")
-    beta = [(prior[0] + c, prior[1] + n - c, times) for (n, c), times in sorted(tasks.items()) if times]
-    mirrored = _mean_of_powers([(b, a, times) for a, b, times in beta], k, level)
-    return Posterior(
-        # at least one right = not all wrong
-        pass_at_k=Estimate(1 - mirrored.mean, 1 - mirrored.high, 1 - mirrored.low),
-        pass_hat_k=_mean_of_powers(beta, k, level),
-        prior=prior,
-        level=level,
-    )
+    missed = _power(b, a, k, level)  # at least one right = not all wrong
+    at = Estimate(1 - missed.mean, 1 - missed.high, 1 - missed.low)
+    return Posterior(pass_at_k=at, pass_hat_k=_power(a, b, k, level), prior=prior, level=level)
 
 
 def check_counts(n: object, c: object, k: object, estimator: str) -> None:
@@ -242,77 +196,10 @@ def _ways(trials: int, k: int, estimator: Estimator) -> int:
     return math.comb(trials, k) if estimator == "unbiased" else trials**k
 
 
-_Beta: TypeAlias = tuple[float, float, int]  # its two parameters, and how many tasks have it
-
-
-def _moment(a: float, b: float, power: int) -> float:
-    """E[p^power] for p ~ Beta(a, b)."""
-    return float(math.prod((a + i) / (a + b + i) for i in range(power)))
-
-
-def _mean_of_powers(tasks: Sequence[_Beta], k: int, level: float) -> Estimate:
-    """Mean and interval of the mean over tasks of p^k."""
-    n_tasks = sum(times for _, _, times in tasks)
-    mean = math.fsum(times * _moment(a, b, k) for a, b, times in tasks) / n_tasks
-    tails = (0.5 - level / 2, 0.5 + level / 2)
-    if n_tasks == 1:
-        bounds = _one_task(tasks[0], k, tails)
-    elif n_tasks <= MOST_CONVOLVED:
-        bounds = _convolved(tasks, k, tails)
-    else:
-        bounds = _expanded(tasks, k, tails)
-    return Estimate(mean, *bounds)
-
-
-def _one_task(task: _Beta, k: int, tails: tuple[float, float]) -> tuple[float, float]:
+def _power(a: float, b: float, k: int, level: float) -> Estimate:
+    """Mean and equal-tailed interval of p^k for p ~ Beta(a, b)."""
     from scipy.special import betaincinv
 
-    a, b, _ = task
-    low, high = (float(betaincinv(a, b, tail)) ** k for tail in tails)
-    return low, high
-
-
-def _convolved(tasks: Sequence[_Beta], k: int, tails: tuple[float, float]) -> tuple[float, float]:
-    """Quantiles of the mean: the tasks' exact masses in cells of 1/1024, convolved."""
-    import numpy as np
-    from scipy.special import betainc
-
-    n_tasks = sum(times for _, _, times in tasks)
-    size = 1 << (n_tasks * _CELLS + 1).bit_length()
-    edges = np.clip((np.arange(_CELLS + 2) - 0.5) / _CELLS, 0, 1) ** (1 / k)
-    spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    for a, b, times in tasks:
-        spectrum *= np.fft.rfft(np.diff(betainc(a, b, edges)), size) ** times
-    below = np.cumsum(np.fft.irfft(spectrum, size)[: n_tasks * _CELLS + 1])
-    ends = (np.arange(n_tasks * _CELLS + 1) + 0.5) / _CELLS / n_tasks
-    low, high = (min(max(float(np.interp(tail, below, ends)), 0.0), 1.0) for tail in tails)
-    return low, high
-
-
-def _expanded(tasks: Sequence[_Beta], k: int, tails: tuple[float, float]) -> tuple[float, float]:
-    """Quantiles of the mean by Cornish and Fisher's expansion on four cumulants."""
-    from scipy.special import ndtri
-
-    n_tasks = sum(times for _, _, times in tasks)
-    sums = [0.0] * 4
-    for a, b, times in tasks:
-        for i, cumulant in enumerate(_cumulants([_moment(a, b, k * j) for j in (1, 2, 3, 4)])):
-            sums[i] += times * cumulant
-    mean, variance, third, fourth = (s / n_tasks ** (i + 1) for i, s in enumerate(sums))
-    skew, excess = third / variance**1.5, fourth / variance**2
-
-    def quantile(tail: float) -> float:
-        z = float(ndtri(tail))
-        w = z + (z**2 - 1) * skew / 6 + (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew**2 / 36
-        return min(max(float(mean + w * math.sqrt(variance)), 0.0), 1.0)
-
-    return quantile(tails[0]), quantile(tails[1])
-
-
-def _cumulants(moments: Sequence[float]) -> tuple[float, float, float, float]:
-    """Mean, variance, third and fourth cumulant from four raw moments."""
-    m1, m2, m3, m4 = moments
-    variance = m2 - m1**2
-    third = m3 - 3 * m2 * m1 + 2 * m1**3
-    fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4 - 3 * variance**2
-    return m1, variance, third, fourth
+    mean = float(math.prod((a + i) / (a + b + i) for i in range(k)))
+    low, high = (float(betaincinv(a, b, tail)) ** k for tail in (0.5 - level / 2, 0.5 + level / 2))
+    return Estimate(mean, low, high)

@@ -17,6 +17,7 @@ from agent_eval.scores.reliability.attempts import (
     UNIFORM,
     Estimate,
     Estimator,
+    InteractionEstimator,
     InteractionPass,
     Posterior,
     PriorError,
@@ -28,9 +29,8 @@ from agent_eval.scores.reliability.attempts import (
     pass_at_k,
     pass_hat_k,
     posterior,
-    posterior_mean,
-    posterior_over_tasks,
 )
+from agent_eval.scores.reliability.hierarchical import not_identified, posterior_of_new_tasks
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import (
     ANSWER_THRESHOLD,
@@ -40,6 +40,7 @@ from agent_eval.scores.reliability.trials import (
     TrialTables,
     trial_outcomes,
 )
+from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS, clustered_share
 from agent_eval.scores.statistics.intervals import share_mean
 from agent_eval.tables import table
 
@@ -56,13 +57,16 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "posterior",
-    "posterior_over_tasks",
+    "posterior_of_new_tasks",
     "trial_outcomes",
 ]
 
-StoredEstimator = Literal["unbiased", "plug_in", "bayesian"]
+StoredEstimator = Literal["unbiased", "plug_in", "bayesian", "pooled"]
 ESTIMATORS: tuple[StoredEstimator, ...] = get_args(StoredEstimator)
 
+POSTERIORS = ("bayesian", "pooled")
+NEW_TASKS, THESE_TASKS = "new tasks of this kind", "these tasks again"
+NOT_RATED = "between (not rated)"  # the assessment where no row of the table holds
 LARGEST_DEFAULT_K = 8
 FEW_TRIALS = 30  # below it the Bayesian interval is the one to show
 _TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
@@ -82,12 +86,16 @@ def reliability(
 
     unbiased: over the tasks with at least as many trials of known outcome as the largest k, so that pass^k never rises
     with k; the others are excluded, counted and named.
-    plug_in and bayesian: over every task with a known trial, also for k > n; tasks without one are excluded.
+    plug_in, bayesian and pooled: over every task with a known trial; tasks without one are excluded. plug_in and pooled
+    also for k > n. bayesian: hierarchical (`posterior_of_new_tasks`), null for a k that no task has trials for; of a
+    single task Beta(a + c, b + n − c), any k. pooled: Fair Forge's, Beta(a + c, b + n − c) of all trials together, as if
+    all tasks were equally hard.
     Worst and best: the same if every trial that is not known (unknown, lost to the harness) had failed or passed, over
-    the tasks that have enough trials then; a refused record may be a trial of any of these tasks, or of another one. An estimate beyond them is set to the nearer one.
-    The interval of the first two covers tasks like these (null for one task), that of the last these tasks run
-    again, with a Beta prior on each, at `level`. An agent without any known outcome keeps its row for k = 1, with null
-    estimates.
+    the tasks that have enough trials then; a refused record may be a trial of any of these tasks, or of another one (of
+    bayesian and pooled rows: another one). An estimate beyond them is set to the nearer one.
+    `estimand` says what the interval covers: new tasks of this kind (null for one task of the first two), or these tasks
+    again (a single task, pooled), both posteriors at `level`. An agent without any known outcome keeps its row for k = 1,
+    with null estimates.
 
     Args:
         tables: What is known of the conversations.
@@ -96,8 +104,8 @@ def reliability(
         estimators: Which rows to give.
         answer_threshold: When an answer is correct.
         tools_count: Whether tools decide, too.
-        prior: Beta(a, b) of each task's success rate, for `bayesian`.
-        level: What the interval of `bayesian` holds.
+        prior: Beta(a, b) of the success rate of a single task, and of all trials together for `pooled`.
+        level: What the intervals of `bayesian` and `pooled` hold.
 
     Returns:
         Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
@@ -123,6 +131,7 @@ def reliability(
         n_open=pl.col("is_correct").null_count().cast(pl.Int64),
         n_harness=pl.col("is_harness_error").sum().cast(pl.Int64),
         n_judge_failed=pl.col("judge_failed").sum(),
+        family=pl.col("task_family").drop_nulls().first(),
         **{source: (pl.col("source") == source).any() for source in SOURCES},
     )
     errors = table("import_errors").empty() if tables.import_errors is None else tables.import_errors
@@ -139,7 +148,7 @@ def interaction_reliability(
     outcomes: pl.DataFrame,
     ks: Sequence[int] = (1, 3),
     *,
-    estimators: Sequence[StoredEstimator] = ("plug_in",),
+    estimators: Sequence[str] = ("plug_in",),
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> pl.DataFrame:
@@ -163,7 +172,7 @@ def interaction_reliability(
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
-    _check_estimators(estimators)
+    _check_estimators(estimators, get_args(InteractionEstimator))
     wanted = pl.DataFrame({"k": sorted({check_attempts(k) for k in ks})}, schema={"k": pl.Int64})
     asked = (
         outcomes.filter(pl.col("n_interactions").is_not_null())
@@ -190,10 +199,10 @@ _OF_INTERACTIONS = tuple(
 )
 
 
-def _check_estimators(named: Sequence[str]) -> None:
+def _check_estimators(named: Sequence[str], known: Sequence[str] = ESTIMATORS) -> None:
     for estimator in named:
-        if estimator not in ESTIMATORS:
-            raise UnknownEstimatorError(estimator, ESTIMATORS)
+        if estimator not in known:
+            raise UnknownEstimatorError(estimator, known)
 
 
 def largest_n(outcomes: pl.DataFrame) -> int:
@@ -327,7 +336,7 @@ def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr
         .then(pl.lit("inconsistent"))
         .when(at < 0.70 - _TOLERANCE)
         .then(pl.lit("needs improvement"))
-        .otherwise(pl.lit("moderate"))
+        .otherwise(pl.lit(NOT_RATED))
     )
 
 
@@ -382,7 +391,7 @@ def _with_estimates(
     asked: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
 ) -> pl.DataFrame:
     """The rows asked for, each with counts, estimates and what the interval is."""
-    alike, names = _alike(tasks), _names(tasks)
+    alike, names, families = _alike(tasks), _names(tasks), _families(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
     found = []
     columns = (*GROUP, "k", "estimator", "largest", "n_refused")
@@ -392,10 +401,12 @@ def _with_estimates(
         counting = [a for a in alike[group] if a.n >= least]
         excluded = [name for name, n in names[group] if n < least] if counting != alike[group] else []
         counted = [name for name, n in names[group] if n >= least]
-        memo = (estimator, k, least, n_refused, *alike[group])  # versions share their trials
+        of_families = tuple(f for f in families.get(group, ()) if f.n >= least)
+        memo = (estimator, k, least, n_refused, *alike[group], of_families)  # versions share their trials
         if memo not in memory:
+            made = _estimated(counting, k, estimator, prior, level)
             memory[memo] = _within_bounds(
-                _estimated(counting, k, estimator, prior, level)
+                (made | _over_families(of_families, k, estimator) if of_families else made)
                 | _bounds(alike[group], k, estimator, least, n_refused, prior)
                 | _over_all(alike[group], n_refused)
             )
@@ -415,6 +426,55 @@ def _alike(tasks: pl.DataFrame) -> dict[_Group, list[_Alike]]:
     for version, agent, task_set, n, c, n_open, times, *used in counts.iter_rows():
         sources = tuple(s for s, is_used in zip(SOURCES, used, strict=True) if is_used)
         found[version, agent, task_set].append(_Alike(n, c, n_open, times, sources))
+    return found
+
+
+class _InFamily(NamedTuple):
+    """A task with its family."""
+
+    n: int
+    c: int
+    family: str
+
+
+def _families(tasks: pl.DataFrame) -> dict[_Group, list[_InFamily]]:
+    """The tasks of each group of which every task has a family."""
+    found = defaultdict[_Group, list[_InFamily]](list)
+    lacking = set()
+    for version, agent, task_set, n, c, family in (
+        tasks.select(*GROUP, "n", "c", "family").sort(*GROUP, "family", "n", "c").iter_rows()
+    ):
+        if family is None:
+            lacking.add((version, agent, task_set))
+        else:
+            found[version, agent, task_set].append(_InFamily(n, c, family))
+    return {group: of for group, of in found.items() if group not in lacking}
+
+
+def _over_families(tasks: Sequence[_InFamily], k: int, estimator: str) -> dict[str, object]:
+    """The bounds of one row where tasks of a family depend on each other: families are the units."""
+    names = [task.family for task in tasks]
+    n_families, bounds = (
+        len({*names}),
+        [f"pass_{kind}_k_{end}" for kind in ("at", "hat") for end in ("low", "high")],
+    )
+    none = dict.fromkeys(bounds)
+    if estimator == "pooled" or len(tasks) < 2:
+        return {}
+    if estimator == "bayesian":
+        return none | {
+            "interval": "no interval: the posterior takes tasks as independent, and families are declared"
+        }
+    if n_families < FEWEST_CLUSTERS:
+        return none | {
+            "interval": f"no interval: too few families, {n_families} of at least {FEWEST_CLUSTERS}"
+        }
+    step = sum(1 / task.n for task in tasks) / len(tasks)
+    found: dict[str, object] = {"interval": f"over {n_families} families of tasks; covers {NEW_TASKS}"}
+    for part, kind in enumerate(("at", "hat")):
+        values = [_of_task(task.n, task.c, k, estimator)[part] for task in tasks]
+        ends = clustered_share(values, names, step=step)
+        found |= dict(zip((f"pass_{kind}_k_low", f"pass_{kind}_k_high"), ends or (None, None), strict=True))
     return found
 
 
@@ -440,23 +500,27 @@ def _estimated(
         "n_trials": n_trials,
         "n_successes": sum(t.c * t.times for t in tasks),
         "correctness_source": " + ".join(sources) or None,
+        "estimand": None,
     } | dict.fromkeys(_ESTIMATES)
     if not tasks:
         return row
-    if estimator == "bayesian":
-        counts = Counter[tuple[int, int]]()
-        for t in tasks:
-            counts[t.n, t.c] += t.times
-        made = posterior_over_tasks(counts, k, prior=prior, level=level)
-        at, hat = made.pass_at_k, made.pass_hat_k
-        few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
-        says = f"{said_of(prior, level)} on each task; covers these tasks run again{few}"
+    few = f"; fewer than {FEW_TRIALS} trials: more data are needed" if n_trials < FEW_TRIALS else ""
+    if estimator == "bayesian" and k > max(t.n for t in tasks) and n_tasks > 1:
+        return row | {"interval": f"no estimate: {not_identified(k, max(t.n for t in tasks))}"}
+    if estimator in POSTERIORS:
+        at, hat = _posterior([(t.n, t.c, t.times) for t in tasks], k, estimator, prior, level)
+        is_again = n_tasks == 1 or estimator == "pooled"
+        over = "one success rate for all trials, " if estimator == "pooled" else ""
+        says = f"{over}{said_of(prior, level)}" if is_again else f"{_level(level)}hierarchical over tasks"
+        row["estimand"] = THESE_TASKS if is_again else NEW_TASKS
+        says = f"{says}; covers {row['estimand']}{few}"
         return row | dict(zip(_ESTIMATES, (*vars(at).values(), *vars(hat).values(), says), strict=True))
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
     step = sum(t.times / t.n for t in tasks) / n_tasks
     one = _over_tasks([(pass_at_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
     every = _over_tasks([(pass_hat_k(t.n, t.c, k, estimator=how), t.times) for t in tasks], step)
-    says = "over tasks; covers tasks like these" if n_tasks > 1 else "one task: no interval"
+    row["estimand"] = NEW_TASKS
+    says = f"over tasks; covers {NEW_TASKS}" if n_tasks > 1 else "one task: no interval"
     return row | dict(zip(_ESTIMATES, (*one, *every, says), strict=True))
 
 
@@ -481,10 +545,28 @@ def _within_bounds(row: dict[str, object]) -> dict[str, object]:
     return row
 
 
+def _posterior(
+    counts: Sequence[tuple[int, int, int]], k: int, estimator: str, prior: tuple[float, float], level: float
+) -> tuple[Estimate, Estimate]:
+    """pass@k and pass^k of the posterior over all these tasks."""
+    if estimator == "pooled" or (len(counts) == 1 and counts[0][2] == 1):
+        n, c = (sum(count[i] * count[2] for count in counts) for i in (0, 1))
+        made = posterior(n, c, k, prior=prior, level=level)
+        return made.pass_at_k, made.pass_hat_k
+    tasks = Counter[tuple[int, int]]()
+    for n, c, times in counts:
+        tasks[n, c] += times
+    found = posterior_of_new_tasks(tasks, k, level=level)
+    return found.pass_at_k, found.pass_hat_k
+
+
+def _level(level: float) -> str:
+    return "" if level == LEVEL else f"{100 * level:g} % interval, "
+
+
 def said_of(prior: tuple[float, float], level: float) -> str:
     """The prior in words, and the level where it is not the usual one."""
-    usual = "" if level == LEVEL else f"{100 * level:g} % interval, "
-    return f"{usual}prior Beta({prior[0]:g}, {prior[1]:g})"
+    return f"{_level(level)}prior Beta({prior[0]:g}, {prior[1]:g})"
 
 
 _ESTIMATES = (
@@ -509,6 +591,8 @@ def _bounds(
     A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each case.
     """
     counting = [t for t in tasks if t.n + t.n_open >= least]
+    if estimator in POSTERIORS:
+        return _posterior_bounds(counting, k, estimator, n_refused, prior)
     found: dict[str, float | None] = {}
     for end in _ENDS:
         is_best = end == "best"
@@ -516,7 +600,7 @@ def _bounds(
         for part, kind in enumerate(("at", "hat")):
 
             def value(n: int, c: int, part: int = part) -> float:
-                return _of_task(n, c, k, estimator, prior)[part]
+                return _of_task(n, c, k, estimator)[part]
 
             n_tasks = sum(times for *_, times in counts)
             total = sum(value(n, c) * times for n, c, times in counts)
@@ -588,10 +672,25 @@ def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
     return (most * n for n in range(n_refused + 1 if counts else 1))
 
 
-def _of_task(n: int, c: int, k: int, estimator: str, prior: tuple[float, float]) -> tuple[float, float]:
+def _posterior_bounds(
+    tasks: Sequence[_Alike], k: int, estimator: str, n_refused: int, prior: tuple[float, float]
+) -> dict[str, float | None]:
+    """The posterior means if all that is not known had failed or passed; a refused record is one more task."""
+    found: dict[str, float | None] = {}
+    for end in _ENDS:
+        passed = int(end == "best")
+        counts = [(t.n + t.n_open, t.c + passed * t.n_open, t.times) for t in tasks]
+        counts += [(1, passed, n_refused)] if n_refused else []
+        most = max((n for n, _, _ in counts), default=0)
+        is_identified = estimator == "pooled" or sum(times for *_, times in counts) == 1 or k <= most
+        made = _posterior(counts, k, estimator, prior, LEVEL) if counts and is_identified else None
+        found[f"pass_at_k_{end}"] = None if made is None else made[0].mean
+        found[f"pass_hat_k_{end}"] = None if made is None else made[1].mean
+    return found
+
+
+def _of_task(n: int, c: int, k: int, estimator: str) -> tuple[float, float]:
     """pass@k and pass^k of one task."""
-    if estimator == "bayesian":
-        return posterior_mean(n, c, k, prior=prior)
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
     return pass_at_k(n, c, k, estimator=how), pass_hat_k(n, c, k, estimator=how)
 

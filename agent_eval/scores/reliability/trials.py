@@ -64,7 +64,7 @@ def trial_outcomes(
 
     Returns:
         One row per version and conversation that is admitted, or whose session was lost to the harness: `task_set`, `task` (both null for a conversation without a
-        task id: it belongs to no task set), `session_id`, `is_correct` and `source` (both null when unknown),
+        task id: it belongs to no task set), `task_family` (null: none declared), `session_id`, `is_correct` and `source` (both null when unknown),
         `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost), `n_interactions` and `n_interactions_correct` (null when one is
         not scored, or there is none).
 
@@ -79,11 +79,15 @@ def trial_outcomes(
         task_set=pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default")),
         task="task:" + pl.col("task_id"),
     )
+    conversations = tables.conversations
+    if "task_family" not in conversations.columns:
+        conversations = conversations.with_columns(task_family=pl.lit(None, dtype=pl.String))
     known = (
         planned.join(
-            tables.conversations.select(
+            conversations.select(
                 *_CONVERSATION,
                 "outcome_correct",
+                "task_family",
                 is_between=is_between_rewards(),
                 is_harness_error=(pl.col("outcome_class") == "harness_error").fill_null(False),
             ),
@@ -108,6 +112,7 @@ def trial_outcomes(
         "session_id",
         "task_set",
         "task",
+        "task_family",
         is_correct=is_correct,
         is_harness_error=is_broken,
         source=pl.when(is_correct.is_null())

@@ -1,7 +1,8 @@
 """Two agents side by side: better or worse, by how much, and is it chance?
 
 Composite, U and D over sessions (independent runs: Welch's t); everything that is measured per task over the
-tasks that both were given, paired task by task. All p values of one comparison are corrected together (Holm).
+tasks that both were given, paired task by task. One primary quantity is chosen by rule before any result is looked at
+and is tested uncorrected; the p values of all others are corrected together (Holm).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +11,13 @@ from typing import Any
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
+from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
+from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
+from agent_eval.scores.statistics.power import units_needed
+from agent_eval.scores.statistics.unpaired import CONVERSATIONS, FAILURE_RATE, SUCCESS_RATE, unpaired_rows
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
 PASS_AT_1 = "pass@1"
@@ -20,8 +25,10 @@ RULE = "rule"  # judge of what is decided without a model: of goal completion, t
 RATES = (PASS_AT_1, GOAL_METRIC)
 """What is a share of trials: a trial of which it is not known has a worst and a best case."""
 COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")
+PRIMARY, SECONDARY = "primary", "secondary"
 SCHEMA: Mapping[str, type[pl.DataType]] = {
     "quantity": pl.String,
+    "role": pl.String,
     "task_set": pl.String,
     "agent_id": pl.String,
     "other_agent_id": pl.String,
@@ -33,8 +40,11 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "p_value": pl.Float64,
     "p_holm": pl.Float64,
     "probability_better": pl.Float64,
+    "smallest_detectable": pl.Float64,
     "n": pl.Int64,
     "other_n": pl.Int64,
+    "n_clusters": pl.Int64,
+    "other_n_clusters": pl.Int64,
     "unit": pl.String,
     "verdict": pl.String,
     "reason": pl.String,
@@ -45,6 +55,11 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     **{f"{side}{name}": pl.Int64 for side in ("", "other_") for name in COUNTS},
 }
 _ROUNDING = 1e-9
+
+
+def is_lower_better(quantity: str) -> bool:
+    """Return whether less of a quantity is better: costs and failure rates."""
+    return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
 class SameAgentError(AgentEvalError, ValueError):
@@ -60,8 +75,16 @@ def compare(
     session_values: pl.DataFrame,
     task_values: pl.DataFrame,
     refused: pl.DataFrame | None = None,
+    *,
+    thresholds: Sequence[str] = (),
+    interval: IntervalMethod = "auto",
+    conversations: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Compare two agents in everything that both have.
+
+    The primary quantity is the first of these that both have in two units or more: the composite (or the raw composite),
+    pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is tested at 5 %; all other p values are corrected for
+    their number after Holm. Without any of them every quantity is secondary.
 
     A verdict on a share of trials that the trials of which nothing is known could turn is unknown: it is also made
     with all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
@@ -73,6 +96,9 @@ def compare(
             (what one rating point moves one of them).
         task_values: From `task_values`.
         refused: From `refused_records`; a refused record names no task and counts as one more task.
+        thresholds: The metrics that gates demand a threshold of.
+        interval: Unless t, a difference over sessions that unseen ones could make is unknown, with the reason.
+        conversations: From `conversation_values`; used only where no task is common.
 
     Returns:
         One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
@@ -90,13 +116,22 @@ def compare(
         *_over_sessions(agent, other, session_values),
         *_over_tasks(agent, other, task_values, n_refused[agent], n_refused[other]),
     ]
+    if conversations is not None and not any(row["unit"] == "tasks" for row in rows):
+        rows += unpaired_rows(agent, other, conversations)
+    primary = _primary(rows, thresholds)
     p_values = [row["p_value"] for row in rows]
-    for i, (row, p_holm) in enumerate(zip(rows, holm(p_values), strict=True)):
+    for i, (row, p_holm) in enumerate(zip(rows, _corrected(p_values, primary), strict=True)):
         row |= {"agent_id": agent, "other_agent_id": other, "p_holm": p_holm}
+        row["role"] = PRIMARY if i == primary else SECONDARY
         row["verdict"] = _verdict(row)
-        row |= _in_cases(row, p_values, i)
-        if told := _turned(row):
+        row |= _in_cases(row, p_values, i, primary)
+        told = _turned(row)
+        if told is None and interval != "t" and row["verdict"].endswith(" better"):
+            told = _unseen(row)
+        if told:
             row |= {"verdict": "unknown", "reason": told}
+        elif row["unit"] == CONVERSATIONS:
+            row["reason"] = _more_conversations(row)
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -107,13 +142,57 @@ def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
     return dict(refused.filter(pl.col("agent_id") == agent).select("task_set", "n_refused").iter_rows())
 
 
-def _in_cases(row: Mapping[str, Any], p_values: Sequence[float | None], i: int) -> dict[str, str]:
+def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
+    """The place of the primary quantity; of several task sets the one with most common tasks, then the first by name."""
+    for name in ("composite", "raw composite", PASS_AT_1, SUCCESS_RATE, *thresholds):
+        places = [
+            i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1
+        ]
+        if places:
+            return min(places, key=lambda i: (-rows[i]["n"], rows[i]["task_set"] or ""))
+    return None
+
+
+def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[float | None]:
+    """The p values corrected after Holm; that of the primary quantity stays and does not count."""
+    others = holm([None if i == primary else p for i, p in enumerate(p_values)])
+    return [p if i == primary else other for i, (p, other) in enumerate(zip(p_values, others, strict=True))]
+
+
+def _in_cases(
+    row: Mapping[str, Any], p_values: Sequence[float | None], i: int, primary: int | None
+) -> dict[str, str]:
     """The verdict in worst and best case, where there are any; p values of the other rows stay."""
     made = {}
     for end, case in row.get("cases", {}).items():
-        p_holm = holm([*p_values[:i], case["p_value"], *p_values[i + 1 :]])[i]
+        p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
         made[f"verdict_{end}"] = _verdict({**row, **case, "p_holm": p_holm})
     return made
+
+
+def _more_conversations(row: Mapping[str, Any]) -> str | None:
+    """Return how many conversations would show the difference that was found; None where it is shown, or is none."""
+    if row["verdict"] not in ("not distinguishable", "unknown") or not row["difference"]:
+        return None
+    if row["smallest_detectable"] is None:
+        return "the conversations of neither vary: more of them are needed"
+    n = 2 / (1 / row["n"] + 1 / row["other_n"])
+    needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired")
+    of = f"about {needed:,}" if needed else "more than a million"
+    return f"a true difference of this size needs {of} conversations of each, in as many more sessions"
+
+
+def _unseen(row: Mapping[str, Any]) -> str | None:
+    """Return why a difference over sessions is not one for every spread of sessions; None for other rows."""
+    if row["unit"] != "sessions":
+        return None
+    ends = min(SCALE_0TO100[0], row["value"], row["other_value"]), SCALE_0TO100[1]
+    sides = [
+        (row[name], Sample(row[f"{side}n"], row[f"{side}value"], 0.0))
+        for side, name in (("", "agent_id"), ("other_", "other_agent_id"))
+    ]
+    found = Difference(*(row[name] for name in Difference._fields))
+    return unseen_reason(sides[0], sides[1], found, ends)
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
@@ -193,8 +272,10 @@ def task_values(
 
     Returns:
         One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
-        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, sorted.
+        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `family`, sorted.
     """
+    if "task_family" not in outcomes.columns:
+        outcomes = outcomes.with_columns(task_family=pl.lit(None, dtype=pl.String))
     if "is_harness_error" not in outcomes.columns:
         outcomes = outcomes.with_columns(is_harness_error=pl.lit(value=False))
     trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
@@ -204,13 +285,13 @@ def task_values(
     ).with_columns(quantity=pl.lit("cost_usd"))
     correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
     key = ["agent_id", "task_set", "task", "quantity"]
-    columns = [*key, "value", "is_harness_error"]
+    columns = [*key, "value", "is_harness_error", "task_family"]
     judged, of_goal = conversation_judgments, trials
     if not repeats_outcome:
         repeated = _repeated(trials, judged)
         judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
         of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
-    metrics = _metrics(turn_judgments, judged)
+    metrics = conversation_metrics(turn_judgments, judged)
     measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
     judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
     goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
@@ -229,6 +310,7 @@ def task_values(
             n_known=value.count().cast(pl.Int64),
             n_harness_errors=(value.is_null() & broken).sum().cast(pl.Int64),
             n_unknown=(value.is_null() & ~broken).sum().cast(pl.Int64),
+            family=pl.col("task_family").drop_nulls().first(),
         )
         .sort(key)
     )
@@ -251,8 +333,8 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
     )
 
 
-def _metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Mean of each metric in each conversation."""
+def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return the mean of each metric in each conversation: `quantity` and `value`, from effective, scored answers."""
     counts = pl.col("is_effective") & (pl.col("status") == "scored")
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     key = [*TRIAL, "metric"]
@@ -307,13 +389,25 @@ def _over_tasks(
             row = _unknown_row(str(quantity), str(task_set), tasks)
         else:
             ours, theirs = known["value"].to_list(), known["value_other"].to_list()
-            found = paired([_rounded(a - b) for a, b in zip(ours, theirs, strict=True)])
+            differences = [_rounded(a - b) for a, b in zip(ours, theirs, strict=True)]
+            families = _families(known)
+            found = paired(differences) if families is None else paired_by_cluster(differences, families)
             row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
+            if families is not None:
+                row["n_clusters"] = row["other_n_clusters"] = len({*families})
+                row["reason"] = too_few(len({*families}))
         if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
             row |= _rate(tasks, *lost)
         rows.append(row)
     return rows
+
+
+def _families(tasks: pl.DataFrame) -> list[str] | None:
+    """The family of each task; None unless both agents' data declare one for every task."""
+    if "family" not in tasks.columns or tasks["family"].null_count():
+        return None
+    return tasks["family"].to_list()
 
 
 def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:
@@ -330,7 +424,13 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
     cases: dict[str, Mapping[str, object]] = {}
     for end, ours, theirs, sign in (("worst", "worst", "best", -1.0), ("best", "best", "worst", 1.0)):
         pairs = zip(tasks[ours].to_list(), tasks[f"{theirs}_other"].to_list(), strict=True)
-        found = paired([*(_rounded(a - b) for a, b in pairs), *([sign] * extra)])
+        differences = [*(_rounded(a - b) for a, b in pairs), *([sign] * extra)]
+        families = _families(tasks)
+        found = (
+            paired(differences)
+            if families is None
+            else paired_by_cluster(differences, [*families, *(f"refused {i}" for i in range(extra))])
+        )
         n = tasks.height + extra
         cases[end] = {**found._asdict(), "difference": _rounded(found.difference), "n": n, "other_n": n}
         row[f"difference_{end}"] = cases[end]["difference"]
@@ -387,5 +487,5 @@ def _verdict(row: Mapping[str, Any]) -> str:
         return "unknown"
     if row["p_holm"] >= SIGNIFICANCE:
         return "not distinguishable"
-    is_ours = (difference > 0) != (row["quantity"] in LOWER_IS_BETTER)
+    is_ours = (difference > 0) != is_lower_better(row["quantity"])
     return f"{row['agent_id'] if is_ours else row['other_agent_id']} better"

@@ -6,6 +6,7 @@ in, numbers out: what a session or a task is, is known elsewhere. All intervals 
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from agent_eval.errors import AgentEvalError
@@ -13,8 +14,11 @@ from agent_eval.errors import AgentEvalError
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
 _LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
+_EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
+POWER = 0.8  # of the smallest detectable difference
 MOST_FLIPPED = 16  # up to here all 2^n signs are tried
+FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
 
 
 class NotANumberError(AgentEvalError, ValueError):
@@ -75,6 +79,9 @@ class Difference(NamedTuple):
     high: float | None
     p_value: float | None  # two-sided
     probability_better: float | None  # that A's true mean is the higher one, flat prior
+    smallest_detectable: float | None = (
+        None  # true difference found with 80 % power at 5 %; null with the interval
+    )
 
 
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
@@ -83,6 +90,10 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
     t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from its
     ends, where a plain t interval of skewed values covers too little. The spread is never taken for less than
     `step` in one of the values: that nothing varied in a few sessions does not mean that nothing varies.
+
+    At the ends the slope of the transform grows without bound, so a limit would move away from a mean that comes
+    closer to the end. From `_turning_share` on, a limit therefore stays where it is: a higher mean never has a lower
+    limit, at the same spread. No limit is wider than that of `scale_bound`, which holds whatever the values are.
 
     Args:
         values: One per session.
@@ -101,11 +112,49 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
     bottom, width = bounds[0], bounds[1] - bounds[0]
     _check("step", step, (0, width), is_positive=True)
     error = max(deviation, step / math.sqrt(n)) / math.sqrt(n)
-    margin = step / width / (2 * n)
-    share = min(max((mean - bottom) / width, margin), 1 - margin)
-    ends = _leaning(share, float(stdtrit(n - 1, _UPPER)) * error / width)
-    low, high = (bottom + width * end for end in ends)
-    return Interval(min(low, mean), max(high, mean))
+    reach = float(stdtrit(n - 1, _UPPER)) * error / width
+    share = min(max((mean - bottom) / width, 0.0), 1.0)
+    lower, upper = (_lower_limit(side, n, reach) for side in (share, 1 - share))
+    return Interval(min(bottom + width * lower, mean), max(bottom + width * (1 - upper), mean))
+
+
+def _lower_limit(share: float, n: int, reach: float) -> float:
+    """Lower limit of the mean of n shares; the upper one is that of the mirrored shares, mirrored."""
+    at = min(share, _turning_share(reach))
+    leaning = _leaning(at, reach)[0] if at > 0 else 0.0
+    return max(leaning, scale_bound(share, n)[0])
+
+
+def scale_bound(share: float, n: int) -> tuple[float, float]:
+    """Bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
+
+    Of all values with this mean those at the two ends of the scale vary most. Their number is binomial: Clopper and
+    Pearson's bounds, with n × share taken as the number of values at the upper end. If all are there, the lower
+    bound is 0.025^(1/n).
+    """
+    from scipy.special import betaincinv
+
+    c = share * n
+    low = float(betaincinv(c, n - c + 1, 1 - _UPPER)) if c > 0 else 0.0
+    high = float(betaincinv(c + 1, n - c, _UPPER)) if c < n else 1.0
+    return low, high
+
+
+def _turning_share(reach: float) -> float:
+    """The share of the scale from which the lower limit of `_leaning` stays as it is, above 1/2 and below 1.
+
+    The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x and the
+    reach r. It stays from twice that reach on: chosen by measured coverage, once would be too narrow near the end.
+    """
+    low, high = 0.5, 1.0
+    for _ in range(50):
+        share = (low + high) / 2
+        bent = _LEAN * math.log(share / (1 - share)) if share < 1 else math.inf
+        if share * (1 - share) >= _EARLIER * reach * (_LEAN * math.tanh(bent) + 2 * share - 1):
+            low = share
+        else:
+            high = share
+    return low
 
 
 def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval | None:
@@ -181,7 +230,8 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
     reach = float(stdtrit(freedom, _UPPER)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better)
+    shows = smallest_detectable(error, freedom)
+    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
 
 
 def paired(differences: Sequence[float]) -> Difference:
@@ -204,7 +254,51 @@ def paired(differences: Sequence[float]) -> Difference:
     reach = float(stdtrit(n - 1, _UPPER)) * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
-    return Difference(mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better)
+    shows = smallest_detectable(error, n - 1) if n >= FEWEST_FLIPPED else None
+    return Difference(
+        mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better, shows
+    )
+
+
+def smallest_detectable(error: float, freedom: float) -> float:
+    """Return the true difference that a t test finds with 80 % power at a two-sided 5 %, in units of `error`.
+
+    The statistic of a true difference d follows the noncentral t with noncentrality d / error.
+
+    Args:
+        error: Standard error of the difference.
+        freedom: Degrees of freedom of `error`.
+
+    Raises:
+        OutOfRangeError: If the error is negative or the degrees of freedom are not positive.
+    """
+    if not error >= 0:
+        raise OutOfRangeError("standard error", error, "0 or more")
+    if not freedom > 0:
+        raise OutOfRangeError("number of degrees of freedom", freedom, "above 0")
+    return error * detectable_multiple(freedom)
+
+
+def detectable_multiple(freedom: float) -> float:
+    """Return the smallest detectable difference in standard errors; the degrees of freedom to three digits."""
+    return _multiple(float(f"{freedom:.3g}"))
+
+
+@lru_cache(maxsize=4096)
+def _multiple(freedom: float) -> float:
+    """The noncentrality at which t exceeds its critical value with a probability of 80 %.
+
+    That t falls below the negative critical value adds less than 0.0001 to it.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    critical = float(stdtrit(freedom, _UPPER))
+    low, high = 0.0, 2.0 * critical
+    for _ in range(50):
+        middle = (low + high) / 2
+        missed = float(nctdtr(freedom, middle, critical))
+        low, high = (low, middle) if missed <= 1 - POWER else (middle, high)
+    return high
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

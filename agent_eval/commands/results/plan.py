@@ -1,0 +1,101 @@
+"""`agent-eval plan`: what the data can show, and how much more a wanted difference needs."""
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_eval.commands.results.compare import Compared, compared, number
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.plain_text import plain
+from agent_eval.project import Project
+from agent_eval.scores.statistics.plan import plan_one, plan_two
+
+_HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", "or trials", "note")
+
+
+class WantedDifferenceError(AgentEvalError):
+    """Raised when the wanted difference is not on the scale."""
+
+    def __init__(self, points: float) -> None:
+        super().__init__(f"--difference {points:g}: expected a number above 0 and at most 100.")
+
+
+def plan(
+    project: Project,
+    out: Console,
+    *,
+    version: str,
+    agent: str,
+    other: str | None,
+    points: float,
+    as_json: bool,
+) -> None:
+    """Print the plan of one agent, or of the comparison of two.
+
+    Raises:
+        WantedDifferenceError: If the wanted difference is not above 0 and at most 100.
+        UnknownAgentError: If an agent has no rows.
+        SameAgentError: If both are one agent.
+    """
+    if not 0 < points <= 100:
+        raise WantedDifferenceError(points)
+    found = compared(project, version, agent, other)
+    counts = _counts(found)
+    mine = counts.filter(agent_id=agent).drop("agent_id")
+    if other is None or found.rows is None:
+        rows = plan_one(agent, found.sessions, mine, found.conversations, points)
+    else:
+        theirs = counts.filter(agent_id=other).rename({"n": "other_n", "c": "other_c"})
+        rows = plan_two(found.rows, mine.join(theirs, on=["task_set", "task"]), points)
+    if as_json:
+        print_json(rows)
+        return
+    if rows.is_empty():
+        out.print(
+            "Nothing to plan with: no score, no task and no judged conversation. Run `agent-eval run` first."
+        )
+        return
+    out.print(_table(rows, f"{agent} and {other}" if other else agent, version))
+    design = (
+        "the two agents as they are compared"
+        if other
+        else "this agent and another one with as much data of the same spread, on the same tasks"
+    )
+    out.print(
+        plain(
+            f"Detectable: the true difference between {design} that is found with 80 % power at a two-sided 5 %. "
+            f"Wanted: {points:g} points of 100 of each scale. Needs: units of each agent at the present spread, "
+            "which few units show only roughly."
+        ),
+        markup=False,
+    )
+
+
+def _counts(found: Compared) -> pl.DataFrame:
+    """Known and correct trials of each task."""
+    known = found.outcomes.drop_nulls(["task", "is_correct"])
+    return known.group_by("agent_id", "task_set", "task").agg(
+        n=pl.len().cast(pl.Int64), c=pl.col("is_correct").sum().cast(pl.Int64)
+    ).sort("agent_id", "task_set", "task")  # fmt: skip
+
+
+def _table(rows: pl.DataFrame, name: str, version: str) -> Table:
+    grid = Table(
+        title=plain(f"Plan · {name} · methodology {version}"), title_justify="left", header_style="bold"
+    )
+    for head in _HEADS:
+        grid.add_column(head, justify="left" if head in ("quantity", "over", "note") else "right")
+    for row in rows.iter_rows(named=True):
+        unit = row["unit"] if row["task_set"] is None else f"tasks of {row['task_set']}"
+        grid.add_row(
+            Text(plain(row["quantity"])), Text(plain(unit)), str(row["n"]), number(row["trials"]),
+            number(row["smallest_detectable"]), number(row["wanted"]), _count(row["n_needed"]), _count(row["trials_needed"]),
+            Text(plain(row["reason"] or "")),
+        )  # fmt: skip
+    return grid
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"

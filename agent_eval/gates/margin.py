@@ -1,0 +1,117 @@
+"""The margin of the gate against a baseline: passed only where the data show that no more than it was lost.
+
+Passed if the lower 95 % limit of the difference lies above minus the margin; else failed if the upper limit lies below
+0; else unknown, with the number of sessions or tasks that would decide it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import polars as pl
+
+from agent_eval.gates.finding import GateFinding, Result, listed, worst
+from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
+from agent_eval.scores.statistics.intervals import scale_bound
+from agent_eval.scores.statistics.power import Design, units_needed
+
+_SCORES = ("composite", "raw composite", "universal", "domain")
+_RATING_POINTS = 4.0  # from 1 to 5
+
+
+def scale_of(quantity: str, frames: Mapping[str, pl.DataFrame]) -> float | None:
+    """Return the width of a quantity's scale; None for amounts, such as costs: their margin is relative."""
+    if quantity in _SCORES:
+        return 100.0
+    if quantity in RATES:
+        return 1.0
+    judged = pl.concat(
+        frames[name].filter(metric=quantity).select("rating_1to5", "value")
+        for name in ("turn_judgments", "conversation_judgments")
+    )
+    if judged["rating_1to5"].drop_nulls().len():
+        return _RATING_POINTS
+    return 1.0 if judged["value"].drop_nulls().is_between(0, 1).all() and judged.height else None
+
+
+def margin_finding(
+    name: str,
+    rows: pl.DataFrame,
+    scales: Mapping[str, float | None],
+    margin: Fraction,
+    *,
+    worse: Sequence[str] = (),
+) -> GateFinding:
+    """Return the gate of all rows together: the worst of them.
+
+    Args:
+        name: The baseline, in words.
+        rows: Of `compare`, agent minus baseline: what must not be worse by the margin.
+        scales: From `scale_of`, by quantity.
+        margin: In points of 100 of the scale.
+        worse: The other quantities that are significantly worse, in words.
+    """
+    results: list[Result] = ["failed"] if worse else []
+    told = []
+    for row in rows.iter_rows(named=True):
+        result, text = _against(row, scales[row["quantity"]], margin)
+        results.append(result)
+        told.append(text)
+    also = f"; significantly worse: {listed(worse)}" if worse else ""
+    evidence = f"against {name}, margin {float(margin):g}: {listed(told)}{also}"
+    return GateFinding("regression", worst(results), evidence, name, threshold=margin)
+
+
+def unseen_loss(rows: pl.DataFrame, scales: Mapping[str, float | None]) -> str:
+    """Return what a gate without a margin lets through unseen, as a clause; empty where nothing is known of it."""
+    losses = [
+        f"{row['quantity']} may be up to {-limits[0]:.3g} worse"
+        for row in rows.iter_rows(named=True)
+        if (limits := _limits(row, scales[row["quantity"]])) and limits[0] < 0
+    ]
+    return f". No [gates.regression] margin is set: {listed(losses)} (95 %)" if losses else ""
+
+
+def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> tuple[Result, str]:
+    quantity = row["quantity"]
+    limits = _limits(row, scale)
+    allowed = float(margin) / 100 * (abs(row["other_value"] or 0.0) if scale is None else scale)
+    if limits is None:
+        return "unknown", f"{quantity}: the difference has no interval"
+    low, high = limits
+    said = f"{quantity} {row['value']:.3g} against {row['other_value']:.3g}, 95 % {low:+.3g} to {high:+.3g}"
+    if low > -allowed:
+        return "passed", said
+    if high < 0:
+        return "failed", said
+    return "unknown", f"{said}: inconclusive, {_needs(row, scale, allowed)}"
+
+
+def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] | None:
+    """The 95 % limits of how much better the agent is, with all that is not known against it.
+
+    Where all tasks are equal in both, n tasks miss a share q of tasks that are lost with probability (1 − q)^n.
+    """
+    low, high = row["low"], row["high"]
+    if low is None or high is None:
+        if row["difference"] is None or scale is None or row["n"] < 1 or row["unit"] != "tasks":
+            return None
+        missed = scale * (1 - scale_bound(1.0, row["n"])[0])
+        low, high = row["difference"] - missed, row["difference"] + missed
+    if (lost := row["difference_worst"]) is not None:
+        low -= max(0.0, row["difference"] - lost)
+    return (-high, -low) if row["quantity"] in LOWER_IS_BETTER else (low, high)
+
+
+def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
+    """How many sessions or tasks let an equal agent pass with a probability of 80 %, at the present spread."""
+    unit = row["unit"]
+    design: Design = "paired" if unit == "tasks" else "unpaired"
+    n = 2 / (1 / row["n"] + 1 / row["other_n"])
+    needed = None
+    if allowed > 0 and row["smallest_detectable"] is not None:
+        needed = units_needed(n, row["smallest_detectable"], allowed, design)
+    elif scale and 0 < allowed < scale:
+        needed = math.ceil(math.log(0.025) / math.log(1 - allowed / scale))
+    return f"needs about {needed:,} {unit}" if needed else f"needs more {unit}"

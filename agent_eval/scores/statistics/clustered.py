@@ -1,0 +1,119 @@
+"""Means of values that hang together within clusters: tasks of a family, conversations of a session.
+
+The cluster is the unit: values of one cluster may depend on each other as they like, clusters are independent. Numbers
+in, numbers out.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from agent_eval.scores.statistics.intervals import (
+    FEWEST_FLIPPED,
+    LEVEL,
+    MOST_FLIPPED,
+    Difference,
+    Interval,
+    paired,
+    share_mean,
+    smallest_detectable,
+)
+
+FEWEST_CLUSTERS = 5
+"""With fewer the spread between families says too little for an interval."""
+
+
+class ClusteredMean(NamedTuple):
+    """A mean with its cluster-robust standard error."""
+
+    mean: float
+    error: float
+    freedom: float  # effective number of clusters − 1
+    n_clusters: int
+
+
+def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> ClusteredMean | None:
+    """Return the mean of values with the standard error over clusters; None for fewer than two clusters.
+
+    With the residuals e summed in each cluster the variance is Σ (Σ e)² / (n² (1 − Σ w²)), for the clusters' shares w of
+    the values: of clusters of equal size the variance of their means over their number. Degrees of freedom are
+    1 / Σ w² − 1, the number of clusters less one where they are of equal size (Kish, 1965).
+    """
+    n = len(values)
+    sizes: dict[str, int] = defaultdict(int)
+    sums: dict[str, float] = defaultdict(float)
+    mean = math.fsum(values) / n if n else math.nan
+    for value, cluster in zip(values, clusters, strict=True):
+        sizes[cluster] += 1
+        sums[cluster] += value - mean
+    if len(sizes) < 2:
+        return None
+    concentration = sum((size / n) ** 2 for size in sizes.values())
+    variance = math.fsum(total**2 for total in sums.values()) / (n**2 * (1 - concentration))
+    return ClusteredMean(mean, math.sqrt(variance), 1 / concentration - 1, len(sizes))
+
+
+def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Difference:
+    """Return a mean difference (`b` is None: of paired values), or A − B of two agents, with interval and p of t.
+
+    Degrees of freedom of two agents are Welch's.
+    """
+    from scipy.special import stdtr, stdtrit
+
+    difference = a.mean - (b.mean if b else 0.0)
+    parts = [(side.error**2, side.freedom) for side in (a, b) if side]
+    error = math.sqrt(sum(variance for variance, _ in parts))
+    if error < 1e-12:
+        return Difference(difference, None, None, None, None)
+    freedom = error**4 / sum(variance**2 / own for variance, own in parts)
+    reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
+    below = float(stdtr(freedom, -abs(difference) / error))
+    better = below if difference < 0 else 1 - below
+    shows = smallest_detectable(error, freedom)
+    return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
+
+
+def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
+    """Return A − B per task where tasks of a family depend on each other: families are the units.
+
+    p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over families.
+    With fewer than six families no difference has p < 5 %, and nothing is said of chance (`too_few`).
+    """
+    found = clustered_mean(differences, clusters)
+    mean = math.fsum(differences) / len(differences)
+    if found is None or found.n_clusters < FEWEST_FLIPPED:
+        return Difference(mean, None, None, None, None)
+    sums: dict[str, float] = defaultdict(float)
+    for value, cluster in zip(differences, clusters, strict=True):
+        sums[cluster] += value
+    flipped = paired([value if abs(value) > 1e-9 else 0.0 for value in sums.values()])
+    compared = clustered_difference(found)
+    if compared.p_value is None or len(sums) <= MOST_FLIPPED:
+        return compared._replace(p_value=flipped.p_value)
+    return compared
+
+
+def too_few(n_families: int) -> str | None:
+    """Return why nothing is said of chance; None from six families on."""
+    if n_families >= FEWEST_FLIPPED:
+        return None
+    return f"too few families: {n_families}, and no difference of fewer than {FEWEST_FLIPPED} has p < 5 %"
+
+
+def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: float) -> Interval | None:
+    """Return the interval of a mean of shares over families, as `share_mean` over tasks; None for fewer than five.
+
+    The families are taken as so many shares as their sizes make effective, with the variance of their mean.
+
+    Args:
+        values: One share per task.
+        clusters: The family of each.
+        step: What one trial moves one task's share.
+    """
+    found = clustered_mean(values, clusters)
+    if found is None or found.n_clusters < FEWEST_CLUSTERS:
+        return None
+    n = max(2, round(found.freedom + 1))
+    variance = min(found.error**2 * n, 1.0)
+    return share_mean(found.mean, variance, n, step=step * found.n_clusters / len(values))

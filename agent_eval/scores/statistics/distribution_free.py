@@ -1,0 +1,157 @@
+"""What holds for any spread of values on a scale: an interval of their mean, and what few of them can miss.
+
+t intervals take for granted that the sessions seen show how sessions vary. An agent of which one session in ten breaks
+down has shown no breakdown in five sessions with a probability of 59 %.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
+
+IntervalMethod = Literal["auto", "t", "bounded"]
+"""auto: bounded where the sessions show a breakdown, else t."""
+BREAKDOWN_POINTS = 10.0
+BREAKDOWN_SHARE = 0.1
+"""The largest share of sessions that is taken to break down unseen; a smaller one where so many are hardly missed."""
+_MISSED = 0.05
+_MOST_SESSIONS = 1000
+
+
+def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Interval | None:
+    """Return the interval of the mean of independent values on a scale, whatever their distribution; None for fewer than two.
+
+    The lower limit is the 2.5 % quantile of a weighted mean of the values and the lower end of the scale, with weights
+    that are uniform on all that sum to 1; the upper one is its mirror (Gaffke, 2005). Values that are all at the upper
+    end have the lower limit 0.025^(1/n), as Clopper and Pearson's; no distribution on a scale is known that it covers
+    in less than 95 %. It is wide: five sessions at 80 of 20 to 100 have 49 to 90.
+
+    Raises:
+        OutOfRangeError: If a value is off the scale.
+    """
+    low, high = bounds
+    for value in values:
+        if not low - 1e-9 <= value <= high + 1e-9:
+            raise OutOfRangeError("value", value, f"{low:g} to {high:g}")
+    if len(values) < 2:
+        return None
+    width = high - low
+    shares = [min(max((value - low) / width, 0.0), 1.0) for value in values]
+    mean = low + width * math.fsum(shares) / len(shares)
+    lower, upper = _lower_limit(shares), 1 - _lower_limit([1 - share for share in shares])
+    return Interval(min(low + width * lower, mean), max(low + width * upper, mean))
+
+
+def has_breakdown(values: Sequence[float]) -> bool:
+    """Return whether some values, fewer than half, lie far below all others.
+
+    Far: at least 10 points, and further than all others are apart.
+    """
+    ordered = sorted(values)
+    for i in range(1, (len(ordered) + 1) // 2):
+        gap = ordered[i] - ordered[i - 1]
+        if gap >= BREAKDOWN_POINTS and gap > ordered[-1] - ordered[i]:
+            return True
+    return False
+
+
+def unseen_share(n: int) -> float:
+    """Return the share of sessions that may break down without any of n showing it: at most one in ten.
+
+    n sessions miss a share q with a probability of (1 − q)^n; what they miss with less than 5 % is left out, which is
+    one in ten from 29 sessions on.
+    """
+    missed: float = 1 - _MISSED ** (1 / n)
+    return min(BREAKDOWN_SHARE, missed)
+
+
+def unseen_points(better: tuple[float, int], worse: tuple[float, int], bounds: tuple[float, float]) -> float:
+    """Return how many points of a difference unseen sessions can be worth, from mean and number of sessions of both.
+
+    Those of the better agent would lie at the lower end of the scale, or those of the other one at the upper end.
+    """
+    (high, n_high), (low, n_low) = better, worse
+    return max(unseen_share(n_high) * (high - bounds[0]), unseen_share(n_low) * (bounds[1] - low), 0.0)
+
+
+def unseen_reason(
+    ours: tuple[str, Sample],
+    theirs: tuple[str, Sample],
+    found: Difference,
+    bounds: tuple[float, float],
+    *,
+    n_tests: int = 1,
+    step: float = 0.0,
+) -> str | None:
+    """Return why a significant difference is not one for every spread of sessions; None where it is.
+
+    It is where the difference less what unseen sessions can be worth is still significant, by Welch's t with p times the
+    number of tests; for one test, where the 95 % interval does not reach down to what they can be worth.
+
+    Args:
+        ours: Name and sessions of A.
+        theirs: Name and sessions of B.
+        found: A − B, with an interval.
+        bounds: The ends of the scale.
+        n_tests: How many differences are tested together.
+        step: As for `welch`; only for several tests.
+    """
+    if found.low is None or found.high is None:
+        return None
+    (name, better), (_, worse) = (ours, theirs) if found.difference > 0 else (theirs, ours)
+    points = unseen_points((better.mean, better.n), (worse.mean, worse.n), bounds)
+    if n_tests > 1:
+        less = welch(better._replace(mean=better.mean - points), worse, step=step)
+        if less.difference > 0 and less.p_value is not None and less.p_value * n_tests < _MISSED:
+            return None
+    elif max(found.low, -found.high) > points:
+        return None
+    n = min(better.n, worse.n)
+    return (
+        f"{name} better as far as seen, but {n} sessions do not show how often sessions break down: "
+        f"{100 * unseen_share(n):.0f} % of them unseen can be worth {points:.1f} points; needs about "
+        f"{_sessions_needed(better, worse, found, bounds)} sessions"
+    )
+
+
+def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: tuple[float, float]) -> str:
+    """How many sessions of each would show this difference, at the same spread."""
+    reach = abs(found.difference) - max(found.low or 0.0, -(found.high or 0.0))
+    seen = min(better.n, worse.n)
+    for n in range(seen + 1, _MOST_SESSIONS):
+        points = unseen_points((better.mean, n), (worse.mean, n), bounds)
+        if abs(found.difference) - reach * math.sqrt(seen / n) > points:
+            return str(n)
+    return f"more than {_MOST_SESSIONS:,}"
+
+
+def _lower_limit(shares: Sequence[float]) -> float:
+    """The 2.5 % quantile of the weighted mean of these shares and 0, by bisection."""
+    low, high = 0.0, math.fsum(shares) / len(shares)
+    if high == 0:
+        return 0.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _below(shares, middle) <= 0.5 - LEVEL / 2 else (low, middle)
+    return low
+
+
+def _below(shares: Sequence[float], limit: float) -> float:
+    """The probability that the weighted mean of the shares and 0 is at most `limit`.
+
+    With exponential weights it is that Σ (share − limit) · weight ≤ 0; by Imhof's integral (1961) of the
+    characteristic function, over the logarithm of its argument.
+    """
+    import numpy as np
+
+    distances = np.array([*shares, 0.0]) - limit
+    largest = float(np.abs(distances).max())
+    if largest == 0:
+        return 1.0
+    steps = np.linspace(-18.0, 16.0, 700)
+    scaled = np.exp(steps)[:, None] * (distances / largest)[None, :]
+    angle = np.arctan(scaled).sum(axis=1)
+    size = np.exp(-0.5 * np.log1p(scaled**2).sum(axis=1))
+    integral = float((np.sin(angle) * size).sum() * (steps[1] - steps[0]))
+    return min(max(0.5 - integral / math.pi, 0.0), 1.0)

@@ -1,0 +1,206 @@
+"""Plans: what the data at hand can show, and how many sessions, tasks, trials or conversations a difference needs.
+
+One agent is planned against another one with as much data of the same spread, on the same tasks; two agents as they are
+compared. A difference counts as shown with 80 % power at a two-sided 5 %, uncorrected.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.scores.reliability.attempts import pass_hat_k
+from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
+from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
+from agent_eval.scores.statistics.intervals import (
+    Sample,
+    detectable_multiple,
+    paired,
+    smallest_detectable,
+    welch,
+)
+from agent_eval.scores.statistics.power import Design, units_needed
+from agent_eval.scores.statistics.unpaired import CONVERSATIONS, FAILURE_RATE, SUCCESS_RATE, clusters
+
+SCHEMA: Mapping[str, type[pl.DataType]] = {
+    "quantity": pl.String,
+    "task_set": pl.String,
+    "unit": pl.String,
+    "n": pl.Int64,
+    "trials": pl.Float64,
+    "smallest_detectable": pl.Float64,
+    "wanted": pl.Float64,
+    "n_needed": pl.Int64,
+    "trials_needed": pl.Int64,
+    "reason": pl.String,
+}
+_SCORES = ("composite", "raw composite", "universal", "domain")
+_MOST_TRIALS = 10_000
+
+
+def plan_one(
+    agent: str,
+    session_values: pl.DataFrame,
+    task_counts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    points: float,
+) -> pl.DataFrame:
+    """Plan comparisons of one agent with another one that has as much data of the same spread.
+
+    Args:
+        agent: The agent.
+        session_values: From `compare.session_values`.
+        task_counts: `task_set`, `n` and `c`: known and correct trials, one row per task.
+        conversations: From `unpaired.conversation_values`.
+        points: The wanted difference in points of 100 of each quantity's scale.
+
+    Returns:
+        One row per quantity in the columns of `SCHEMA`: `n` and `n_needed` are of each agent; `smallest_detectable` and
+        `wanted` are in the units of the quantity; `reason` says why something is not known.
+    """
+    rows = []
+    of_agent = session_values.filter(agent_id=agent).select("quantity", "values", "point")
+    for quantity, values, point in of_agent.iter_rows():
+        if values:
+            sample = Sample.of(values)
+            shows = welch(sample, sample, step=point or 0.0).smallest_detectable
+            rows.append(_row(quantity, None, "sessions", len(values), shows, points, "unpaired"))
+    for (task_set,), tasks in task_counts.sort("task_set").group_by("task_set", maintain_order=True):
+        counts = list(tasks.select("n", "c").iter_rows())
+        rows += [_of_tasks(str(task_set), counts, k, points) for k in _attempts(counts)]
+    for (quantity,), found in conversations.filter(agent_id=agent).group_by("quantity", maintain_order=True):
+        values = found["value"].to_list()
+        mean = clustered_mean(values, clusters(found))
+        shows = None if mean is None else clustered_difference(mean, mean).smallest_detectable
+        scale = _scale(str(quantity), max(values))
+        rows.append(_row(str(quantity), None, CONVERSATIONS, len(values), shows, points, "unpaired", scale))
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.DataFrame:
+    """Plan the comparison of two agents from what it has by now.
+
+    Args:
+        compared: From `compare`.
+        common: `task_set`, `n`, `c`, `other_n` and `other_c` of each task that both have.
+        points: As for `plan_one`.
+
+    Returns:
+        As `plan_one`, with the spread of the differences between the two.
+    """
+    rows = []
+    for row in compared.iter_rows(named=True):
+        n = round(2 / (1 / row["n"] + 1 / row["other_n"])) if row["n"] and row["other_n"] else 0
+        design: Design = "paired" if row["unit"] == "tasks" else "unpaired"
+        scale = _scale(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
+        rows.append(
+            _row(
+                row["quantity"],
+                row["task_set"],
+                row["unit"],
+                n,
+                row["smallest_detectable"],
+                points,
+                design,
+                scale,
+            )
+        )
+    for (task_set,), tasks in common.sort("task_set").group_by("task_set", maintain_order=True):
+        counts = list(tasks.select("n", "c", "other_n", "other_c").iter_rows())
+        for k in range(2, 9):
+            both = [(n, c, m, d) for n, c, m, d in counts if min(n, m) >= k]
+            if len(both) < max(2, len(counts) / 2):
+                break
+            found = paired([pass_hat_k(n, c, k) - pass_hat_k(m, d, k) for n, c, m, d in both])
+            rows.append(
+                _row(
+                    f"pass^{k}",
+                    str(task_set),
+                    "tasks",
+                    len(both),
+                    found.smallest_detectable,
+                    points,
+                    "paired",
+                    1.0,
+                )
+            )
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _row(
+    quantity: str,
+    task_set: str | None,
+    unit: str,
+    n: int,
+    shows: float | None,
+    points: float,
+    design: Design,
+    scale: float = 100.0,
+) -> dict[str, Any]:
+    wanted = points / 100 * scale
+    needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design)
+    reason = None if shows else f"{n} {unit} show no spread to plan with"
+    if shows and needed is None:
+        reason = f"more than a million {unit}"
+    return {
+        "quantity": quantity,
+        "task_set": task_set,
+        "unit": unit,
+        "n": n,
+        "smallest_detectable": shows or None,
+        "wanted": wanted,
+        "n_needed": needed,
+        "reason": reason,
+    }
+
+
+def _attempts(counts: Sequence[tuple[int, int]]) -> list[int]:
+    """1, and every k below the trials that half of the tasks have: of k trials the spread of pass^k is not known."""
+    trials = sorted((n for n, _ in counts), reverse=True)
+    return [1, *range(2, trials[(len(trials) - 1) // 2])] if trials else []
+
+
+def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: float) -> dict[str, Any]:
+    """pass^k of two agents on the same tasks: chance within tasks, twice; how hard a task is cancels out.
+
+    The variance of a task's estimate is that of leaving out one trial (jackknife), for k = 1 c(n − c) / (n² (n − 1)).
+    """
+    counting = [(n, c) for n, c in counts if n > k]
+    is_bound = not counting  # one trial per task: its spread is at most that of all tasks
+    if is_bound:
+        share = sum(c for _, c in counts) / len(counts)
+        variances = [share * (1 - share)] * len(counts)
+    else:
+        variances = [_jackknife(n, c, k) for n, c in counting]
+    n_tasks = len(variances)
+    error = math.sqrt(2 * sum(variances)) / n_tasks
+    shows = smallest_detectable(error, n_tasks - 1) if n_tasks > 1 and error > 0 else None
+    row = _row("pass@1" if k == 1 else f"pass^{k}", task_set, "tasks", n_tasks, shows, points, "paired", 1.0)
+    trials = 1.0 if is_bound else sum(n for n, _ in counting) / n_tasks
+    row["trials"] = trials
+    if shows and k == 1:
+        error_wanted = row["wanted"] / detectable_multiple(n_tasks - 1)
+        needed = math.ceil(trials * (error / error_wanted) ** 2 - 1e-9)
+        row["trials_needed"] = needed if needed <= _MOST_TRIALS else None
+    if is_bound:
+        row["reason"] = "at most: one trial per task does not show the spread within tasks"
+    return row
+
+
+def _jackknife(n: int, c: int, k: int) -> float:
+    values = [(pass_hat_k(n - 1, c - 1, k), c)] if c else []
+    values += [(pass_hat_k(n - 1, c, k), n - c)] if c < n else []
+    mean = sum(value * times for value, times in values) / n
+    return (n - 1) / n * sum(times * (value - mean) ** 2 for value, times in values)
+
+
+def _scale(quantity: str, largest: float) -> float:
+    """The width of the quantity's scale; amounts have their own size for one."""
+    if quantity in _SCORES:
+        return 100.0
+    if quantity in RATES or quantity == SUCCESS_RATE or quantity.startswith(FAILURE_RATE):
+        return 1.0
+    if quantity in LOWER_IS_BETTER:
+        return largest
+    return 4.0 if largest > 1 else 1.0

@@ -1,0 +1,52 @@
+"""Power: how much data a difference needs. What the data at hand can show is in `intervals.smallest_detectable`.
+
+A difference counts as shown when the test finds it with a probability of 80 % at a two-sided level of 5 %. Numbers
+in, numbers out.
+"""
+
+import math
+from typing import Literal
+
+from agent_eval.scores.statistics.intervals import OutOfRangeError, detectable_multiple, smallest_detectable
+
+MOST_UNITS = 1_000_000
+Design = Literal["paired", "unpaired"]
+"""paired: one difference per unit that both agents have. unpaired: so many units of each of the two agents."""
+
+
+def units_needed(n: float, smallest: float, wanted: float, design: Design) -> int | None:
+    """Return how many units (of each agent, when unpaired) show a true difference of `wanted`, at the same spread.
+
+    Args:
+        n: Units that the data have.
+        smallest: What they can show.
+        wanted: The difference that is to be shown.
+        design: How the units are compared.
+
+    Returns:
+        At least 2; None where it is more than a million.
+
+    Raises:
+        OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
+    """
+    if not wanted > 0:
+        raise OutOfRangeError("wanted difference", wanted, "above 0")
+    if n < 2:
+        raise OutOfRangeError("number of units", n, "2 or more")
+    if smallest <= 0:
+        return 2
+    sides = 1 if design == "paired" else 2
+    spread = smallest * math.sqrt(n) / detectable_multiple(sides * (n - 1))
+
+    def shows(units: int) -> bool:
+        return smallest_detectable(spread / math.sqrt(units), sides * (units - 1)) <= wanted
+
+    low, high = 1, 2
+    while not shows(high):
+        low, high = high, 2 * high
+        if high > MOST_UNITS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(middle) else (middle, high)
+    return high

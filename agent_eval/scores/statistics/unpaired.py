@@ -1,0 +1,104 @@
+"""Two agents without common tasks: what is measured of each conversation, compared by means.
+
+Sessions are clusters: conversations of one session may depend on each other. Of an agent with a single session its tasks
+are the clusters, and conversations without a task stand for themselves.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
+
+SUCCESS_RATE = "success rate"
+FAILURE_RATE = "failure rate: "
+"""Followed by the name of the metric whose labels are failures; lower is better."""
+CONVERSATIONS = "conversations"
+SCHEMA = {
+    "agent_id": pl.String,
+    "session_id": pl.String,
+    "unit": pl.String,
+    "quantity": pl.String,
+    "value": pl.Float64,
+}
+
+
+def conversation_values(
+    outcomes: pl.DataFrame,
+    metrics: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    failure_metrics: Sequence[str],
+    no_failure: str,
+) -> pl.DataFrame:
+    """What is known of each conversation, whatever its task.
+
+    Args:
+        outcomes: From `trial_outcomes`; conversations without a task count too.
+        metrics: Mean of each metric in each conversation (`quantity`, `value`).
+        turn_judgments: Labels.
+        failure_metrics: The metrics whose labels are failures.
+        no_failure: The label that is none.
+
+    Returns:
+        One row per conversation and quantity, with its session and its task (without one, itself): the success rate (0 or 1), the mean of every metric, and of failure
+        metrics the share of labelled turns with a failure. Goal completion where the success is not known: it is the same.
+    """
+    sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce("task", "conversation_id"))
+    known = outcomes.drop_nulls("is_correct").select(TRIAL)
+    goals = metrics.filter(quantity=GOAL_METRIC).join(known, on=list(TRIAL), how="anti")
+    successes = outcomes.drop_nulls("is_correct").select(
+        *TRIAL, quantity=pl.lit(SUCCESS_RATE), value=pl.col("is_correct").cast(pl.Float64)
+    )
+    labelled = turn_judgments.filter(
+        pl.col("metric").is_in(list(failure_metrics)), "is_effective", pl.col("label").is_not_null()
+    )
+    failures = labelled.group_by(*TRIAL, "metric", maintain_order=True).agg(
+        value=(pl.col("label") != no_failure).cast(pl.Float64).mean()
+    )
+    parts = [
+        successes,
+        metrics.filter(pl.col("quantity") != GOAL_METRIC).select(*TRIAL, "quantity", "value"),
+        goals.select(*TRIAL, "quantity", "value"),
+        failures.select(*TRIAL, pl.concat_str(pl.lit(FAILURE_RATE), "metric").alias("quantity"), "value"),
+    ]
+    return (
+        pl.concat(parts)
+        .join(sessions, on=list(TRIAL))
+        .select(list(SCHEMA))
+        .sort("quantity", "agent_id", "session_id", "value")
+    )
+
+
+def clusters(values: pl.DataFrame) -> list[str]:
+    """Return the cluster of each conversation of one agent: its session, or where all are of one session its task."""
+    return values["session_id" if values["session_id"].n_unique() > 1 else "unit"].to_list()
+
+
+def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
+    """One row per quantity that is known of two conversations of each agent or more."""
+    rows: list[dict[str, Any]] = []
+    for (quantity,), found in values.group_by("quantity", maintain_order=True):
+        sides = []
+        for name in (agent, other):
+            of = found.filter(agent_id=name)
+            sides.append((of["value"].to_list(), clustered_mean(of["value"].to_list(), clusters(of))))
+        (ours, a), (theirs, b) = sides
+        if a is None or b is None:
+            continue
+        rows.append(
+            {
+                "quantity": quantity,
+                "task_set": None,
+                "value": a.mean,
+                "other_value": b.mean,
+                **clustered_difference(a, b)._asdict(),
+                "n": len(ours),
+                "other_n": len(theirs),
+                "n_clusters": a.n_clusters,
+                "other_n_clusters": b.n_clusters,
+                "unit": CONVERSATIONS,
+            }
+        )
+    return rows

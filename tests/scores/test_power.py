@@ -1,0 +1,68 @@
+"""The smallest difference that data can show, held against simulation and against scipy's noncentral t."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.scores.statistics.intervals import Sample, paired, smallest_detectable, welch
+from agent_eval.scores.statistics.power import units_needed
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 8, 49, 1000])
+def test_the_smallest_detectable_difference_is_found_in_80_of_100_cases(freedom: int) -> None:
+    found = smallest_detectable(2.0, freedom)
+    critical = stats.t.ppf(0.975, freedom)
+    power = stats.nct.sf(critical, freedom, found / 2)
+    assert power == pytest.approx(0.8, abs=1e-3)
+
+
+def test_two_samples_of_five_find_it_in_80_of_100_simulations() -> None:
+    random = np.random.default_rng(3)
+    # sd 5, n = 5: standard error 5 √(2/5), 8 degrees of freedom
+    difference = smallest_detectable(5 * math.sqrt(2 / 5), 8)
+    a, b = random.normal(difference, 5, (20_000, 5)), random.normal(0, 5, (20_000, 5))
+    assert np.mean(stats.ttest_ind(a, b, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+
+
+def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
+    # 15 points are only 1.96 standard errors: they are found every other time
+    assert smallest_detectable(7.65, 49) == pytest.approx(21.86, abs=0.05)
+
+
+def test_comparisons_carry_what_they_can_show() -> None:
+    a, b = Sample.of([80.0, 85.0, 90.0]), Sample.of([70.0, 75.0, 80.0])
+    assert welch(a, b).smallest_detectable == pytest.approx(smallest_detectable(5 * math.sqrt(2 / 3), 4))
+    differences = [1.0, 0.0, -1.0, 1.0, 0.0, 1.0]
+    error = float(stats.sem(differences))
+    assert paired(differences).smallest_detectable == pytest.approx(smallest_detectable(error, 5))
+    assert paired(differences[:5]).smallest_detectable is None  # no difference of five tasks has p < 5 %
+    assert paired([0.0] * 9).smallest_detectable is None
+
+
+@given(st.integers(2, 200), st.floats(0.01, 50), st.floats(0.5, 30), st.sampled_from(["paired", "unpaired"]))
+def test_so_many_units_show_the_wanted_difference_and_one_less_does_not(
+    n: int, smallest: float, wanted: float, design: str
+) -> None:
+    sides = 1 if design == "paired" else 2
+    needed = units_needed(n, smallest, wanted, design)  # type: ignore[arg-type]
+    spread = smallest / smallest_detectable(1 / math.sqrt(n), sides * (n - 1))
+    assert (
+        needed is None
+        or smallest_detectable(spread / math.sqrt(needed), sides * (needed - 1)) <= wanted + 1e-9
+    )
+    if needed is not None and needed > 2:
+        assert smallest_detectable(spread / math.sqrt(needed - 1), sides * (needed - 2)) > wanted - 1e-9
+
+
+def test_numbers_that_make_no_plan_are_refused_by_name() -> None:
+    with pytest.raises(AgentEvalError, match="wanted difference is 0"):
+        units_needed(5, 1.0, 0, "paired")
+    with pytest.raises(AgentEvalError, match="number of units is 1"):
+        units_needed(1, 1.0, 1.0, "paired")
+    with pytest.raises(AgentEvalError, match="degrees of freedom is 0"):
+        smallest_detectable(1.0, 0)

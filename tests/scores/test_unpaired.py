@@ -1,0 +1,191 @@
+"""Means over clusters, two agents without common tasks, and plans."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from agent_eval.scores.statistics.clustered import (
+    clustered_difference,
+    clustered_mean,
+    clustered_share,
+    paired_by_cluster,
+)
+from agent_eval.scores.statistics.compare import compare
+from agent_eval.scores.statistics.intervals import paired, share_mean, smallest_detectable
+from agent_eval.scores.statistics.plan import plan_one, plan_two
+from agent_eval.scores.statistics.unpaired import SCHEMA
+from tests.scores.test_compare import NO_SESSIONS, NO_TASKS, of_sessions, of_tasks
+
+
+@given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 10_000))
+def test_clusters_of_equal_size_have_the_t_of_their_means(n: int, size: int, seed: int) -> None:
+    values = np.random.default_rng(seed).normal(size=(n, size))
+    found = clustered_mean(values.ravel().tolist(), [str(i) for i in range(n) for _ in range(size)])
+    assert found
+    means = values.mean(axis=1)
+    assert (found.mean, found.error) == pytest.approx((means.mean(), stats.sem(means)))
+    assert found.freedom == pytest.approx(n - 1)
+    difference = clustered_difference(found)
+    assert (difference.low, difference.high) == pytest.approx(
+        stats.t.interval(0.95, n - 1, loc=means.mean(), scale=stats.sem(means))
+    )
+
+
+def test_single_values_are_compared_as_by_welch() -> None:
+    a, b = [1.0, 2.0, 4.0, 4.0], [0.0, 1.0, 1.0, 0.0, 2.0]
+    sides = [clustered_mean(v, [str(i) for i in range(len(v))]) for v in (a, b)]
+    assert sides[0]
+    found = clustered_difference(sides[0], sides[1])
+    assert found.p_value == pytest.approx(stats.ttest_ind(a, b, equal_var=False).pvalue)
+    assert clustered_mean([1.0, 2.0], ["s", "s"]) is None
+
+
+def test_fifty_tasks_in_ten_families_are_covered() -> None:
+    # correlation 0.3 within a family: an interval over tasks covers about 70 %
+    random = np.random.default_rng(8)
+    family = np.repeat(np.arange(10), 5)
+    held = 0
+    for _ in range(2000):
+        values = np.sqrt(0.3) * random.normal(size=10)[family] + np.sqrt(0.7) * random.normal(size=50)
+        mean = clustered_mean(values.tolist(), family.astype(str).tolist())
+        assert mean
+        found = clustered_difference(mean)
+        held += found.low is not None and found.high is not None and found.low <= 0 <= found.high
+    assert 0.93 <= held / 2000 <= 0.97
+
+
+def test_shares_over_families_are_covered() -> None:
+    random = np.random.default_rng(8)
+    names = np.repeat(np.arange(10), 5).astype(str).tolist()
+    held = {"families": 0, "tasks": 0}
+    for _ in range(2000):
+        rates = np.repeat(
+            random.beta(1.4, 0.93, 10), 5
+        )  # mean 0.6; correlation 0.3 of two tasks' single trials
+        values = random.binomial(1, rates).astype(float)
+        over_tasks = share_mean(float(values.mean()), float(values.var(ddof=1)), 50, step=1)
+        for name, found in (
+            ("families", clustered_share(values.tolist(), names, step=1)),
+            ("tasks", over_tasks),
+        ):
+            assert found
+            held[name] += found.low <= 1.4 / 2.33 <= found.high
+    assert 0.93 <= held["families"] / 2000 <= 0.97
+    assert held["tasks"] / 2000 < 0.85
+
+
+def of_families(n_families: int, size: int) -> pl.DataFrame:
+    tasks = of_tasks(a=[1] * (n_families * size), b=[0] * (n_families * size))
+    return tasks.with_columns(family=pl.format("f{}", pl.int_range(pl.len()).over("agent_id") // size))
+
+
+def test_families_are_flipped_as_wholes() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_families(7, 3)))
+    assert (found["p_value"], found["n"], found["n_clusters"]) == (2 / 2**7, 21, 7)
+    assert found["verdict"] == "a better"
+
+
+def test_too_few_families_are_no_verdict() -> None:
+    found = only(compare("a", "b", NO_SESSIONS, of_families(5, 10)))
+    assert (found["verdict"], found["p_value"]) == ("unknown", None)
+    assert found["reason"].startswith("too few families: 5")
+
+
+def test_families_without_a_difference_are_seldom_told_apart() -> None:
+    random = np.random.default_rng(3)
+    names = np.repeat(np.arange(10), 5).astype(str).tolist()
+    found = {"families": 0, "tasks": 0}
+    for _ in range(1000):
+        shared = np.sqrt(0.3) * random.normal(size=(2, 10)).repeat(5, axis=1)
+        a, b = shared + np.sqrt(0.7) * random.normal(size=(2, 50))
+        for name, made in (
+            ("families", paired_by_cluster((a - b).tolist(), names)),
+            ("tasks", paired((a - b).tolist())),
+        ):
+            assert made.p_value is not None
+            found[name] += made.p_value < 0.05
+    assert found["families"] / 1000 <= 0.06
+    assert found["tasks"] / 1000 > 0.12
+
+
+def conversations(**values: list[float]) -> pl.DataFrame:
+    rows = [(a, "s", f"{a}{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def only(found: pl.DataFrame) -> dict[str, Any]:
+    return found.row(0, named=True)
+
+
+def test_agents_without_common_tasks_are_compared_over_conversations() -> None:
+    given = conversations(a=[1.0] * 28 + [0.0] * 2, b=[1.0] * 10 + [0.0] * 20)
+    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
+    assert (found["unit"], found["n"], found["role"]) == ("conversations", 30, "primary")
+    assert found["verdict"] == "a better"
+    few = only(
+        compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=conversations(a=[1, 1, 0.0], b=[0, 1, 0.0]))
+    )
+    assert few["verdict"] == "not distinguishable"
+    assert "needs about" in few["reason"]
+    # common tasks are the better comparison
+    both = compare("a", "b", NO_SESSIONS, of_tasks(a=[1] * 6, b=[0] * 6), conversations=given)
+    assert set(both["unit"]) == {"tasks"}
+
+
+def test_conversations_of_one_session_hang_together() -> None:
+    given = conversations(a=[1.0] * 10 + [0.0] * 10, b=[1.0, 0.0] * 10)
+    split = given.with_columns(session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 5))
+    apart, together = (
+        only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=v)) for v in (given, split)
+    )
+    assert together["n_clusters"] == 4
+    assert together["high"] - together["low"] > 1.5 * (apart["high"] - apart["low"])
+
+
+COUNTS = {"task_set": pl.String, "n": pl.Int64, "c": pl.Int64}
+
+
+def test_a_plan_for_one_agent_has_the_chance_within_its_tasks() -> None:
+    # 50 tasks of four trials, as often right as tau1: p(1 − p) without bias is 7.33 / 50; two such runs of four trials
+    of = {0: 14, 1: 12, 2: 10, 3: 4, 4: 10}
+    counts = pl.DataFrame(
+        [("set", 4, c) for c, times in of.items() for _ in range(times)], schema=COUNTS, orient="row"
+    )
+    rows = plan_one("a", NO_SESSIONS, counts, conversations(), 5)
+    row = only(rows.filter(quantity="pass@1"))
+    error = np.sqrt(2 * (12 * 0.25 + 10 / 3 + 4 * 0.25) / 50 / 50 / 4)
+    assert row["smallest_detectable"] == pytest.approx(smallest_detectable(error, 49))
+    assert 2 * row["smallest_detectable"] == pytest.approx(
+        0.21, abs=0.01
+    )  # of single runs: a quarter of the trials
+    assert row["trials_needed"] == pytest.approx(4 * (row["smallest_detectable"] / 0.05) ** 2, abs=1)
+    assert rows["quantity"].to_list() == ["pass@1", "pass^2", "pass^3"]
+
+
+def test_the_planned_difference_is_found_in_80_of_100_simulations() -> None:
+    random = np.random.default_rng(2)
+    rates = random.choice([0.25, 0.5, 0.75], 60)
+    counts = pl.DataFrame(
+        [("set", 8, int(c)) for c in random.binomial(8, rates)], schema=COUNTS, orient="row"
+    )
+    shows = only(plan_one("a", NO_SESSIONS, counts, conversations(), 5))["smallest_detectable"]
+    moved = np.clip(rates - shows, 0, 1)
+    ours, theirs = (random.binomial(8, p, (4000, 60)) / 8 for p in (rates, moved))
+    found = stats.ttest_1samp(ours - theirs, 0, axis=1).pvalue < 0.05
+    assert np.mean(found) == pytest.approx(0.8, abs=0.06)
+
+
+def test_a_plan_for_sessions_and_for_two_agents_follows_their_spread() -> None:
+    sessions = of_sessions(a=[80.0, 85.0, 90.0], b=[70.0, 75.0, 80.0])
+    one = only(plan_one("a", sessions, pl.DataFrame(schema=COUNTS), conversations(), 5))
+    rows = compare("a", "b", sessions, NO_TASKS)
+    two = only(plan_two(rows, pl.DataFrame(schema=COUNTS | {"other_n": pl.Int64, "other_c": pl.Int64}), 5))
+    expected = smallest_detectable(5 * np.sqrt(2 / 3), 4)
+    assert one["smallest_detectable"] == two["smallest_detectable"] == pytest.approx(expected)
+    # with n = 17 each 2.8 to 2.9 standard errors of 5 √(2/17) are 5 points
+    assert one["n_needed"] == two["n_needed"] == 17
