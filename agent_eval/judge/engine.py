@@ -34,6 +34,7 @@ from agent_eval.judge.people import DISPUTED, with_people
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
+from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
 from agent_eval.metrics.metric_set import (
@@ -237,7 +238,7 @@ def _rows(
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
     }
     if metric.kind == "label":
-        answers = _with_further_labels(answers)
+        answers = [(j, _most_severe_is_main(metric, v)) for j, v in _with_further_labels(answers)]
     given = list(given_answers(answers))
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
@@ -246,6 +247,13 @@ def _rows(
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
+
+
+def _most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
+    if not isinstance(verdict, Scored) or verdict.label is None or not verdict.further_labels:
+        return verdict
+    main, *further = most_severe_first(metric, [verdict.label, *verdict.further_labels])
+    return replace(verdict, label=main, further_labels=tuple(further))
 
 
 def _with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:

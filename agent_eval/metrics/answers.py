@@ -1,9 +1,10 @@
 """Whether an answer fits its metric: one of rating, value and label, on the metric's scale."""
 
 import math
+from collections.abc import Iterable
 from typing import Protocol
 
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Metric
 
 
 class AnswerLike(Protocol):
@@ -36,6 +37,13 @@ def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
     if (metric.answer == "rating_1to5" or metric.is_binary) and number != int(number):
         return f"{number:g}; allowed: whole numbers from {low:g} to {high:g}"
     return "further labels; only labels have them" if given.further_labels else None
+
+
+def most_severe_first(metric: Metric, labels: Iterable[str]) -> tuple[str, ...]:
+    """Labels of a failure metric, each once, the most severe first; equally severe ones keep their order."""
+    return tuple(
+        sorted(dict.fromkeys(labels), key=lambda label: -SEVERITIES.index(metric.severity_of(label)))
+    )
 
 
 def _unfit_labels(metric: Metric, labels: list[str]) -> str | None:

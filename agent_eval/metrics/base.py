@@ -61,6 +61,7 @@ class Metric:
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
+    is_ruled: bool = False  # a rule decides it, always: no model is asked
     version: str = ""  # raise it when `measure` gives other answers: code has no hash of its own
 
     @property
@@ -107,8 +108,8 @@ class Metric:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the metric brings its own `measure`: then no model is asked."""
-        return type(self).measure is not Metric.measure
+        """Whether a rule or the metric's own `measure` decides: then no model is asked."""
+        return self.is_ruled or type(self).measure is not Metric.measure
 
     def severity_of(self, label: str) -> Severity:
         """How grave a failure label is; medium where the metric does not say."""

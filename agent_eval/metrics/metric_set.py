@@ -15,6 +15,7 @@ from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.relevance import RELEVANCE
+from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 from agent_eval.metrics.builtin.verbosity import VERBOSITY
@@ -28,7 +29,7 @@ TURN_METRICS = (
     ANSWER_CORRECTNESS,
     TOOL_RESULT_UTILISATION,
 )
-CONVERSATION_METRICS = (GOAL_COMPLETION,)
+CONVERSATION_METRICS = (GOAL_COMPLETION, STEP_EFFICIENCY)
 
 OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
 """What a rule decides of a turn in which the agent owed a reply and gave none."""

@@ -16,7 +16,7 @@ from agent_eval.metrics.profile import PROFILE_VERSION
 
 FOLDER = Path(__file__).parent / "golden"
 PROFILES = FOLDER / "profile.json"
-OF_TURNS = [metric.name for metric in DEFAULT.metrics]
+OF_TURNS = [metric.name for metric in DEFAULT.metrics if not metric.is_measured]
 OF_RUBRICS = ["U1", "U2", "U3", "U4", "U5", "U6", "D1.accuracy", "D1.completeness", "D1.usefulness"]
 
 

@@ -165,7 +165,8 @@ def test_people_count_before_rules_and_rules_before_recorded_verdicts() -> None:
             human("helpfulness", 5, conversation_id="c1", turn_index=0, evidence="Here.", rationale="good")
         ],
     )
-    goal = found.conversation_judgments.select("judge", "value", "is_effective").rows()
+    whole = found.conversation_judgments.filter(metric="goal_completion")
+    goal = whole.select("judge", "value", "is_effective").rows()
     assert sorted(goal) == [("recorded", 0.0, False), ("rule", 1.0, True)]
     helpful = found.turn_judgments.filter(metric="helpfulness").sort("judge").to_dicts()
     assert [(r["judge"], r["rating_1to5"], r["is_effective"]) for r in helpful] == [
@@ -323,7 +324,7 @@ def test_a_rules_label_takes_the_other_failures_of_the_next_judge_with_it() -> N
     rows = judged(CALLS, verdicts=[verdict]).turn_judgments.filter(metric=TOOL_FAILURE.name).sort("judge")
     assert rows.select("judge", "label", "further_labels", "is_effective").rows() == [
         ("recorded", "wrong arguments", ["repeated tool call"], False),
-        ("rule", "repeated tool call", ["wrong arguments"], True),
+        ("rule", "wrong arguments", ["repeated tool call"], True),  # the most severe one is the main label
     ]
 
 
@@ -380,7 +381,10 @@ def passed(*verdicts: Row, of: Conversation = TALK) -> tuple[object, ...]:
 
 
 def test_the_hallucination_test_is_judged_only_where_it_was_held() -> None:
-    assert judged(TALK).conversation_judgments["metric"].to_list() == ["goal_completion"]
+    assert judged(TALK).conversation_judgments["metric"].to_list() == [
+        "goal_completion",
+        "step_efficiency",
+    ]
 
 
 def test_the_hallucination_test_is_not_judged_until_every_turn_is() -> None:

@@ -30,8 +30,19 @@ def found_in(conversation: Conversation) -> list[str]:
         (
             "tau2",
             "tau2/airline__qwen2.5-7b.json.gz",
-            {"repeated tool call": 22, "repetition": 8, "ignored tool result": 1},
+            {
+                "repeated tool call": 22,
+                "repetition": 35,
+                "ignored tool result": 1,
+                "repeated failing call": 12,
+            },
         ),
+        (
+            "tau-bench",
+            "tau1/airline__gpt-4o__4trials.json.gz",
+            {"repeated tool call": 6, "repeated failing call": 4},
+        ),
+        ("tau2", "tau2/telecom-solo__gpt-4.1__4trials.json.gz", {}),
         ("openai", "formats/openai_chat_messages__tau2_sft_test.jsonl.gz", {"repeated tool call": 6}),
     ],
 )

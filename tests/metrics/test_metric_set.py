@@ -33,8 +33,9 @@ def test_a_metric_is_found_by_its_name() -> None:
 
 
 def test_a_metric_that_is_off_is_asked_no_more() -> None:
-    left = DEFAULT.without(["verbosity", "goal_completion"])
-    assert left.names == DEFAULT.names - {"verbosity", "goal_completion"}
+    off = {"verbosity", *(metric.name for metric in DEFAULT.conversation)}
+    left = DEFAULT.without(off)
+    assert left.names == DEFAULT.names - off
     assert left.conversation == ()
     assert DEFAULT.without([]) == DEFAULT
 

@@ -22,6 +22,9 @@ _READING = word_set(
     "get find search list read lookup look check fetch query view describe show count calculate compute think "
     "retrieve inspect browse grep cat ls select explain summarize summarise"
 )
+_LIVE = word_set(
+    "status state progress weather price quote stock time now current track tracking position wait poll ping"
+)
 _ERROR = re.compile(
     r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
     re.IGNORECASE,
@@ -71,6 +74,11 @@ def only_reads(name: str) -> bool:
     """Whether a tool's name says that it changes nothing."""
     words = words_of_name(name)
     return bool(words) and words[0] in _READING
+
+
+def is_live(name: str) -> bool:
+    """Whether a tool's name says that it tells what changes by itself, such as a status."""
+    return not _LIVE.isdisjoint(words_of_name(name))
 
 
 @lru_cache(maxsize=4096)

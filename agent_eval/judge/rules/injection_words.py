@@ -67,7 +67,7 @@ RECOMMENDS = re.compile(
 )
 TELLS_OF = re.compile(
     r"n['’]t\b|\b(?:not|never|no|wants?|wanted|ask(?:s|ed)|tells|told|says|said|mention\w*|contain\w*|claim\w*|me to"
-    r"|nicht|kein\w*|will|möchte|steht|enthält|ne|pas|demande\w*|dit|contient|nunca|pide|dice|contiene|non|chiede|não|pede)\b",
+    r"|nicht|kein\w*|(?:er|sie|es|man|die|der|das|mail|nachricht|text|seite|absender) will|möchte|steht|enthält|ne|pas|demande\w*|dit|contient|nunca|pide|dice|contiene|non|chiede|não|pede)\b",
     re.IGNORECASE,
 )
 USER_DELEGATES = re.compile(

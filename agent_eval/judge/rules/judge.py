@@ -4,26 +4,39 @@ from collections.abc import Callable, Mapping
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.rules.arguments import wrong_arguments
+from agent_eval.judge.rules.calls import (
+    repeated_failing_call,
+    step_efficiency,
+    stuck_loop,
+    unknown_tool,
+)
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy, declared_outcome, declared_use
 from agent_eval.judge.rules.finding import RULE, RuleFinding
 from agent_eval.judge.rules.ignored_error import ignored_error
 from agent_eval.judge.rules.injection import followed_injection
+from agent_eval.judge.rules.leaks import leaked_number
 from agent_eval.judge.rules.repeated_call import repeated_call
-from agent_eval.judge.rules.repetition import repetition
+from agent_eval.judge.rules.repetition import repeated_question, repetition
 from agent_eval.judge.rules.silence import no_reply, rated_for_silence, truncated_reply
 from agent_eval.judge.rules.unsafe import unsafe_call
-from agent_eval.metrics.answers import why_unfit
+from agent_eval.metrics.answers import most_severe_first, why_unfit
 from agent_eval.metrics.base import NEEDS_MODEL, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 
 Check = Callable[[Question], RuleFinding | None]
 
-CHECKS: Mapping[str, tuple[Check, ...]] = {  # the gravest first: its label is the main one
-    AGENT_BEHAVIOR_FAILURE.name: (followed_injection, unsafe_call, no_reply, repetition, truncated_reply),
-    TOOL_CALL_BEHAVIOR_FAILURE.name: (wrong_arguments, ignored_error, repeated_call),
+CHECKS: Mapping[str, tuple[Check, ...]] = {
+    AGENT_BEHAVIOR_FAILURE.name: (
+        *(followed_injection, leaked_number, unsafe_call, no_reply),
+        *(repetition, repeated_question, truncated_reply),
+    ),
+    TOOL_CALL_BEHAVIOR_FAILURE.name: (
+        *(unknown_tool, wrong_arguments, ignored_error, stuck_loop, repeated_failing_call, repeated_call),
+    ),
 }
 
 
@@ -39,13 +52,15 @@ class RulesJudge:
 
 def _decide(metric: Metric, question: Question) -> Verdict:
     if (checks := CHECKS.get(metric.name)) is not None:
-        return _found(checks, question) or _abstain()
+        return _found(metric, checks, question) or _abstain()
     if (silent := rated_for_silence(metric, question)) is not None:
         return silent
     if metric.name == TOOL_RESULT_UTILISATION.name:
         return declared_use(question) or _abstain()
     if metric.name == GOAL_COMPLETION.name:
         return declared_outcome(question.conversations[0]) or _abstain()
+    if metric.name == STEP_EFFICIENCY.name:
+        return step_efficiency(question)
     if metric.name == AUTONOMY:
         return autonomy(question.conversations)
     return _own_measure(metric, question) if type(metric) is not Metric else _abstain()
@@ -55,15 +70,20 @@ def _abstain() -> Verdict:
     return NotApplicable(NEEDS_MODEL, is_abstention=True)
 
 
-def _found(checks: tuple[Check, ...], question: Question) -> Verdict | None:
-    found = [finding for check in checks if (finding := check(question)) is not None]
-    if not found:
+def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Verdict | None:
+    """What the checks found, the most severe first, each label once."""
+    each = [finding for check in checks if (finding := check(question)) is not None]
+    if not each:
         return None
+    ordered = most_severe_first(metric, [finding.label for finding in each])
+    found = [next(finding for finding in each if finding.label == label) for label in ordered]
     return Scored(
-        rationale=" ".join(finding.rationale for finding in found),
+        rationale=" ".join(
+            finding.rationale for finding in sorted(each, key=lambda f: ordered.index(f.label))
+        ),
         evidence=next((finding.quote for finding in found if finding.quote), None),
-        label=found[0].label,
-        further_labels=tuple(finding.label for finding in found[1:]),
+        label=ordered[0],
+        further_labels=ordered[1:],
         answered_by=RULE,
     )
 

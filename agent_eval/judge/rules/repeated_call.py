@@ -1,17 +1,15 @@
 """Repeated tool call: the same call again, with nothing in between that could have changed its answer."""
 
+from collections.abc import Iterator
+
 from agent_eval.formats.hashing import canonical
 from agent_eval.judge.evidence import call_text
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import RuleFinding, may_have_failed, only_reads, word_set, words_of_name
-from agent_eval.judge.rules.history import history_of
+from agent_eval.judge.rules.finding import RuleFinding, is_live, may_have_failed, only_reads
+from agent_eval.judge.rules.history import History, history_of
 from agent_eval.judge.rules.repetition import is_asked_again
 from agent_eval.metrics.builtin.tool_call_behavior_failure import REPEATED_TOOL_CALL
 from agent_eval.transcripts.models import Conversation, ToolCall, Turn
-
-_LIVE = word_set(
-    "status state progress weather price quote stock time now current track tracking position wait poll ping"
-)
 
 
 def repeated_call(question: Question) -> RuleFinding | None:
@@ -20,14 +18,7 @@ def repeated_call(question: Question) -> RuleFinding | None:
     Abstains where the earlier call may have failed, the results differ, the user asked for it again, another call
     that may change something came in between, or the tool tells what changes by itself, such as a status.
     """
-    turn = question.turn
-    for again, earlier, index in history_of(question).state(_CallsBefore).of_turn(turn.turn_index):
-        if _LIVE & set(words_of_name(again.name)):
-            continue
-        if index != turn.turn_index and is_asked_again(turn):
-            continue
-        if earlier.result != again.result or may_have_failed(earlier):
-            continue
+    for again, index in _repeated(history_of(question), question.turn):
         return RuleFinding(
             REPEATED_TOOL_CALL,
             f"{again.name} was called with the same arguments in turn {index}, did not fail "
@@ -35,6 +26,20 @@ def repeated_call(question: Question) -> RuleFinding | None:
             call_text(again.name, again.arguments),
         )
     return None
+
+
+def repeated_in(history: History, turn: Turn) -> list[ToolCall]:
+    """The calls of a turn that `repeated_call` would find, each of them."""
+    return [call for call, _ in _repeated(history, turn)]
+
+
+def _repeated(history: History, turn: Turn) -> Iterator[tuple[ToolCall, int]]:
+    """Each repeated call of a turn, with the turn of the equal one before it."""
+    for again, earlier, index in history.state(_CallsBefore).of_turn(turn.turn_index):
+        if is_live(again.name) or (index != turn.turn_index and is_asked_again(turn)):
+            continue
+        if earlier.result == again.result and not may_have_failed(earlier):
+            yield again, index
 
 
 class _CallsBefore:

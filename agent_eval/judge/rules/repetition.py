@@ -1,12 +1,13 @@
-"""Repetition: a long text of the agent that it had given before, unasked."""
+"""Repetition: a long text of the agent that it had given before, unasked, or one question put again and again."""
 
 import difflib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from agent_eval.judge.protocol import Question
-from agent_eval.judge.rules.finding import RuleFinding, quote_of, words_of
+from agent_eval.judge.rules.finding import RuleFinding, cut, quote_of, words_of
 from agent_eval.judge.rules.history import history_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Conversation, Turn
@@ -16,6 +17,20 @@ MIN_WORDS_SIMILAR = 40
 SIMILAR = 0.95  # share of equal words in order
 LOOKED_AT = 64  # similar texts that one text is compared with; equal ones are found at any distance
 
+MIN_WORDS_ASKED = 5
+MOST_ASKED = 3  # times that one question may be put in the same words
+
+_SENTENCE = re.compile(r"[^.!?\n]{8,300}\?")
+_ASKS_FACTS = re.compile(
+    r"\b(what|which|who|whom|when|where|how|(could|can|would|may|please) (you|i) (please |kindly )*"
+    r"(provide|tell|share|give|have|send|specify|let me know))\b",
+    re.IGNORECASE,
+)
+_ASKS_LEAVE = re.compile(
+    r"\b(else|help|assist\w*|proceed|go ahead|confirm\w*|correct|continue|would you like|do you want|shall"
+    r"|should i|next|today|now|further)\b",
+    re.IGNORECASE,
+)
 _ASKED_AGAIN = re.compile(
     r"\b(again|repeat\w*|once more|one more time|re-?(send|check|run|try|do|peat)|refresh\w*|still|retry"
     r"|double[- ]check|did(n't| not) (get|see|catch)|sorry\?|pardon)\b",
@@ -46,6 +61,41 @@ def repetition(question: Question) -> RuleFinding | None:
     if earlier is None:
         return None
     return RuleFinding(REPETITION, f"The text of turn {earlier} is given again, unasked.", quote_of(text))
+
+
+def repeated_question(question: Question) -> RuleFinding | None:
+    """Decides that the agent asks for the same facts in the same words for the fourth time.
+
+    Abstains for what may be asked at every step: whether to go on, whether it is right, what else there is.
+    """
+    asked = history_of(question).state(_AskedBefore).of_turn(question.turn.turn_index)
+    if asked is None:
+        return None
+    reason = f"The same question is asked {MOST_ASKED + 1} times or more."
+    return RuleFinding(REPETITION, reason, cut(asked))
+
+
+class _AskedBefore:
+    """How often the agent asked each question so far, once a turn."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._times: Counter[tuple[str, ...]] = Counter()
+        self._again: dict[int, str] = {}
+
+    def add(self, turn: Turn, start: int) -> None:
+        """Take the next turn."""
+        texts = (m.content for m in turn.messages if m.role == "assistant" and m.content)
+        sentences = (s.strip() for text in texts for s in _SENTENCE.findall(text))
+        asked = {words_of(s): s for s in sentences if _ASKS_FACTS.search(s) and not _ASKS_LEAVE.search(s)}
+        for words, sentence in asked.items():
+            if len(words) >= MIN_WORDS_ASKED:
+                self._times[words] += 1
+                if self._times[words] > MOST_ASKED:
+                    self._again.setdefault(turn.turn_index, sentence)
+
+    def of_turn(self, turn_index: int) -> str | None:
+        """A question of a turn that was asked too often."""
+        return self._again.get(turn_index)
 
 
 class _SaidBefore:

@@ -1,10 +1,16 @@
 """No reply and truncated reply: what a turn lacks, read from its messages without a model."""
 
+import re
+
 from agent_eval.judge.protocol import Question, Scored, Verdict
 from agent_eval.judge.rules.finding import RULE, RuleFinding, quote_of
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE, TRUNCATED_REPLY
 from agent_eval.metrics.metric_set import OF_SILENCE
+from agent_eval.transcripts.models import Message
+
+MIN_WORDS = 20  # of a text that may break off; shorter ones are often no sentences
+_HANGING = re.compile(r"\s(?:the|an?|of|and|or|your|our|their|its|because|which|with|from|into)$")
 
 
 def no_reply(question: Question) -> RuleFinding | None:
@@ -17,12 +23,29 @@ def no_reply(question: Question) -> RuleFinding | None:
 
 
 def truncated_reply(question: Question) -> RuleFinding | None:
-    """Decides that the token limit ended the agent's last message of the turn, where the source says why it ended."""
+    """Decides that the agent's last message of the turn breaks off.
+
+    The source says that the token limit ended it; or, where the source does not say why it ended, a long text ends
+    within a fenced block of code or in an English word that no sentence ends in.
+    """
     said = [m for m in question.turn.messages if m.role == "assistant"]
-    if not said or not said[-1].is_cut_off or question.turn.reply == "ended":
+    if not said or question.turn.reply == "ended":
         return None
+    if not said[-1].is_cut_off:
+        return _broken_off(said[-1])
     reason = f"The reply was cut off by the token limit (finish_reason {said[-1].finish_reason})."
     return RuleFinding(TRUNCATED_REPLY, reason, quote_of(said[-1].content) if said[-1].content else "")
+
+
+def _broken_off(message: Message) -> RuleFinding | None:
+    text = (message.content or "").rstrip()
+    if message.finish_reason is not None or message.tool_calls or len(text.split()) < MIN_WORDS:
+        return None
+    is_open = text.count("```") % 2 == 1
+    if not is_open and not _HANGING.search(text[-40:]):
+        return None
+    last = text.splitlines()[-1]
+    return RuleFinding(TRUNCATED_REPLY, "The reply breaks off.", last if len(last) < 160 else last[-100:])
 
 
 def rated_for_silence(metric: Metric, question: Question) -> Verdict | None:

@@ -41,6 +41,6 @@ AGENT_BEHAVIOR_FAILURE = Metric(
     },
     by_rule={
         SILENCE: "An empty message in place of a reply, or no message while the conversation goes on.",
-        TRUNCATED_REPLY: "The token limit cut the reply off.",
+        TRUNCATED_REPLY: "The reply breaks off, by the token limit or in the middle of a sentence or of code.",
     },
 )

@@ -3,7 +3,10 @@
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
 IGNORED_TOOL_RESULT = "ignored tool result"
+REPEATED_FAILING_CALL = "repeated failing call"
 REPEATED_TOOL_CALL = "repeated tool call"
+STUCK_LOOP = "stuck loop"
+UNKNOWN_TOOL = "unknown tool"
 WRONG_ARGUMENTS = "wrong arguments"
 WRONG_TOOL = "wrong tool"
 
@@ -36,5 +39,13 @@ TOOL_CALL_BEHAVIOR_FAILURE = Metric(
         IGNORED_TOOL_RESULT: "high",
         "missing tool call": "high",  # the agent guessed what a tool would have told: nothing holds the answer up
         REPEATED_TOOL_CALL: "medium",
+        UNKNOWN_TOOL: "high",
+        REPEATED_FAILING_CALL: "medium",
+        STUCK_LOOP: "high",
+    },
+    by_rule={
+        UNKNOWN_TOOL: "Called a tool that it does not have.",
+        REPEATED_FAILING_CALL: "The same call failed in the same way three times or more, with nothing changed.",
+        STUCK_LOOP: "The same few calls in a circle, or one tool failing in a row whatever its arguments.",
     },
 )

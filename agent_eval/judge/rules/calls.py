@@ -1,0 +1,188 @@
+"""Calls that lead nowhere: to a tool that there is not, failing again and again, or in a circle; and their share."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from agent_eval.formats.hashing import canonical
+from agent_eval.judge.evidence import call_text
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.judge.rules.finding import (
+    RULE,
+    RuleFinding,
+    calls_of,
+    is_live,
+    may_have_failed,
+    only_reads,
+    words_of_name,
+)
+from agent_eval.judge.rules.history import history_of
+from agent_eval.judge.rules.ignored_error import surely_failed
+from agent_eval.judge.rules.repeated_call import repeated_in
+from agent_eval.judge.rules.repetition import is_asked_again
+from agent_eval.metrics.builtin.tool_call_behavior_failure import (
+    REPEATED_FAILING_CALL,
+    STUCK_LOOP,
+    UNKNOWN_TOOL,
+)
+from agent_eval.transcripts.models import Conversation, ToolCall, Turn
+
+MOST_EQUAL = 2  # equal failing calls that are a fair try
+SHORTEST_RUN = 5  # failing calls of one tool in a row, with other arguments each time
+ROUNDS = 3  # times that the same few calls follow one another
+LONGEST_ROUND = 4  # calls of such a round
+
+_PASSING = re.compile(
+    r"time-?d? ?out|temporar|unavailable|rate.?limit|too many|\b429\b|\b5\d\d\b|connection|network|try again|retry"
+    r"|busy|overload|throttl|locked|in progress|not ready",
+    re.IGNORECASE,
+)
+
+
+def unknown_tool(question: Question) -> RuleFinding | None:
+    """Decides that the agent called a tool that it does not have, and that the call failed.
+
+    Abstains where the tools are not known, where the name is one of theirs with another prefix, and where the call
+    was answered: then the list of tools is incomplete.
+    """
+    names = _names_of_tools(question.conversations[0])
+    for made in calls_of(question):
+        if _is_unknown(made.call, names):
+            near = ", ".join(sorted(names)[:5]) + (", …" if len(names) > 5 else "")
+            reason = f"There is no tool {made.call.name!r}; there are {near}."
+            return RuleFinding(UNKNOWN_TOOL, reason, call_text(made.call.name, made.call.arguments))
+    return None
+
+
+def _is_unknown(call: ToolCall, names: frozenset[str]) -> bool:
+    if not names or call.name in names or not may_have_failed(call):
+        return False
+    last = words_of_name(call.name)[-1:]
+    return not any(
+        call.name.endswith(name) or name.endswith(call.name) or words_of_name(name) == last for name in names
+    )
+
+
+def _names_of_tools(conversation: Conversation) -> frozenset[str]:
+    """The names of the tools; none where they are unknown or one of them has no name."""
+    names: list[str] = []
+    for tool in conversation.tools or ():
+        inner = tool.get("function")
+        name = (inner if isinstance(inner, dict) else tool).get("name")
+        if not isinstance(name, str) or not name:
+            return frozenset()
+        names.append(name)
+    return frozenset(names)
+
+
+def repeated_failing_call(question: Question) -> RuleFinding | None:
+    """Decides that the same call failed in the same way for the third time, with nothing changed in between.
+
+    Abstains where the error may pass by itself, and where the user asked for another try.
+    """
+    for call, n in history_of(question).state(_FailedBefore).of_turn(question.turn.turn_index):
+        if n > MOST_EQUAL:
+            reason = f"{call.name} failed with the same arguments and the same error {n} times."
+            return RuleFinding(REPEATED_FAILING_CALL, reason, call_text(call.name, call.arguments))
+    return None
+
+
+class _FailedBefore:
+    """The agent's calls that failed as an equal one had before, with nothing in between that may change it."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._times: Counter[bytes] = Counter()
+        self._again: dict[int, list[tuple[ToolCall, int]]] = {}
+
+    def add(self, turn: Turn, start: int) -> None:
+        """Take the next turn."""
+        if is_asked_again(turn):
+            self._times.clear()
+        for call in turn.tool_calls:
+            if not surely_failed(call):
+                if not only_reads(call.name):
+                    self._times.clear()
+            elif call.requestor == "assistant" and not _PASSING.search(call.result or ""):
+                key = canonical([call.name, call.arguments, call.result])
+                self._times[key] += 1
+                if self._times[key] > 1:
+                    self._again.setdefault(turn.turn_index, []).append((call, self._times[key]))
+
+    def of_turn(self, turn_index: int) -> list[tuple[ToolCall, int]]:
+        """The calls of a turn that failed as before, each with the number of the time."""
+        return self._again.get(turn_index, [])
+
+
+def stuck_loop(question: Question) -> RuleFinding | None:
+    """Decides that the agent goes in a circle within a turn.
+
+    Either the same few different calls follow one another three times with equal results, or one tool fails five
+    times in a row in the same way, with other arguments each time. Abstains for tools that tell what changes by
+    itself and for errors that may pass.
+    """
+    calls = [made.call for made in calls_of(question)]
+    return _failing_run(calls) or _round(calls)
+
+
+def _failing_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
+    run: list[ToolCall] = []
+    for call in calls:
+        goes_on = surely_failed(call) and not _PASSING.search(call.result or "")
+        if run and (call.name != run[0].name or _kind_of_error(call) != _kind_of_error(run[0])):
+            run = []
+        run = [*run, call] if goes_on else []
+        if len(run) >= SHORTEST_RUN and len({canonical(c.arguments) for c in run}) > 2:
+            reason = f"{call.name} failed {len(run)} times in a row in the same way, with other arguments each time."
+            return RuleFinding(STUCK_LOOP, reason, call_text(call.name, call.arguments))
+    return None
+
+
+def _kind_of_error(call: ToolCall) -> str:
+    """An error without the values in it."""
+    return re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "*", (call.result or "")[:200])
+
+
+def _round(calls: Sequence[ToolCall]) -> RuleFinding | None:
+    keys = [canonical([c.name, c.arguments, c.result]) for c in calls]
+    for length in range(2, LONGEST_ROUND + 1):
+        n_equal = 0
+        for i in range(length, len(keys)):
+            n_equal = n_equal + 1 if keys[i] == keys[i - length] else 0
+            held = calls[i - length + 1 : i + 1]
+            if n_equal >= length * (ROUNDS - 1) and len(set(keys[i - length + 1 : i + 1])) > 1:
+                if any(is_live(call.name) or call.result is None for call in held):
+                    continue
+                names = ", ".join(call.name for call in held)
+                reason = f"The calls {names} follow one another {ROUNDS} times with the same results."
+                return RuleFinding(STUCK_LOOP, reason, call_text(calls[i].name, calls[i].arguments))
+    return None
+
+
+def step_efficiency(question: Question) -> Verdict:
+    """The share of the agent's calls in a conversation that were neither repeated nor useless.
+
+    Repeated: an equal call had given the same, and nothing was changed since. Useless: it went to a tool that there is
+    not, or failed as an equal call had failed before.
+    """
+    conversation, turns = question.conversations[0], question.turns[0]
+    n_calls = sum(call.requestor == "assistant" for turn in turns for call in turn.tool_calls)
+    if not n_calls:
+        return NotApplicable("no tool call in this conversation")
+    history, names = history_of(question), _names_of_tools(conversation)
+    wasted: dict[int, str] = {}
+    first: ToolCall | None = None
+    for turn in turns:
+        found = [(call, "repeated") for call in repeated_in(history, turn)]
+        found += [(call, "failed again") for call, _ in history.state(_FailedBefore).of_turn(turn.turn_index)]
+        found += [(call, "unknown tool") for call in turn.tool_calls if _is_unknown(call, names)]
+        for call, why in found:
+            first = first or call
+            wasted.setdefault(id(call), why)
+    counts = Counter(wasted.values())
+    told = ", ".join(f"{n} {why}" for why, n in counts.items()) or "none repeated or useless"
+    return Scored(
+        f"{n_calls} call{'s' if n_calls > 1 else ''}: {told}.",
+        evidence=None if first is None else call_text(first.name, first.arguments),
+        value=1 - len(wasted) / n_calls,
+        answered_by=RULE,
+    )

@@ -1,0 +1,19 @@
+"""Step efficiency: the share of calls that were neither repeated nor useless. Conversation, value in [0, 1], by rule."""
+
+from agent_eval.metrics.base import Metric
+
+STEP_EFFICIENCY = Metric(
+    name="step_efficiency",
+    grain="conversation",
+    kind="value",
+    question="Which share of the agent's tool calls was neither repeated nor useless?",
+    anchors={
+        "1": "No call was repeated or useless.",
+        "0": "Every call was.",
+    },
+    notes=(
+        "Counted without a model. Repeated: an equal call had given the same, and nothing was changed since. Useless: a "
+        "call to a tool that there is not, or one that failed as an equal call had failed before."
+    ),
+    is_ruled=True,
+)
