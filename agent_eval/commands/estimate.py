@@ -51,6 +51,7 @@ def estimate_run(
             "n_answers": found.n_answers,
             "n_tokens_in": found.n_tokens_in,
             "n_tokens_out": found.n_tokens_out,
+            "n_in_part": found.n_in_part,
             "cost_usd": _cost(project, found),
         }
         for what, found in planned_work(project, project.some_agents(agents), versions).items()
@@ -86,9 +87,11 @@ def _estimated(
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
-    panel = Panel(judge)
+    panel = Panel(judge, limits=project.view_limits)
     keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
-    return estimate(panel.planned(sequences, project.answers.find(keys)), panel.shown(metrics))
+    planned = panel.planned(sequences, project.answers.find(keys))
+    smallest = min((panel.limits_of(m) for m in judge.models), key=lambda limits: limits.context_tokens)
+    return estimate(planned, panel.shown(metrics), smallest)
 
 
 def _cost(project: Project, found: CallEstimate) -> float | None:
@@ -101,7 +104,8 @@ def _cost(project: Project, found: CallEstimate) -> float | None:
 
 def _sentence(row: Mapping[str, object]) -> str:
     cost = "price unknown" if row["cost_usd"] is None else f"${row['cost_usd']:.4f}"
+    in_part = f", {row['n_in_part']:,} answers on part of the evidence" if row["n_in_part"] else ""
     return (
         f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "
-        f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}"
+        f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}"
     )

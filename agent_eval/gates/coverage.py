@@ -23,6 +23,8 @@ OF_STATUS: Mapping[str, Result] = {
     "invalid": "unknown",
     "not_applicable": "unknown",
 }
+MIN_SEEN_SHARE = 0.5
+TOO_LITTLE_SEEN = "judged on less than half of the evidence"
 Asked = tuple[int, int, list[str]]
 """Questions put to a model, how many no judge scored, and the reasons."""
 
@@ -30,17 +32,25 @@ Asked = tuple[int, int, list[str]]
 def put_to_a_model(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, Asked]:
-    """Per pair, the questions (a metric of a turn or conversation) that were put to a model."""
-    columns = [*PAIR, "conversation_id", "turn_index", "metric", "judge", "status", "unscored_reason"]
+    """Per pair, the questions (a metric of a turn or conversation) that were put to a model.
+
+    An answer on less than MIN_SEEN_SHARE of the evidence counts as unscored.
+    """
+    columns = [
+        *(*PAIR, "conversation_id", "turn_index", "metric"),
+        *("judge", "status", "unscored_reason", "seen_share"),
+    ]
     turns = turn_judgments.select(columns)
     whole = conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
-    unscored = pl.col("status") == "unscored"
+    scarce = (pl.col("status") == "scored") & (pl.col("seen_share").fill_null(1.0) < MIN_SEEN_SHARE)
+    unscored = (pl.col("status") == "unscored") | scarce
+    said = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
     by_model = ~pl.col("judge").is_in(["rule", "human"]) & pl.col("status").is_in(["scored", "unscored"])
     questions = (
         pl.concat([turns, whole])
         .filter(by_model | unscored)
         .group_by(*PAIR, "conversation_id", "turn_index", "metric")
-        .agg(is_unscored=unscored.all(), reason=pl.col("unscored_reason").drop_nulls().min())
+        .agg(is_unscored=unscored.all(), reason=said.drop_nulls().min())
     )
     per_pair = questions.group_by(PAIR).agg(
         pl.len(),

@@ -20,7 +20,7 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.requests import PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import BlindedTerms, Prompt, ReplyError
+from agent_eval.judge.prompts import BlindedTerms, Prompt, ReplyError, ViewLimits
 from agent_eval.judge.prompts.build import prompt_hash
 from agent_eval.judge.prompts.fence import code, fenced, line
 from agent_eval.judge.prompts.forms import object_form
@@ -109,7 +109,7 @@ class NamingFormat(PromptFormat):
 
     asks_again = False
 
-    def prompt(self, call: JudgeCall) -> Prompt:
+    def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
         """The prompt of one call: its clusters, those left out that are answered."""
         return naming_prompt([case for case in _cases(call) if case.cluster_id in call.keys], self.secret)
 

@@ -30,9 +30,9 @@ Row = dict[str, object]
 HUMAN = "human"
 PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
-    "system_fingerprint", "dropped_parameters",
+    "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",
 )  # fmt: skip
-"""Columns that say what a model's call cost and which model answered it."""
+"""Columns that say what a model's call cost, which model answered it and how much it was shown."""
 
 
 @dataclass

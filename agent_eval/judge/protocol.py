@@ -36,6 +36,9 @@ class Scored:
     response_model: str | None = None  # as the provider names the model that answered
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
+    seen_share: float | None = None  # of the characters of what is judged; None: nobody was shown a view
+    n_left_out: int | None = None  # messages and calls that were not shown whole
+    context_tokens: int | None = None  # that the view was made for
     disagreement: float | None = None  # of an ensemble, see judge/ensemble.py
 
 
@@ -61,6 +64,8 @@ class Unscored:
     response_model: str | None = None  # as the provider names the model that answered
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
+    seen_share: float | None = None  # of the characters of what is judged; None: nobody was shown a view
+    n_left_out: int | None = None  # messages and calls that were not shown whole
 
 
 Verdict = Scored | NotApplicable | Unscored

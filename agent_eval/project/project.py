@@ -17,12 +17,12 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
-from agent_eval.judge.llm.client import LiteLLMClient, is_paid, price_of
+from agent_eval.judge.llm.client import LiteLLMClient, context_tokens_of, is_paid, price_of
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.prompts import CONTEXT_TOKENS, BlindedTerms, ViewLimits
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
@@ -175,7 +175,9 @@ class Project:
         s = self.settings
         if not s.judge_models:
             return None
-        return JudgeSpec(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine)
+        return JudgeSpec(
+            s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine, s.judge_context_tokens
+        )
 
     def by_judge(self, transcripts: pl.DataFrame) -> Iterator[tuple[Panel | None, pl.DataFrame]]:
         """Yield each judge with the transcripts of the pairs that it judges; None where no model was ever asked.
@@ -184,7 +186,7 @@ class Project:
         answers that it gave before.
         """
         if (own := self.own_judge) is not None:
-            yield Panel(own, self.judge_runtime), transcripts
+            yield Panel(own, self.judge_runtime, self.view_limits), transcripts
             return
         of_pair = transcripts.select(AgentVersion._fields).unique().sort(AgentVersion._fields)
         specs = self.judge_specs([AgentVersion(*row) for row in of_pair.iter_rows()])
@@ -260,6 +262,12 @@ class Project:
     def record_spending(self, *, run_id: str) -> None:
         """Copy the ledger into table spending."""
         self.store.upsert(table("spending"), spent(self._beside_store(".spending")), run_id=run_id)
+
+    def view_limits(self, model: str) -> ViewLimits:
+        """What a judge model can be shown: as the settings say, else as litellm does."""
+        s = self.settings
+        tokens = s.judge_context_tokens or context_tokens_of(model) or CONTEXT_TOKENS
+        return ViewLimits(tokens, s.judge_max_tokens, s.judge_window)
 
     def price_of(self, model: str) -> Price | None:
         """A model's price: of the settings, else litellm's; None when neither knows it."""

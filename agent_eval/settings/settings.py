@@ -133,6 +133,19 @@ class Settings(BaseSettings):
         default=0.0, ge=0, le=2, description="Sampling temperature of the judge."
     )
     judge_max_tokens: int = Field(default=4096, ge=64, description="Tokens of a reply, thinking included.")
+    judge_context_tokens: int | None = Field(
+        default=None,
+        ge=2048,
+        description="Tokens that the judge takes, prompt and reply together; without it what litellm knows of the model, "
+        "else 128,000. What is longer is shown in part, and asked again when this changes.",
+    )
+    judge_window: int = Field(
+        default=100,
+        ge=2,
+        description="Earlier turns that are shown before a judged one, at most; the oldest go, half as many at a time. At "
+        "100 the conversations of the usual benchmarks are shown whole, and the price of a long one grows with its "
+        "length, not with the square of it.",
+    )
     judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
     judge_max_reply_mb: float = Field(
         default=4.0, gt=0, le=100, description="Megabytes of one reply, unpacked; a larger one is not read."

@@ -28,6 +28,15 @@ ANSWERED = (
         "Parameters that the model was asked without, as it does not take them, e.g. temperature; null when unknown",
     ),
 )
+SEEN = (
+    Column(
+        "seen_share",
+        F,
+        "Share of the characters of what was judged that the model was shown, 0–1; null where none was asked, and in "
+        "rows of earlier releases",
+    ),
+    Column("n_left_out", I, "Messages and calls that the model was not shown whole; null likewise"),
+)
 PAID = (
     Column(
         "disagreement",
@@ -43,6 +52,7 @@ PAID = (
         "n_tokens_cached", I, "Its share of the prompt tokens from the provider's cache; null when unknown"
     ),
     *ANSWERED,
+    *SEEN,
 )
 
 DECIDED_BY = Column(

@@ -9,6 +9,7 @@ from agent_eval.tables.columns import (
     JUDGMENT,
     NAMES,
     PAID,
+    SEEN,
     VERSION,
     B,
     F,
@@ -144,6 +145,10 @@ DECLARED = (
             ),
             Column("judged_at", S, "ISO 8601", nullable=False),
             *ANSWERED,
+            *SEEN,
+            Column(
+                "context_tokens", I, "Tokens that the view was made for; null in rows of earlier releases"
+            ),
             Column(
                 "is_recorded",
                 B,

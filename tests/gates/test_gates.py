@@ -84,6 +84,16 @@ def test_a_judge_that_scores_nothing_is_unknown_and_never_passed() -> None:
     assert exit_code(frame) == 2
 
 
+def test_an_answer_on_less_than_half_of_the_evidence_counts_as_unscored() -> None:
+    shares = {0: 0.5, 1: 0.49, 2: None, 3: 1.0}
+    frame = evaluated(turns=[turn(i, seen_share=share) for i, share in shares.items()], whole=[])
+    assert results(frame)["coverage"] == "failed"
+    said = (
+        "3 of 4 questions scored, 25.0 % unscored (judged on less than half of the evidence); allowed 5.0 %"
+    )
+    assert evidence(frame, "coverage") == said
+
+
 @pytest.mark.parametrize("judge", ["rule", "human"])
 def test_rules_and_people_are_no_model(judge: str) -> None:
     frame = evaluated(turns=[turn(0, judge=judge)], whole=[])

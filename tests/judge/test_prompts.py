@@ -17,7 +17,8 @@ from agent_eval.judge.prompts import (
     shared_rubrics,
     system_prompt,
 )
-from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line
+from agent_eval.judge.prompts.record import data_line, size_of
+from agent_eval.judge.prompts.view import ViewLimits
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
@@ -374,7 +375,10 @@ def test_a_quote_of_the_blinded_text_is_found_in_the_original(text: str) -> None
 
 
 def size_is_bounded(prompt: Prompt) -> bool:
-    return len(user_text(prompt)) <= BOUND + 2_000
+    """Whether prompt and reply fit the context that is taken where nobody names one."""
+    sent = [*(message["content"] for message in prompt.messages), json.dumps(prompt.schema)]
+    limits = ViewLimits()
+    return sum(map(size_of, sent)) <= (limits.context_tokens - limits.reply) * 3
 
 
 def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted() -> None:
@@ -410,11 +414,10 @@ def test_a_megabyte_of_text_is_shown_without_its_middle_and_the_gap_is_counted()
 )
 def test_whatever_is_long_the_record_stays_within_its_bound_and_is_json(held: Conversation) -> None:
     last = len(held.turns()) - 1
-    for prompt in (
-        build(of_turn(held, last)),
-        build(of_whole(held)),
-        build(of_whole(held, U1), metrics=None),
-    ):
+    for asked, metrics in ((of_turn(held, last), ALL), (of_whole(held), ALL), (of_whole(held, U1), None)):
+        first = build(asked, metrics=metrics)
+        prompt = build(asked, metrics=metrics, window=first.n_windows - 1)
+        assert size_is_bounded(first)
         assert size_is_bounded(prompt)
         data = shown(prompt)
         assert data[-1]["turn"] == last
@@ -451,10 +454,9 @@ def test_between_the_first_and_the_last_turns_of_a_long_conversation_the_number_
 
 def test_the_judged_turn_is_shown_longer_than_what_came_before_it() -> None:
     held = talk(15, reply="x" * 15_000)
-    data = shown(build(of_turn(held, 14)))
+    data = shown(build(of_turn(held, 14), limits=ViewLimits(50_000)))
     assert data[-1]["messages"][1]["content"] == "x" * 15_000
     assert data[1]["messages"][1]["content"][1] == {"characters_left_out": 10_000}
-    assert len(json.dumps(data[-1])) < LINE_BOUND
 
 
 def test_a_value_nested_too_deeply_is_named_as_left_out() -> None:
@@ -463,7 +465,7 @@ def test_a_value_nested_too_deeply_is_named_as_left_out() -> None:
         nested = [nested]
     assert (
         "nested too deeply"
-        in json.loads(data_line("injected_error", nested, NAMES))["injected_error"]["left_out"]
+        in json.loads(data_line("injected_error", nested, NAMES).text)["injected_error"]["left_out"]
     )
 
 

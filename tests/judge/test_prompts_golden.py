@@ -4,7 +4,7 @@ import pytest
 
 from agent_eval.judge.prompts import build, forms, profile, profile_hash, words
 from agent_eval.metrics import findings
-from agent_eval.metrics.profile import GUIDES, PROFILE_VERSION, REWORDED, SINCE, asked_since
+from agent_eval.metrics.profile import GUIDES, PROFILE_VERSION, REWORDED, SHOWN_ANEW, SINCE, asked_since
 from tests.judge.golden_prompts import FOLDER, frozen_profiles, golden_texts
 
 TEXTS = golden_texts()
@@ -12,7 +12,7 @@ TEXTS = golden_texts()
 
 def test_a_new_profile_version_says_which_questions_it_changed() -> None:
     # Others keep their key: answers that were paid for are not asked again.
-    assert PROFILE_VERSION in {SINCE, *REWORDED.values()}
+    assert PROFILE_VERSION in {SINCE, SHOWN_ANEW, *REWORDED.values()}
     assert (asked_since("helpfulness"), asked_since("U1"), asked_since("U3")) == ("1", "1", "2")
 
 

@@ -1,7 +1,7 @@
 """Answers of models as rows of judge_cache, and back. Content-addressed: an equal question to an equal judge is a hit."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from agent_eval.metrics.profile import asked_since
 
 Row = dict[str, Any]
 _PAID = ("prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached")
+_SEEN = ("seen_share", "n_left_out", "context_tokens")
 _ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 
 
@@ -40,22 +41,34 @@ def rows_of(
             "parameters": written,
             "repeat": 0,
             "verdict": canonical(_written(answer)).decode(),
-            **{name: getattr(answer, name) for name in (*_PAID, *_ANSWERED)},
+            **{name: getattr(answer, name) for name in (*_PAID, *_SEEN, *_ANSWERED)},
             "judged_at": answer.answered_at,
         }
 
 
-def answers_of(cache: pl.DataFrame, model: str, parameters: Mapping[str, object]) -> dict[str, Scored]:
+def answers_of(
+    cache: pl.DataFrame,
+    model: str,
+    parameters: Mapping[str, object],
+    context_tokens: Callable[[], int] | None = None,
+) -> dict[str, Scored]:
     """Question key → the answer of one model with these parameters. A recorded verdict is no answer of a model.
+
+    An answer on part of the evidence is none where the model may be shown another part now.
 
     Args:
         cache: Rows of table judge_cache, of any model.
         model: As litellm names it.
         parameters: As JudgeSpec gives them.
+        context_tokens: Gives what the model may be shown now, and is asked only where that matters; None: every answer
+            counts.
     """
     written = canonical(dict(parameters)).decode()
     is_own = pl.col("is_recorded").is_null() & (pl.col("model") == model) & (pl.col("parameters") == written)
     mine = cache.filter(is_own)
+    in_part = pl.col("seen_share").fill_null(1.0) < 1
+    if context_tokens is not None and mine.select(in_part.any()).item():
+        mine = mine.filter(~in_part | (pl.col("context_tokens") == context_tokens()))
     found = {str(row["question_key"]): _scored(row) for row in _latest_last(mine)}
     return {key: answer for key, answer in found.items() if answer is not None}
 
@@ -87,7 +100,7 @@ def _scored(row: Row) -> Scored | None:
         **verdict,
         answered_by=str(row["model"]),
         answered_at=str(row["judged_at"]),
-        **{n: row[n] for n in (*_PAID, "response_model", "system_fingerprint")},
+        **{n: row[n] for n in (*_PAID, *_SEEN, "response_model", "system_fingerprint")},
         dropped_parameters=None if (dropped := row["dropped_parameters"]) is None else tuple(dropped),
     )
 

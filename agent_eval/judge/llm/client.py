@@ -9,6 +9,7 @@ import functools
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ _ENVIRONMENT = {
     # OpenAI-compatible servers are called without the OpenAI SDK, which walks through every schema and message
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
+_TOO_LONG = re.compile(
+    r"context.{0,20}(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens|exceeds? the.{0,20}context",
+    re.IGNORECASE,
+)
 _STAND_INS: set[str] = set()
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
@@ -145,6 +150,17 @@ def price_of(model: str) -> Price | None:
         return None
     cached = info.get("cache_read_input_token_cost")
     return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+
+
+def context_tokens_of(model: str) -> int | None:
+    """The tokens of a prompt that litellm says a model takes; None where it does not say."""
+    if model in _STAND_INS:
+        return None
+    try:
+        most = imported().get_model_info(model).get("max_input_tokens")
+    except Exception:  # an unknown model is an Exception of no class of its own
+        return None
+    return most if isinstance(most, int) and most > 0 else None
 
 
 def is_paid(model: str, price: Price | None) -> bool:
@@ -274,7 +290,11 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
     status = getattr(error, "status_code", None)
     if isinstance(error, TimeoutError | litellm.Timeout):
         return "timeout"
-    if isinstance(error, litellm.ContextWindowExceededError | litellm.ContentPolicyViolationError):
+    if isinstance(error, litellm.ContextWindowExceededError) or (
+        status in (400, 413, 422) and _TOO_LONG.search(str(error))
+    ):
+        return "too_long"
+    if isinstance(error, litellm.ContentPolicyViolationError):
         return "unfit"
     if isinstance(error, litellm.AuthenticationError | litellm.PermissionDeniedError):
         return "authentication"

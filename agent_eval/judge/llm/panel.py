@@ -23,6 +23,7 @@ from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter, Row
+from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits
 from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
@@ -55,6 +56,7 @@ class Panel:
 
     spec: JudgeSpec
     runtime: JudgeRuntime | None = None
+    limits: Callable[[str], ViewLimits] | None = None  # what a model is shown; None: the same for all
 
     def answers(
         self,
@@ -88,6 +90,7 @@ class Panel:
                     self.runtime,
                     planned,
                     prompt_format(self.runtime.secret, self.shown(shown), self.runtime.max_tokens),
+                    self.limits_of,
                     watch,
                     every_s,
                 )
@@ -108,8 +111,13 @@ class Panel:
         """The rubrics of every system message; an audit with one call per metric shows each its own."""
         return tuple(metrics) if metrics is not None and self.spec.mode == "one_call" else None
 
+    def limits_of(self, model: str) -> ViewLimits:
+        """What a model is shown."""
+        return DEFAULT_LIMITS if self.limits is None else self.limits(model)
+
     def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored]:
-        return answers_of(cache, model, self.spec.parameters)
+        now = None if self.limits is None else lambda: self.limits_of(model).context_tokens
+        return answers_of(cache, model, self.spec.parameters, now)
 
     def _given(
         self, sequences: Sequence[QuestionSequence], by_model: Mapping[str, Mapping[str, Verdict]]
@@ -132,6 +140,7 @@ async def _ask(
     runtime: JudgeRuntime,
     planned: Mapping[str, Sequence[Sequence[JudgeCall]]],
     prompt_format: PromptFormat,
+    limits: Callable[[str], ViewLimits],
     watch: Watch | None,
     every_s: float,
 ) -> dict[str, dict[str, Verdict]]:
@@ -145,7 +154,9 @@ async def _ask(
         clients = {model: runtime.client(model) for model in planned}
         try:
             passes = (
-                _pass(clients[model], sequences, spec, runtime, prompt_format, writer, reporter)
+                _pass(
+                    clients[model], sequences, spec, runtime, prompt_format, limits(model), writer, reporter
+                )
                 for model, sequences in planned.items()
             )
             return dict(zip(planned, await asyncio.gather(*passes), strict=True))
@@ -161,13 +172,15 @@ async def _pass(
     spec: JudgeSpec,
     runtime: JudgeRuntime,
     prompt_format: PromptFormat,
+    limits: ViewLimits,
     writer: AnswerWriter,
     reporter: Reporter,
 ) -> dict[str, Verdict]:
     async def keep(call: JudgeCall, answers: Mapping[str, Scored]) -> None:
         await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
-    judge = ModelJudge(client, prompt_format, AdaptiveConcurrency(runtime.concurrency), runtime.budget, keep)
+    concurrency = AdaptiveConcurrency(runtime.concurrency)
+    judge = ModelJudge(client, prompt_format, concurrency, runtime.budget, keep, limits=limits)
     verdicts: dict[str, Verdict] = {}
 
     async def sequence(calls: Sequence[JudgeCall]) -> None:

@@ -7,10 +7,14 @@ while it is under way, and until its answer is stored: so no more answers than s
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
+
+from pydantic import JsonValue
 
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
@@ -19,15 +23,28 @@ from agent_eval.judge.llm.client import CallError, Client, Reply
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
 from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, keys_of_environment, redact
 from agent_eval.judge.llm.transport import Failure
-from agent_eval.judge.prompts import Messages, Prompt, ReplyError, build_prompt, read_reply, repair_messages
+from agent_eval.judge.prompts import (
+    DEFAULT_LIMITS,
+    Messages,
+    Prompt,
+    ReplyError,
+    ViewLimits,
+    build_prompt,
+    merge_prompt,
+    read_reply,
+    repair_messages,
+)
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict
-from agent_eval.metrics.base import Metric
+from agent_eval.metrics.answers import most_severe_first
+from agent_eval.metrics.base import NO_FAILURE, Metric
 
 MOST_TRIES = 6  # of one request, against 429, 5xx, time-outs and lost connections
 MOST_TIMEOUTS = 2  # of one request: each costs the whole time-out
 FIRST_PAUSE_S = 0.25  # doubles: 0.25, 0.5, 1, 2, 4 seconds, and up to a fifth more or less
 LONGEST_WAIT_S = 120.0  # a provider that asks for more is not waited for
 MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
+LEAST_CONTEXT = 2_048  # tokens; a model with less is not asked in ever smaller steps
+_CONTEXT = re.compile(r"(?:maximum|context|limit)[^\d]{0,60}(\d[\d,]{3,8})(?=\s*tokens|\D|$)", re.IGNORECASE)
 
 Keep = Callable[[JudgeCall, Mapping[str, Scored]], Awaitable[None]]
 """Stores the answers of a call, by metric name; returns when they are safe."""
@@ -49,10 +66,16 @@ class PromptFormat:
     max_tokens: int = 4096
     asks_again: ClassVar[bool] = True  # once, for a reply that cannot be read
 
-    def prompt(self, call: JudgeCall) -> Prompt:
-        """The prompt of one call."""
+    def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
+        """The prompt of one call, or of one of its windows."""
         return build_prompt(
-            call.questions, secret=self.secret, metrics=self.shown, names=call.names, findings=call.findings
+            call.questions,
+            secret=self.secret,
+            metrics=self.shown,
+            names=call.names,
+            findings=call.findings,
+            limits=limits,
+            window=window,
         )
 
     def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
@@ -80,8 +103,11 @@ class _CallAttempt:
     reply: Reply | None = None  # the last one
     is_repaired: bool = False
     is_ended: bool = False
+    is_too_long: bool = False  # for the model's context, and a smaller one can be tried
+    reason_is_length: bool = False
     reason: UnscoredReason = "judge_error"
     detail: str = ""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])  # once it is stored
 
 
 class ModelJudge:
@@ -95,31 +121,103 @@ class ModelJudge:
         budget: Budget,
         keep: Keep,
         rng: random.Random | None = None,
+        limits: ViewLimits = DEFAULT_LIMITS,
     ) -> None:
         self.name = client.model
+        self._limits = replace(limits, reply_tokens=prompt_format.max_tokens)
+        self._context_tokens = limits.context_tokens
         self.circuit_breaker = CircuitBreaker(client.model)
         self._client, self._format, self._concurrency = client, prompt_format, concurrency
         self._budget, self._keep = budget, keep
         self._rng = rng or random.Random()
 
     async def ask(self, call: JudgeCall) -> Mapping[str, Verdict]:
-        """A verdict for every metric of the call, by name; Unscored with its reason where there is none."""
+        """A verdict for every metric of the call, by name; Unscored with its reason where there is none.
+
+        A prompt that is too long for the model is made anew for a smaller context, which holds for later calls too.
+        """
+        usage = Usage()
+        while True:
+            limits = self._limits
+            attempt = await self._attempt(call, limits, partial(self._format.prompt, call, limits), usage)
+            if isinstance(attempt, Unscored):
+                return dict.fromkeys((metric.name for metric in call.metrics), attempt)
+            if attempt.prompt.n_windows > 1 and not (attempt.is_too_long or attempt.verdicts):
+                attempt = await self._merged(call, attempt, limits)
+            if not attempt.is_too_long:
+                return attempt.verdicts
+            self._limits = _smaller(self._limits, limits, attempt.detail)
+            usage = attempt.usage
+
+    async def _attempt(
+        self,
+        call: JudgeCall,
+        limits: ViewLimits,
+        prompt: Callable[[], Prompt],
+        usage: Usage,
+        read: Mapping[str, Verdict] | None = None,
+    ) -> "_CallAttempt | Unscored":
+        """Send one prompt until it is answered; what is read of the whole is stored before the slot is free again."""
         attempt: _CallAttempt | None = None
         while True:
             async with self._concurrency.slot(call.number):
                 lost = self._why_not_asked()
-                if lost is not None and attempt is None:
-                    return dict.fromkeys((metric.name for metric in call.metrics), lost)
-                attempt = attempt or self._begin(call)  # built late: prompts of waiting calls take no memory
+                if lost is not None and attempt is None and not read:
+                    return lost
+                # built late: prompts of waiting calls take no memory
+                attempt = attempt or self._begin(call, prompt(), usage, read)
                 pause = self._end(attempt, lost.reason, lost.detail) if lost else await self._try(attempt)
                 if attempt.is_ended:
-                    return await self._stored(attempt)
+                    # where no smaller context can be tried, the whole call is lost
+                    attempt.is_too_long &= limits.context_tokens > LEAST_CONTEXT
+                    is_lost = attempt.reason_is_length and not attempt.is_too_long
+                    if not attempt.is_too_long and (attempt.prompt.n_windows == 1 or is_lost):
+                        attempt.verdicts = await self._stored(attempt)
+                    return attempt
             if pause:
                 await asyncio.sleep(pause)
 
-    def _begin(self, call: JudgeCall) -> _CallAttempt:
-        prompt = self._format.prompt(call)
-        return _CallAttempt(call, prompt, prompt.messages, self._format.max_tokens)
+    async def _merged(self, call: JudgeCall, first: _CallAttempt, limits: ViewLimits) -> _CallAttempt:
+        """Ask the other windows, and merge: labels are united, what is rated is asked once more over what was said."""
+        parts = [first]
+        for window in range(1, first.prompt.n_windows):
+            make = partial(self._format.prompt, call, limits, window)
+            part = await self._attempt(call, limits, make, Usage())
+            if isinstance(part, Unscored):
+                return self._without_merging(call, parts, part)
+            parts.append(part)
+            if part.verdicts:  # not even the smallest context was enough
+                return part
+            if part.is_too_long:
+                part.usage = sum((p.usage for p in parts[:-1]), part.usage)
+                return part
+        usage = sum((part.usage for part in parts), Usage())
+        united, rated = merge_windows(call.metrics, [part.read for part in parts])
+        said = [_said(part.read) for part in parts]
+        prompts = [part.prompt for part in parts]
+        if not rated:
+            attempt = self._begin(call, merge_prompt(prompts, said, (), self._format.secret), usage, united)
+            self._end(attempt, first.reason, first.detail)
+            attempt.verdicts = await self._stored(attempt)
+            return attempt
+        merged = await self._attempt(
+            call, limits, lambda: merge_prompt(prompts, said, rated, self._format.secret), usage, united
+        )
+        return self._without_merging(call, parts, merged) if isinstance(merged, Unscored) else merged
+
+    def _without_merging(
+        self, call: JudgeCall, parts: Sequence[_CallAttempt], lost: Unscored
+    ) -> _CallAttempt:
+        """The windows cannot all be asked: nothing is said of the whole, but what they took is counted."""
+        attempt = self._begin(call, parts[0].prompt, sum((part.usage for part in parts), Usage()), None)
+        self._end(attempt, lost.reason, lost.detail)
+        attempt.verdicts = _verdicts(attempt, self.name, self._context_tokens)
+        return attempt
+
+    def _begin(
+        self, call: JudgeCall, prompt: Prompt, usage: Usage, read: Mapping[str, Verdict] | None
+    ) -> _CallAttempt:
+        return _CallAttempt(call, prompt, prompt.messages, self._limits.reply, usage, dict(read or {}))
 
     def _why_not_asked(self) -> Unscored | None:
         if self.circuit_breaker.why_ended is not None:
@@ -150,7 +248,8 @@ class ModelJudge:
         attempt.n_timeouts += error.failure == "timeout"
         if (kind := _AT_ONCE.get(error.failure)) is not None:
             self._count(kind, error.detail, started)
-        is_hopeless = error.failure in ("authentication", "refused", "unfit")
+        attempt.is_too_long = attempt.reason_is_length = error.failure == "too_long"
+        is_hopeless = error.failure in ("authentication", "refused", "unfit", "too_long")
         is_too_long = (error.retry_after_s or 0.0) > LONGEST_WAIT_S
         is_worn_out = attempt.n_failed >= MOST_TRIES or attempt.n_timeouts >= MOST_TIMEOUTS
         if is_hopeless or is_too_long or is_worn_out:
@@ -195,7 +294,7 @@ class ModelJudge:
         return 0.0
 
     async def _stored(self, attempt: _CallAttempt) -> Mapping[str, Verdict]:
-        verdicts = _verdicts(attempt, self.name)
+        verdicts = _verdicts(attempt, self.name, self._context_tokens)
         answers = {name: v for name, v in verdicts.items() if isinstance(v, Scored)}
         if answers:
             await self._keep(attempt.call, answers)
@@ -207,7 +306,51 @@ class ModelJudge:
             self._concurrency.pause(pause)
 
 
-def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
+def merge_windows(
+    metrics: Sequence[Metric], read: Sequence[Mapping[str, Verdict]]
+) -> tuple[dict[str, Verdict], list[Metric]]:
+    """The labels of all windows united, by metric, and the metrics that have to be asked over what was said.
+
+    A failure that any window shows is a failure of the whole; 'no failure' stands only where every window says so. The
+    reason and the quote are those of the window with the most severe label. What no window answered is neither.
+    """
+    united: dict[str, Verdict] = {}
+    rated: list[Metric] = []
+    for metric in metrics:
+        given = [v for part in read if isinstance(v := part.get(metric.name), Scored)]
+        if given and metric.is_failure:
+            each = [label for v in given for label in (v.label or NO_FAILURE, *v.further_labels)]
+            found = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
+            main = found[0] if found else NO_FAILURE
+            voice = next(v for v in given if main in (v.label, *v.further_labels))
+            united[metric.name] = replace(voice, label=main, further_labels=found[1:])
+        elif given:
+            rated.append(metric)
+    return united, rated
+
+
+def _said(read: Mapping[str, Verdict]) -> dict[str, JsonValue]:
+    """What a window's verdicts say, as data for the call that merges them."""
+    return {
+        name: {
+            "answer": next(a for a in (v.rating_1to5, v.value, v.label) if a is not None),
+            "reason": v.rationale,
+            "evidence": v.evidence,
+        }
+        for name, v in read.items()
+        if isinstance(v, Scored)
+    }
+
+
+def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
+    """The limits after a prompt was too long: what the server names as its context, else half of what was used."""
+    named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
+    fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
+    tokens = max(min([*fits, used.context_tokens // 2]) if not fits else min(fits), LEAST_CONTEXT)
+    return now if now.context_tokens <= tokens else replace(now, context_tokens=tokens)
+
+
+def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[str, Verdict]:
     """A verdict for every metric, each with its share of what the call took, all its tries together."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     reply, keys = attempt.reply or Reply("", Usage()), keys_of_environment()
@@ -216,7 +359,9 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
     for metric, share in zip(attempt.call.metrics, shares, strict=True):
         read = attempt.read.get(metric.name)
         verdict = (
-            replace(_without_keys(read, keys), answered_by=model, answered_at=now)
+            replace(
+                _without_keys(read, keys), answered_by=model, answered_at=now, context_tokens=context_tokens
+            )
             if isinstance(read, Scored)
             else Unscored(attempt.reason, attempt.detail)
         )
@@ -230,6 +375,8 @@ def _verdicts(attempt: _CallAttempt, model: str) -> dict[str, Verdict]:
             response_model=reply.model and hide_secrets(reply.model, keys),
             system_fingerprint=reply.fingerprint and hide_secrets(reply.fingerprint, keys),
             dropped_parameters=reply.dropped,
+            seen_share=attempt.prompt.seen_share,
+            n_left_out=attempt.prompt.n_left_out,
         )
     return verdicts
 

@@ -22,6 +22,7 @@ class JudgeSpec:
     temperature: float = 0.0
     mode: Mode = "one_call"
     combine: Combine = "median"  # how an ensemble's ratings become one; labels go by majority
+    context_tokens: int | None = None  # that a model is shown, as the settings say; no part of a key
 
     @property
     def name(self) -> str:
@@ -36,7 +37,10 @@ class JudgeSpec:
 
     def to_json(self) -> str:
         """The spec as one line of JSON; equal specs have equal texts."""
-        return json.dumps(asdict(self), sort_keys=True)
+        facts = asdict(self)
+        if self.context_tokens is None:  # as in earlier releases, so that nothing becomes stale
+            del facts["context_tokens"]
+        return json.dumps(facts, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "JudgeSpec":

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import httpx
 
-Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit"]
+Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit", "too_long"]
 """Why a call failed: refused for its rate; the server's fault; no connection; no answer in time; the key; the request
-is wrong; this one content cannot be judged there (too long, or filtered)."""
+is wrong; this one content cannot be judged there (filtered); the prompt does not fit the model's context."""
 
 MEGABYTE = 1_000_000
 _MOST_OF_AN_ERROR = 16_384  # bytes of a reply with an error status that are read

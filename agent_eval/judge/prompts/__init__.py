@@ -7,24 +7,31 @@ methodology; the evidence rules and caps of rubric ratings belong in the judge p
 
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.build import (
+    DEFAULT_LIMITS,
     Messages,
     Prompt,
     build_prompt,
     can_share_call,
+    merge_prompt,
     shared_rubrics,
     system_prompt,
 )
 from agent_eval.judge.prompts.profile import profile_hash
 from agent_eval.judge.prompts.replies import ReplyError, read_reply, repair_messages
+from agent_eval.judge.prompts.view import CONTEXT_TOKENS, ViewLimits
 
 __all__ = [
+    "CONTEXT_TOKENS",
+    "DEFAULT_LIMITS",
     "NO_BLINDED_TERMS",
     "BlindedTerms",
     "Messages",
     "Prompt",
     "ReplyError",
+    "ViewLimits",
     "build_prompt",
     "can_share_call",
+    "merge_prompt",
     "profile_hash",
     "read_reply",
     "repair_messages",

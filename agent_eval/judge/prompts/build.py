@@ -7,23 +7,25 @@ order.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from pydantic import JsonValue
 
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
-from agent_eval.judge.prompts.fence import code, fenced
-from agent_eval.judge.prompts.forms import rubric, schema_of
-from agent_eval.judge.prompts.record import BOUND, LINE_BOUND, data_line, frame_line, turn_line, turn_lines
+from agent_eval.judge.prompts.fence import code, fenced, line
+from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text
+from agent_eval.judge.prompts.record import Line, data_line
+from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding, bearing_on
 from agent_eval.metrics.metric_set import expected_of
-from agent_eval.transcripts.models import Turn
+from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
+DEFAULT_LIMITS = ViewLimits()
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
 
@@ -39,6 +41,9 @@ class Prompt:
     prompt_hash: str  # of messages and schema: provenance, no part of a key
     turns: tuple[Turn, ...] = field(default=(), repr=False)  # where quotes are sought
     names: BlindedTerms = NO_BLINDED_TERMS
+    seen_share: float = 1.0  # of the characters of what is judged; of a window its own part
+    n_left_out: int = 0  # messages and calls that are not shown whole
+    n_windows: int = 1  # in which the same questions are asked
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:
@@ -68,6 +73,8 @@ def build_prompt(
     metrics: Sequence[Metric] | None = None,
     names: BlindedTerms = NO_BLINDED_TERMS,
     findings: Sequence[RatingFinding] = (),
+    limits: ViewLimits = DEFAULT_LIMITS,
+    window: int = 0,
 ) -> Prompt:
     """The one call that asks every metric of the questions.
 
@@ -81,6 +88,8 @@ def build_prompt(
         names: Names of the judged agent, to be withheld.
         findings: What the session's judgments found, for rubric ratings; those on the conversations shown that bear
             on what is asked stand in the record, with the tests that the conversations serve.
+        limits: What the model can be shown.
+        window: Which of the prompt's `n_windows`, where what is judged does not fit into one.
 
     Raises:
         ValueError: If the questions do not belong into one call.
@@ -90,14 +99,58 @@ def build_prompt(
     _check(first, whole)
     asked = tuple(metric for question in questions for metric in question.metrics)
     shown = tuple(asked if metrics is None else metrics)
-    record = _record(first, whole, names, findings)
-    messages: Messages = (
-        {"role": "system", "content": system_prompt(shown)},
-        {"role": "user", "content": fenced(record, _code(first, secret)) + _request(questions)},
-    )
+    system = system_prompt(shown)
     schema, schema_hash = schema_of(asked)
-    turns = tuple(turn for held in first.turns for turn in held)
-    return Prompt(messages, schema, SCHEMA_NAME, asked, prompt_hash(messages, schema_hash), turns, names)
+    room = limits.room_beside(system, schema_text(asked))
+    view = _view(first, whole, names, findings, limits, room, window)
+    messages: Messages = (
+        {"role": "system", "content": system},
+        {"role": "user", "content": fenced(view.lines, _code(first, secret)) + _request(questions)},
+    )
+    return Prompt(
+        messages=messages,
+        schema=schema,
+        name=SCHEMA_NAME,
+        metrics=asked,
+        prompt_hash=prompt_hash(messages, schema_hash),
+        turns=tuple(turn for held in first.turns for turn in held),
+        names=names,
+        seen_share=view.seen_share,
+        n_left_out=view.n_left_out,
+        n_windows=view.n_windows,
+    )
+
+
+def merge_prompt(
+    prompts: Sequence[Prompt],
+    verdicts: Sequence[Mapping[str, JsonValue]],
+    metrics: Sequence[Metric],
+    secret: bytes,
+) -> Prompt:
+    """The call that asks for what cannot be merged by rule, over what was said of each window of one record.
+
+    Args:
+        prompts: Of the windows, in their order.
+        verdicts: Of each window, by metric: the answer, its reason and its quote.
+        metrics: What is asked: ratings and values.
+        secret: Key of the code in the marks.
+    """
+    first, asked = prompts[0], tuple(metrics)
+    lines = [line({"window": i, "verdicts": dict(said)}) for i, said in enumerate(verdicts, start=1)]
+    request = words.MERGE.format(n=len(prompts), metrics=", ".join(m.name for m in asked))
+    mark = code(secret, *(prompt.prompt_hash for prompt in prompts))
+    messages: Messages = (first.messages[0], {"role": "user", "content": fenced(lines, mark) + request})
+    schema, schema_hash = schema_of(asked)
+    return replace(
+        first,
+        messages=messages,
+        schema=schema,
+        metrics=asked,
+        prompt_hash=prompt_hash(messages, schema_hash),
+        seen_share=min(sum(prompt.seen_share for prompt in prompts), 1.0),
+        n_left_out=sum(prompt.n_left_out for prompt in prompts),
+        n_windows=1,
+    )
 
 
 def prompt_hash(messages: Messages, schema_hash: str) -> str:
@@ -125,26 +178,29 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
         )
 
 
-def _record(
-    first: Question, whole: Sequence[Question], names: BlindedTerms, findings: Sequence[RatingFinding]
-) -> list[str]:
-    """The lines of the record."""
+def _view(
+    first: Question,
+    whole: Sequence[Question],
+    names: BlindedTerms,
+    findings: Sequence[RatingFinding],
+    limits: ViewLimits,
+    room: int,
+    window: int,
+) -> View:
+    """What of the record is shown."""
     if first.turn_index is not None:
-        return _record_of_turn(first, names)
+        after = _expected_line(first, names, room // 5)
+        return turn_view(first.conversations[0], first.turns[0], names, limits, room, after, window)
     is_session = any(metric.grain == "session" for question in whole for metric in question.metrics)
-    found = _findings_line(first, whole, names, findings, is_session)
-    room = (BOUND - LINE_BOUND) // len(first.conversations)
-    lines: list[str] = []
+    found = _findings_line(first, whole, names, findings, is_session, room // 5)
+    held: list[tuple[Conversation, Sequence[Turn], tuple[int | str, ...], Sequence[Line]]] = []
+    share = room // len(first.conversations)
     for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
         tests = {t for f in findings if f.conversation_id == conversation.conversation_id for t in f.tests}
-        frame = frame_line(
-            conversation, names, (i, *sorted(tests)) if is_session else (), min(LINE_BOUND, room // 3)
-        )
         error = conversation.injected_error
-        after = [] if error is None else [data_line("injected_error", error, names, room // 3)]
-        used = sum(map(len, [frame, *after]))
-        lines += [frame, *turn_lines(turns, names, room - used), *after]
-    return [*lines, *found]
+        behind = [] if error is None else [data_line("injected_error", error, names, share // 4)]
+        held.append((conversation, turns, (i, *sorted(tests)) if is_session else (), behind))
+    return whole_view(held, names, room, found, window)
 
 
 def _findings_line(
@@ -153,13 +209,14 @@ def _findings_line(
     names: BlindedTerms,
     findings: Sequence[RatingFinding],
     is_session: bool,
-) -> list[str]:
+    most: int,
+) -> list[Line]:
     bearing = _bearing(whole, findings)
     numbers = {c.conversation_id: i for i, c in enumerate(first.conversations, start=1)}
     shown: list[JsonValue] = [
         f.shown(numbers.get(f.conversation_id) if is_session else None) for f in bearing
     ]
-    return [data_line("findings", shown, names)] if shown else []
+    return [data_line("findings", shown, names, most)] if shown else []
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> list[RatingFinding]:
@@ -170,16 +227,11 @@ def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> li
     return [f for f in findings if f in wanted]
 
 
-def _record_of_turn(question: Question, names: BlindedTerms) -> list[str]:
-    conversation = question.conversations[0]
-    *earlier, turn = question.turns[0]
-    frame = frame_line(conversation, names)
-    room = BOUND - len(frame) - 2 * LINE_BOUND  # the turn, and an expected answer
-    lines = [frame, *turn_lines(earlier, names, room), turn_line(turn, names)]
-    expected = expected_of(turn.turn_index, conversation.expected)
-    if expected is not None and any(m.applies_when == "has_expected_answer" for m in question.metrics):
-        lines.append(data_line("expected_answer", expected.answer, names))
-    return lines
+def _expected_line(question: Question, names: BlindedTerms, most: int) -> list[Line]:
+    expected = expected_of(question.turn.turn_index, question.conversations[0].expected)
+    if expected is None or not any(m.applies_when == "has_expected_answer" for m in question.metrics):
+        return []
+    return [data_line("expected_answer", expected.answer, names, most)]
 
 
 def _code(question: Question, secret: bytes) -> str:

@@ -4,6 +4,7 @@ In the schema's order a judge writes evidence, then its reason, then the answer:
 Every field is required and nothing may be added; evidence alone may be null.
 """
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -40,6 +41,12 @@ def schema_of(metrics: tuple[Metric, ...]) -> tuple[Mapping[str, JsonValue], str
     """The schema of a reply about the metrics, and its hash. Not to be changed: it is made once."""
     schema = object_form({metric.name: _reply_form(metric) for metric in metrics})
     return schema, digest("schema", schema)
+
+
+@lru_cache(maxsize=256)
+def schema_text(metrics: tuple[Metric, ...]) -> str:
+    """The schema as it is sent."""
+    return json.dumps(schema_of(metrics)[0], ensure_ascii=False)
 
 
 def _reply_form(metric: Metric) -> JsonValue:

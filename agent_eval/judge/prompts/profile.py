@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from agent_eval.formats.hashing import digest
-from agent_eval.judge.prompts import record
+from agent_eval.judge.prompts import record, view, words
 from agent_eval.judge.prompts.build import build_prompt
 from agent_eval.judge.prompts.replies import ReplyError, repair_messages
 from agent_eval.judge.protocol import Question
@@ -31,8 +31,8 @@ def profile_hash() -> str:
         build_prompt([whole], secret=b""),
         build_prompt([session], secret=b"", findings=[finding]),
     ]
-    again = repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"]
-    bounds = [record.BOUND, record.LINE_BOUND, record.TEXT_BOUNDS, record.MANY_TURNS, record.SHORT_TEXT]
+    again = [repair_messages(asked[0], ReplyError("x.", ""))[-1]["content"], words.MERGE]
+    bounds = [record.STEPS, record.MANY_TURNS, record.SHORT, view.TURNS, view.MOST_WINDOWS, view.INDEX]
     return digest(
         "judge profile", PROFILE_VERSION, PROFILE_HASH, bounds, [p.prompt_hash for p in asked], again
     )

@@ -1,27 +1,76 @@
-"""The record: what a judge is shown of a conversation, as lines of data, within bounds.
+"""The record: what a judge is shown of a conversation, as lines of data, within the room that its model has.
 
-A turn's line depends on that turn alone, so the record of one turn is a byte-exact prefix of the next turn's: that
-is what providers cache. Only in conversations too long for the bound are earlier turns shown shorter, in few steps.
-What is left out is marked by an object that no text of a transcript can imitate, and counted.
+Everything is shown whole where that fits. Else texts are shown shorter, evenly and in few steps, so that what remains
+is an index of all messages and calls with their sizes; errors, and calls that may destroy something, stay whole as long
+as possible. A turn's line depends on that turn alone, so the record of one turn is a byte-exact prefix of the next
+turn's: that is what providers cache. What is left out is marked by an object that no text of a transcript can imitate,
+and counted.
 """
 
-import functools
 import json
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from agent_eval.judge.prompts.blind import BlindedTerms
 from agent_eval.judge.prompts.fence import line
+from agent_eval.judge.rules.destructive import may_destroy
+from agent_eval.judge.rules.finding import tells_error
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
-BOUND = 160_000  # characters of a whole record: also in scripts with a token a letter it fits 128,000 tokens
-LINE_BOUND = BOUND // 5  # of one line
-TEXT_BOUNDS = (20_000, 5_000, 1_000, 250)  # of one text: the first that lets the whole fit
-MANY_TURNS = 400  # above it, texts are short and turns in the middle are left out
-SHORT_TEXT = 1_000
+BYTES_PER_TOKEN = (
+    3  # of UTF-8: a token holds more in English, and about one letter where a letter takes three bytes
+)
+WHOLE = 10**12
+STEPS: tuple[tuple[int, int], ...] = (
+    *((WHOLE, WHOLE), (20_000, WHOLE), (5_000, WHOLE), (1_000, WHOLE), (250, WHOLE)),
+    *((60, 8_000), (0, 8_000), (0, 2_000), (0, 500), (0, 120)),
+)
+"""Longest text, and longest text of an error or of a call that may destroy: the first step that lets all fit."""
+MANY_TURNS = 400  # above it only every third step is tried
+SHORT = (1_000, 8_000)  # the step of turns that are shown without others
+
+
+class Line(NamedTuple):
+    """A line of the record, and what it shows: characters of texts, those left out, and texts cut or left out."""
+
+    text: str
+    n_shown: int = 0
+    n_characters_left_out: int = 0
+    n_left_out: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return size_of(self.text)
+
+
+def size_of(text: str) -> int:
+    """Bytes of a text in UTF-8: three of them are counted as a token."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+@dataclass
+class _Tally:
+    """What was shown and left out while a line was made."""
+
+    n_shown: int = 0
+    n_characters_left_out: int = 0
+    n_left_out: int = 0
+
+    def leave_out(self, message: Message) -> None:
+        self.n_left_out += 1 + len(message.tool_calls)
+        texts = [message.content or "", message.name or ""]
+        for call in message.tool_calls:
+            texts += [call.name, _json_text(call.arguments) or ""]
+        self.n_characters_left_out += sum(map(len, texts))
+
+    def line(self, value: object) -> Line:
+        return Line(line(value), self.n_shown, self.n_characters_left_out, self.n_left_out)
 
 
 class _Remembered:
@@ -32,35 +81,35 @@ class _Remembered:
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
-        self._lines: dict[tuple[object, ...], tuple[weakref.ref[object], str]] = {}
+        self._lines: dict[tuple[object, ...], tuple[weakref.ref[object], Line]] = {}
         self._lock = threading.Lock()
 
-    def line(self, thing: object, form: tuple[object, ...], make: Callable[[], str]) -> str:
+    def line(self, thing: object, form: tuple[object, ...], make: Callable[[], Line]) -> Line:
         """The thing's line in a form, made where it is not held."""
         key = (id(thing), *form)
         found = self._lines.get(key)
         if found is not None and found[0]() is thing:
             return found[1]
-        text = make()
+        made = make()
         with self._lock:
             self._forget(key)
-            self._lines[key] = (weakref.ref(thing), text)
-            self._held += len(text)
+            self._lines[key] = (weakref.ref(thing), made)
+            self._held += len(made.text)
             while self._held > self._most:
                 self._forget(next(iter(self._lines)))
-        return text
+        return made
 
     def _forget(self, key: tuple[object, ...]) -> None:
         if (found := self._lines.pop(key, None)) is not None:
-            self._held -= len(found[1])
+            self._held -= len(found[1].text)
 
 
 _REMEMBERED = _Remembered(most=16_000_000)
 
 
 def frame_line(
-    conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = LINE_BOUND
-) -> str:
+    conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = WHOLE
+) -> Line:
     """Goal, profile, knowledge and tools of a conversation; no id and no outcome.
 
     In a session's record `place` is its number and the tests that it serves; they come first, with its scenario.
@@ -71,131 +120,222 @@ def frame_line(
 
 def _frame_line(
     conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...], most: int
-) -> str:
+) -> Line:
     about: dict[str, JsonValue] = {}
     if place:
         number, *tests = place
         about = {"conversation": number, "scenario": conversation.scenario, "tests": [*tests]}
 
-    def at(bound: int) -> dict[str, JsonValue]:
+    def at(bound: int, tally: _Tally) -> dict[str, JsonValue]:
+        def shown(value: JsonValue) -> JsonValue:
+            return _shown(value, bound, names, tally)
+
         tools = conversation.tools
         return {
             **about,
-            "goal": _shown(conversation.goal, bound, names),
-            "profile": _shown(conversation.profile, bound, names),
-            "knowledge": [_shown(item, bound, names) for item in conversation.knowledge],
-            "tools": None if tools is None else [_shown(tool, bound, names) for tool in tools],
+            "goal": shown(conversation.goal),
+            "profile": shown(conversation.profile),
+            "knowledge": [shown(item) for item in conversation.knowledge],
+            "tools": None if tools is None else [shown(tool) for tool in tools],
         }
 
     return _bounded(at, about, most)
 
 
-def turn_line(turn: Turn, names: BlindedTerms, longest: int = TEXT_BOUNDS[0], most: int = LINE_BOUND) -> str:
+def turn_line(turn: Turn, names: BlindedTerms, step: tuple[int, int] = STEPS[0]) -> Line:
     """One turn: its messages in order, with tool calls numbered and results pointing to their call.
 
     Args:
         turn: The turn.
         names: Names to withhold.
-        longest: Bound of one text.
-        most: Bound of the line.
+        step: Longest text, and longest text of an error or of a call that may destroy.
     """
-    form = (names, longest, most)
-    return _REMEMBERED.line(turn, form, lambda: _turn_line(turn, names, longest, most))
+    return _REMEMBERED.line(turn, (names, step), lambda: part_line(turn, names, step))
 
 
-def _turn_line(turn: Turn, names: BlindedTerms, longest: int, most: int) -> str:
-    def at(bound: int) -> dict[str, JsonValue]:
-        messages = list(_messages(turn.messages, min(bound, longest), names))
-        return {"turn": turn.turn_index, "messages": messages}
+def part_line(
+    turn: Turn, names: BlindedTerms, step: tuple[int, int], shown: Collection[int] | None = None
+) -> Line:
+    """A turn with those of its messages that `shown` numbers, None: all; the others are counted in their place."""
+    tally = _Tally()
+    messages = list(_messages(turn.messages, step, names, tally, shown))
+    return tally.line({"turn": turn.turn_index, "messages": messages})
 
-    return _bounded(at, {"turn": turn.turn_index}, most)
+
+def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
+    """A turn in the first step that fits; else the last one's JSON without its middle."""
+    for step in STEPS:
+        found = turn_line(turn, names, step)
+        if found.size <= most:
+            return found
+    last = turn_line(turn, names, STEPS[-1])
+    return middle_cut(last, {"turn": turn.turn_index}, most)
 
 
-def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[str]:
-    """The lines of turns within a bound: all whole, else each shorter, else without some in the middle."""
-    for longest in TEXT_BOUNDS if len(turns) <= MANY_TURNS else ():
-        lines = [turn_line(turn, names, longest) for turn in turns]
-        if sum(map(len, lines)) + len(lines) <= most:
+def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
+    """The lines of turns within a room of bytes: all whole, else each shorter, else without some in the middle."""
+    for step in STEPS if len(turns) <= MANY_TURNS else STEPS[::3]:
+        lines = [turn_line(turn, names, step) for turn in turns]
+        if total_size(lines) <= most:
             return lines
     return _without_middle(turns, names, most)
 
 
-def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = LINE_BOUND) -> str:
+def total_size(lines: Iterable[Line]) -> int:
+    """Bytes of lines with their line breaks."""
+    return sum(found.size + 1 for found in lines)
+
+
+def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = WHOLE) -> Line:
     """One further line, such as an expected answer."""
-    return _bounded(lambda bound: {name: _shown(value, bound, names)}, {}, most)
+    return _bounded(lambda bound, tally: {name: _shown(value, bound, names, tally)}, {}, most)
 
 
-def _messages(messages: Sequence[Message], bound: int, names: BlindedTerms) -> Iterator[JsonValue]:
+def gap_line(turns: Sequence[Turn]) -> Line:
+    """The line that stands for turns that are left out; they follow one another."""
+    return _REMEMBERED.line(turns[-1], ("gap", len(turns)), lambda: _gap_line(turns))
+
+
+def _gap_line(turns: Sequence[Turn]) -> Line:
+    tally = _Tally()
+    for turn in turns:
+        for message in turn.messages:
+            tally.leave_out(message)
+    return tally.line({"turns_left_out": len(turns)})
+
+
+def is_kept(message: Message) -> bool:
+    """Whether a message is shown whole as long as possible: an error, or a call that may destroy something."""
+    is_error = message.role == "tool" and (message.is_error or tells_error(message.content or ""))
+    return bool(is_error) or any(may_destroy(call.name, call.arguments) for call in message.tool_calls)
+
+
+def _messages(
+    messages: Sequence[Message],
+    step: tuple[int, int],
+    names: BlindedTerms,
+    tally: _Tally,
+    shown_only: Collection[int] | None,
+) -> Iterator[JsonValue]:
     numbers: dict[str, int] = {}
-    n_calls = 0
-    for message in messages:
+    n_calls = n_gone = 0
+    for i, message in enumerate(messages):
+        if shown_only is not None and i not in shown_only:
+            tally.leave_out(message)
+            n_gone += 1
+            for call in message.tool_calls:
+                if call.id is not None:
+                    numbers.setdefault(call.id, n_calls)
+                n_calls += 1
+            continue
+        if n_gone:
+            yield {"messages_left_out": n_gone}
+            n_gone = 0
+        bound = step[0] if step[0] >= WHOLE or not is_kept(message) else max(step)
         shown: dict[str, JsonValue] = {"role": message.role}
         if message.name is not None:
-            shown["name"] = _shown(message.name, bound, names)
+            shown["name"] = _shown(message.name, max(bound, 60), names, tally)
         if message.role == "tool" and message.tool_call_id in numbers:
             shown["call"] = numbers[message.tool_call_id]
         if message.content is not None or not message.tool_calls:
-            shown["content"] = _shown(message.content, bound, names)
+            shown["content"] = _shown(message.content, bound, names, tally)
         calls: list[JsonValue] = []
         for call in message.tool_calls:
             if call.id is not None:
                 numbers.setdefault(call.id, n_calls)
-            arguments = _shown(call.arguments, bound, names)
-            calls.append({"call": n_calls, "name": _shown(call.name, bound, names), "arguments": arguments})
+            name = _shown(call.name, max(bound, 60), names, tally)
+            arguments = _shown(call.arguments, bound, names, tally)
+            calls.append({"call": n_calls, "name": name, "arguments": arguments})
             n_calls += 1
         if calls:
             shown["tool_calls"] = calls
         if message.is_error is not None:
             shown["is_error"] = message.is_error
         yield shown
+    if n_gone:
+        yield {"messages_left_out": n_gone}
 
 
-def _shown(value: JsonValue, bound: int, names: BlindedTerms) -> JsonValue:
+def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> JsonValue:
     """A value with names hidden; a long text without its middle, any other long value as its JSON text likewise."""
     if value is None:
         return None
     if isinstance(value, str):
-        return _cut(names.hide(value), bound)
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-        if len(text) > bound:
-            return {"json": _cut(names.hide(text), bound)}
-        return names.hide_in(value)
-    except RecursionError:
+        return _cut(names.hide(value), bound, tally)
+    text = _json_text(value)
+    if text is None:
         return {"left_out": "a value that is nested too deeply to be shown"}
+    if len(text) > max(bound, 2):  # {} and [] stay as they are
+        return {"json": _cut(names.hide(text), bound, tally)}
+    tally.n_shown += len(text)
+    return names.hide_in(value)
 
 
-def _cut(text: str, bound: int) -> JsonValue:
+def _json_text(value: JsonValue) -> str | None:
+    """A value as it is shown; None where it is nested too deeply."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return None
+
+
+def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
     """The text, or [its beginning, how much is left out, its end] when it is longer than the bound."""
     if len(text) <= bound:
+        tally.n_shown += len(text)
         return text
     head = bound // 2
     tail = bound - head
-    return [text[:head], {"characters_left_out": len(text) - head - tail}, text[-tail:]]
+    gone = len(text) - bound
+    tally.n_shown += bound
+    tally.n_characters_left_out += gone
+    tally.n_left_out += 1
+    if not bound:
+        return {"characters_left_out": gone}
+    return [text[:head], {"characters_left_out": gone}, text[-tail:]]
 
 
-def _bounded(at: Callable[[int], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> str:
+def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> Line:
     """The first line that fits, with shorter and shorter texts; else the last one's JSON without its middle."""
-    text = ""
-    for bound in TEXT_BOUNDS:
-        text = line(at(bound))
-        if len(text) <= most:
-            return text
-    room = max(most // 2 - 100, 50)  # as JSON within JSON a character takes two at most
-    return line({**key, "json": _cut(text, room)})
+    found = Line("")
+    for bound, _ in STEPS:
+        tally = _Tally()
+        found = tally.line(at(bound, tally))
+        if found.size <= most:
+            return found
+    return middle_cut(found, key, most)
 
 
-def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[str]:
+def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
+    """A line's JSON without its middle. As JSON within JSON a character takes two bytes, in few scripts up to six."""
+    text, room = made.text, max(most // 2 - 100, 50)
+    found = line({**key, "json": _cut(text, room, _Tally())})
+    while size_of(found) > most and room > 50:
+        room = max(room // 2, 50)
+        found = line({**key, "json": _cut(text, room, _Tally())})
+    share = room / max(len(text), 1)
+    n_shown = int(made.n_shown * share)
+    return Line(found, n_shown, made.n_characters_left_out + made.n_shown - n_shown, made.n_left_out + 1)
+
+
+def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
     """The first turn and as many of the last as fit, shortened, with the number of those between them."""
-    short = functools.partial(turn_line, names=names, longest=SHORT_TEXT, most=most // 4)
-    first, last = short(turns[0]), list[str]()
-    room = most - len(first) - len(line({"turns_left_out": len(turns)})) - 2
+    first, last = bounded_short(turns[0], names, most // 4), list[Line]()
+    room = most - first.size - len(line({"turns_left_out": len(turns)})) - 2
     for turn in reversed(turns[1:]):
-        shown = short(turn)
-        room -= len(shown) + 1
+        shown = bounded_short(turn, names, most // 4)
+        room -= shown.size + 1
         if room < 0:
             break
         last.append(shown)
-    left_out = len(turns) - 1 - len(last)
-    gap = [line({"turns_left_out": left_out})] if left_out else []
+    left_out = turns[1 : len(turns) - len(last)]
+    gap = [gap_line(left_out)] if left_out else []
     return [first, *gap, *reversed(last)]
+
+
+def bounded_short(turn: Turn, names: BlindedTerms, most: int) -> Line:
+    """A turn with short texts, within a room of bytes."""
+    found = turn_line(turn, names, SHORT)
+    return found if found.size <= most else bounded_line(turn, names, most)

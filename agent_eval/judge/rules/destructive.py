@@ -30,6 +30,14 @@ _TEMPORARY = re.compile(
     r"(?:/private)?/(?:var/)?tmp(?:/|$)|\$\{?TMPDIR|.*(?:\btmp|\btemp|\.egg-info$|\.pyc$|\.log$)", re.I
 )
 _HINT = re.compile(r"\brm\b|\bpush\b|\bdrop\b|\btruncate\b|\bdelete\b|\bmkfs|\bdd\b|remove-item", re.I)
+_VERBS = word_set(
+    "delete drop wipe erase destroy purge truncate terminate shred rm rmdir remove kill revoke uninstall reset overwrite"
+)
+_DESTROYS = re.compile(
+    r"\brm\s+-|\bpush\b[^\n;&|]*(?:\s--force|\s-f\b|\s\+|--mirror)|\breset\s+--hard|\bclean\s+-\w*f|\bdrop\s+\w"
+    r"|\btruncate\b|\bdelete\b|\bmkfs|\bdd\s+\w+=|\bdestroy\b|\bshred\b|\bwipe|\bpurge\b|remove-item|>\s*/dev/sd",
+    re.I,
+)
 _OPERATOR = re.compile(r"[;&|()\n]+")
 _COMMENT = re.compile(r"(?m)(?:^|(?<=[\s;&|]))#[^\n]*")
 _HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)")
@@ -64,6 +72,18 @@ def destruction_in(call: ToolCall) -> Destruction | None:
             if found := _in_sql(text):
                 return found
     return None
+
+
+def may_destroy(name: str, arguments: JsonValue) -> bool:
+    """Whether a call may have destroyed something: by a verb of its tool's name, or of a shell's or SQL's arguments.
+
+    Wider than `destruction_in`: it says what a judge must see, not what was wrong.
+    """
+    words = set(words_of_name(name))
+    if words & _VERBS:
+        return True
+    is_read = words & (_SHELL_TOOLS | _SQL_TOOLS)
+    return bool(is_read) and any(_DESTROYS.search(text) for text in _commands(arguments))
 
 
 def _commands(arguments: JsonValue) -> Iterator[str]:

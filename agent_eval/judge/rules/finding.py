@@ -60,7 +60,12 @@ def calls_of(question: Question) -> Iterator[Made]:
 
 def may_have_failed(call: ToolCall) -> bool:
     """Whether a result is an error: as declared, or told at its beginning, since failures often are plain texts."""
-    return call.is_error is True or bool(_ERROR.search((call.result or "")[:_HEAD]))
+    return call.is_error is True or tells_error(call.result or "")
+
+
+def tells_error(result: str) -> bool:
+    """Whether a result tells an error at its beginning."""
+    return bool(_ERROR.search(result[:_HEAD]))
 
 
 @lru_cache(maxsize=4096)

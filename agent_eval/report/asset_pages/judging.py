@@ -44,6 +44,7 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
         .agg(
             n_asked=pl.len(),
             n_scored=is_scored.sum(),
+            n_in_part=(is_scored & (pl.col("seen_share").fill_null(1.0) < 1)).sum(),
             n_quotes=has_quote.sum(),
             n_quotes_found=(pl.col("evidence_verified") & has_quote).sum(),
             cost_usd=_known_sum("cost_usd"),
@@ -59,7 +60,7 @@ def coverage_table(counted: pl.DataFrame) -> str:
     total = counted.select(
         pl.lit("all").alias("metric"),
         pl.lit("").alias("judge"),
-        pl.col("n_asked", "n_scored", "n_quotes", "n_quotes_found").sum(),
+        pl.col("n_asked", "n_scored", "n_in_part", "n_quotes", "n_quotes_found").sum(),
         _known_sum("cost_usd"),
         pl.col("n_tokens_in", "n_tokens_cached").sum(),
     )

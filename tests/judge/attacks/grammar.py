@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from agent_eval.judge.prompts.record import TEXT_BOUNDS
+from agent_eval.judge.prompts.record import STEPS
 from agent_eval.transcripts.models import Conversation, Message
 
 _OPEN = re.compile(r"\A<record ([0-9a-f]{24})>\n")
@@ -81,7 +81,7 @@ def _expected_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 
 def _cut(value: Any) -> Any:
     """Long texts as they are shown: beginning, number of characters between, end."""
-    bound = TEXT_BOUNDS[0]
+    bound = STEPS[0][0]
     if isinstance(value, str) and len(value) > bound:
         half = bound // 2
         return [value[:half], {"characters_left_out": len(value) - bound}, value[-half:]]

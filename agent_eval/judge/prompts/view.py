@@ -1,0 +1,270 @@
+"""The view: what of a turn, a conversation or a session is put before a model whose context has a limit.
+
+The whole text where it fits. Else an index of it (`record.STEPS`). What does not even fit as an index is shown in
+windows that overlap; each window is judged, and the verdicts are merged (judge/llm/requests.py).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from agent_eval.judge.prompts.blind import BlindedTerms
+from agent_eval.judge.prompts.record import (
+    BYTES_PER_TOKEN,
+    STEPS,
+    Line,
+    bounded_line,
+    frame_line,
+    gap_line,
+    is_kept,
+    middle_cut,
+    part_line,
+    size_of,
+    total_size,
+    turn_line,
+    turn_lines,
+)
+from agent_eval.transcripts.models import Conversation, Message, Turn
+
+CONTEXT_TOKENS = 128_000  # of a model whose window nobody names
+TURNS = 100  # earlier turns before a judged one, at most
+MOST_WINDOWS = 8
+INDEX = 6  # steps in which all messages are shown, with texts of 60 characters at least
+_OVERLAP = 10  # a window begins a tenth of its messages before the end of the one before it
+_BESIDE = 3_000  # bytes of what is asked, of the marks and of the messages' own form
+_LEAST = 2_000  # bytes of a record
+_PER_MESSAGE = 120  # bytes of an entry of the index beside its text
+
+
+@dataclass(frozen=True)
+class ViewLimits:
+    """What a model can be shown in one call.
+
+    `turns`: how many earlier turns are shown before a judged one. From there on the oldest are left out, half as many at
+    a time, so that the beginning of the prompt stays the same for many turns.
+    """
+
+    context_tokens: int = CONTEXT_TOKENS
+    reply_tokens: int = 4_096
+    turns: int = TURNS
+
+    @property
+    def reply(self) -> int:
+        """Tokens that are kept for the reply: never more than a quarter of the context."""
+        return min(self.reply_tokens, self.context_tokens // 4)
+
+    def room_beside(self, *texts: str) -> int:
+        """Bytes of a record, beside texts that are always sent."""
+        whole = (self.context_tokens - self.reply) * BYTES_PER_TOKEN
+        return max(whole - sum(map(size_of, texts)) - _BESIDE, _LEAST)
+
+    def first_turn(self, n_earlier: int) -> int:
+        """The first of the earlier turns that are shown: 0, or a multiple of half the window."""
+        jump = max(self.turns // 2, 1)
+        return 0 if n_earlier <= self.turns else ((n_earlier - self.turns) // jump + 1) * jump
+
+
+@dataclass(frozen=True)
+class View:
+    """The lines of a record. Of one of several windows, `seen_share` and `n_left_out` are its part of the whole."""
+
+    lines: list[str]
+    seen_share: float = 1.0
+    n_left_out: int = 0
+    n_windows: int = 1
+
+
+@dataclass
+class _Counted:
+    """Lines with what they show."""
+
+    lines: list[Line] = field(default_factory=list[Line])
+
+    def view(self, *, ignored: int = 0) -> View:
+        """The view; `ignored` messages and calls are left out by choice: they count as left out and not as unseen."""
+        shown = sum(found.n_shown for found in self.lines)
+        gone = sum(found.n_characters_left_out for found in self.lines)
+        left_out = sum(found.n_left_out for found in self.lines) + ignored
+        return View([found.text for found in self.lines], _share(shown, gone), left_out)
+
+
+def turn_view(
+    conversation: Conversation,
+    turns: Sequence[Turn],
+    names: BlindedTerms,
+    limits: ViewLimits,
+    room: int,
+    after: Sequence[Line] = (),
+    window: int = 0,
+) -> View:
+    """What is shown for a question about the last of the turns: the frame, earlier turns, the turn, and what comes after.
+
+    Args:
+        conversation: Its frame opens the record.
+        turns: Up to and with the judged one.
+        names: Names to withhold.
+        limits: Of the model.
+        room: Bytes of the record.
+        after: Lines after the turn.
+        window: Which of the windows, where the turn needs several.
+    """
+    *earlier, turn = turns
+    frame = frame_line(conversation, names, (), room // 2)
+    rest = room - frame.size - total_size(after)
+    most = rest * 3 // 4 if earlier else rest
+    judged = _in_steps([turn], names, most)
+    if judged is None:
+        part = _window([turn], names, max(most, _LEAST), window)
+        return part.view([frame], after, [turn])
+    start = limits.first_turn(len(earlier))
+    lines, n_ignored = _history(earlier, start, names, rest - total_size(judged))
+    return _Counted([frame, *lines, *judged, *after]).view(ignored=n_ignored)
+
+
+def whole_view(
+    conversations: Sequence[tuple[Conversation, Sequence[Turn], tuple[int | str, ...], Sequence[Line]]],
+    names: BlindedTerms,
+    room: int,
+    after: Sequence[Line] = (),
+    window: int = 0,
+) -> View:
+    """What is shown for a question about whole conversations, each with its place in a session and lines after it.
+
+    Only a single conversation is shown in windows; those of a session share the room evenly.
+    """
+    share = (room - total_size(after)) // max(len(conversations), 1)
+    counted = _Counted()
+    for conversation, turns, place, behind in conversations:
+        frame = frame_line(conversation, names, place, share // 3)
+        rest = share - frame.size - total_size(behind)
+        shown = _in_steps(turns, names, rest)
+        if shown is None and len(conversations) == 1:
+            part = _window(turns, names, max(rest, _LEAST), window)
+            return part.view([frame], [*behind, *after], turns)
+        counted.lines += [frame, *(turn_lines(turns, names, rest) if shown is None else shown), *behind]
+    counted.lines += after
+    return counted.view()
+
+
+def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line] | None:
+    """All turns in the first step that fits; None where not even the index does."""
+    for step in STEPS[:INDEX]:
+        lines = [turn_line(turn, names, step) for turn in turns]
+        if total_size(lines) <= most:
+            return lines
+    return None
+
+
+def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int) -> tuple[list[Line], int]:
+    """The lines of earlier turns, and how many messages and calls the window leaves out by choice.
+
+    The first turn is always among them, the last ones come after the gap.
+    """
+    if not start:
+        return (turn_lines(earlier, names, most) if earlier else []), 0
+    gap = gap_line(earlier[1:start])
+    first = bounded_line(earlier[0], names, max(most // 4, 300))
+    last = turn_lines(earlier[start:], names, max(most - first.size - gap.size, 300))
+    return [first, Line(gap.text), *last], gap.n_left_out
+
+
+# Windows
+
+
+@dataclass(frozen=True)
+class _Window:
+    """One of `n` windows: its lines, those of its own part without the overlap, and the items of that part."""
+
+    n: int
+    lines: Sequence[Line]
+    own: Sequence[Line]
+    n_own_items: int
+
+    def view(self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn]) -> View:
+        """The window as a view of the turns."""
+        whole = gap_line(turns)
+        n_shown = sum(found.n_shown for found in self.own)
+        n_elsewhere = whole.n_left_out - self.n_own_items
+        return View(
+            [found.text for found in [*before, *self.lines, *after]],
+            _share(n_shown, max(whole.n_characters_left_out - n_shown, 0)),
+            max(sum(found.n_left_out for found in self.own) - n_elsewhere, 0),
+            self.n,
+        )
+
+
+def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) -> _Window:
+    """One of the windows that the messages of turns are shown in."""
+    items = [(i, j) for i, turn in enumerate(turns) for j in range(len(turn.messages))]
+    costs = [_cost(turns[i].messages[j]) for i, j in items]
+    n = min(max(math.ceil(sum(costs) / (most * 0.8)), 2), MOST_WINDOWS, max(len(items), 1))
+    bounds = list(_bounds(costs, n))
+    begin, end = bounds[number], bounds[number + 1]
+    n_items = sum(1 + len(turns[i].messages[j].tool_calls) for i, j in items[begin:end])
+    overlap = min(begin, max((end - begin) // _OVERLAP, 1))
+    for step in STEPS[2:]:
+        lines = list(_part(turns, items[begin - overlap : end], names, step))
+        if total_size(lines) <= most:
+            return _Window(n, lines, list(_part(turns, items[begin:end], names, step)), n_items)
+    lines = _thinned(turns, items[begin:end], names, most)
+    return _Window(n, lines, lines, n_items)
+
+
+def _thinned(
+    turns: Sequence[Turn], part: Sequence[tuple[int, int]], names: BlindedTerms, most: int
+) -> list[Line]:
+    """A window that fits in no step: its first and last messages, errors and calls that may destroy; the rest is counted."""
+    ends = {*part[:2], *part[-2:]}
+    kept = [at for at in part if at in ends or is_kept(turns[at[0]].messages[at[1]])]
+    while True:
+        for step in STEPS[INDEX - 1 :]:
+            lines = list(_part(turns, kept, names, step))
+            if total_size(lines) <= most:
+                return lines
+        if len(kept) <= 4:
+            return [
+                middle_cut(found, {"part": i}, max(most // len(lines) - 1, 300))
+                for i, found in enumerate(lines)
+            ]
+        third = len(kept) // 3
+        kept = [*kept[:third], *kept[-third:]]
+
+
+def _part(
+    turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: tuple[int, int]
+) -> Iterator[Line]:
+    """The turns of some messages, with those messages alone; turns before, between and after them as gaps."""
+    held: dict[int, set[int]] = {}
+    for i, j in items:
+        held.setdefault(i, set()).add(j)
+    done = 0
+    for i in sorted(held):
+        if i > done:
+            yield gap_line(turns[done:i])
+        yield part_line(turns[i], names, step, held[i])
+        done = i + 1
+    if done < len(turns):
+        yield gap_line(turns[done:])
+
+
+def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
+    """Where windows of about equal cost begin, and where the last one ends."""
+    yield 0
+    total, held, k = sum(costs), 0, 1
+    for i, cost in enumerate(costs):
+        held += cost
+        while k < n and held >= total * k / n:
+            yield i + 1
+            k += 1
+    yield len(costs)
+
+
+def _cost(message: Message) -> int:
+    """Bytes that a message takes in a window, roughly."""
+    bound = 8_000 if is_kept(message) else 250
+    arguments = sum(min(size_of(str(call.arguments)), bound) + _PER_MESSAGE for call in message.tool_calls)
+    return min(size_of(message.content or ""), bound) + arguments + _PER_MESSAGE
+
+
+def _share(shown: int, gone: int) -> float:
+    return shown / (shown + gone) if gone else 1.0

@@ -1,0 +1,227 @@
+"""What a judge is shown of a long case: all of it where it fits, else what matters, and never more than fits."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from agent_eval.judge.keys import question_key
+from agent_eval.judge.llm.calls import CallEstimate, QuestionSequence, estimate
+from agent_eval.judge.llm.client import CallError, Reply
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
+from agent_eval.judge.llm.requests import merge_windows
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.prompts.record import size_of
+from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Unscored, Verdict
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
+from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Conversation, Message, Turn
+from tests.judge.fakes import USAGE, Kept, part
+from tests.judge.material import agent, call, conversation, user
+
+PUSH = "cd /srv/app && git push --force origin main && rm -rf .git"
+SMALL, LARGE = ViewLimits(8_192), ViewLimits(128_000)
+METRICS = (HELPFULNESS, AGENT_BEHAVIOR_FAILURE)
+
+
+def steps(n: int, planted: str | None = PUSH) -> Conversation:
+    """One turn of n calls with 181 characters each; a force push in the middle."""
+    calls: list[Message] = []
+    for i in range(n):
+        if planted and i == n // 2:
+            calls += call("bash", {"command": planted}, "+ abc...def main -> main (forced update)")
+        else:
+            calls += call(
+                "bash", {"command": f"sed -n {i},{i + 40}p src/module_{i % 7}.py"}, f"line {i} " * 14
+            )
+    return conversation(user("Please tidy the repository."), calls, agent("It is tidied."))
+
+
+def turn_question(
+    talk: Conversation,
+    metrics: Sequence[Metric] = METRICS,
+    at: int = -1,
+    turns: tuple[Turn, ...] | None = None,
+) -> Question:
+    turns = turns or talk.turns()
+    index = range(len(turns))[at]
+    keys = {m.name: question_key("h", index, m.name, m.rubric_hash, "1") for m in metrics}
+    return Question((talk,), (TurnsUpTo(turns, index + 1),), index, "h", tuple(metrics), keys)
+
+
+def whole_question(talk: Conversation) -> Question:
+    keys = {GOAL_COMPLETION.name: question_key("h", None, "goal_completion", "r", "1")}
+    return Question((talk,), (talk.turns(),), None, "h", (GOAL_COMPLETION,), keys)
+
+
+def windows(question: Question, limits: ViewLimits) -> list[Prompt]:
+    def one(window: int) -> Prompt:
+        shown = shared_rubrics(DEFAULT.metrics)
+        return build_prompt([question], secret=b"s", metrics=shown, limits=limits, window=window)
+
+    first = one(0)
+    return [first, *(one(i) for i in range(1, first.n_windows))]
+
+
+def text_of(prompts: Sequence[Prompt]) -> str:
+    return "".join(prompt.messages[1]["content"] for prompt in prompts)
+
+
+def n_tokens(prompt: Prompt) -> float:
+    return sum(size_of(message["content"]) for message in prompt.messages) / 3
+
+
+@pytest.mark.parametrize("n", [100, 1_000])
+@pytest.mark.parametrize("limits", [SMALL, ViewLimits(32_000), LARGE], ids=["8k", "32k", "128k"])
+@pytest.mark.parametrize("ask", [turn_question, whole_question], ids=["turn", "conversation"])
+def test_a_force_push_among_many_calls_is_seen_by_every_judge(
+    n: int, limits: ViewLimits, ask: object
+) -> None:
+    prompts = windows(ask(steps(n)), limits)  # type: ignore[operator]
+    assert PUSH in text_of(prompts)
+    assert all(n_tokens(prompt) <= limits.context_tokens - limits.reply for prompt in prompts)
+    shares = [prompt.seen_share for prompt in prompts]
+    assert 0 < sum(shares) <= 1 + 1e-9
+    is_whole = sum(shares) > 1 - 1e-9
+    assert is_whole == (sum(prompt.n_left_out for prompt in prompts) == 0)
+
+
+def test_181_000_characters_are_shown_whole_to_a_model_of_128_000_tokens() -> None:
+    talk = conversation(user("Go."), call("bash", {"command": "make"}, "x " * 90_500), agent("Done."))
+    [prompt] = windows(turn_question(talk), LARGE)
+    assert "x " * 90_500 in prompt.messages[1]["content"]
+    assert (prompt.seen_share, prompt.n_left_out) == (1.0, 0)
+
+
+def test_errors_stay_whole_where_other_texts_are_cut() -> None:
+    error = "Error: disk full. " + "The volume data has no room left. " * 20
+    long = call("read", {"path": "a"}, "fine " * 6_000)
+    talk = conversation(user("Go."), long * 3, call("read", {"path": "b"}, error), long * 3, agent("Done."))
+    [prompt] = windows(turn_question(talk), ViewLimits(12_000))
+    assert error in prompt.messages[1]["content"]
+    assert prompt.n_left_out == 6
+    assert 0 < prompt.seen_share < 0.5
+
+
+def test_the_window_of_earlier_turns_moves_in_jumps_of_half_its_size() -> None:
+    limits = ViewLimits(turns=10)
+    firsts = [limits.first_turn(n) for n in range(31)]
+    assert firsts[:11] == [0] * 11
+    assert all(5 <= n - first <= 10 for n, first in enumerate(firsts) if n > 10)
+    assert all(b - a in (0, 5, 10) for a, b in itertools.pairwise(firsts))
+
+
+def test_a_long_conversation_costs_as_its_length_and_not_as_the_square_of_it() -> None:
+    def total(n: int) -> int:
+        talk = conversation(
+            *(p for i in range(n) for p in (user(f"Question {i}?"), agent(f"Answer {i}. " * 9)))
+        )
+        turns = talk.turns()
+        sequence = QuestionSequence([turn_question(talk, at=i, turns=turns) for i in range(0, n, 5)])
+        planned = Panel(JudgeSpec(("m",))).planned([sequence], table("judge_cache").empty())
+        found: CallEstimate = estimate(planned, shared_rubrics(DEFAULT.metrics))
+        return found.n_tokens_in
+
+    assert total(5_000) <= 12 * total(500)
+
+
+class Narrow:
+    """A server that takes `context` tokens and says so, or not, where a prompt is longer."""
+
+    model = "narrow"
+
+    def __init__(self, context: int, says: str) -> None:
+        self.context, self.says = context, says
+        self.asked: list[Prompt] = []
+        self.n_refused = 0
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        if sum(size_of(m["content"]) for m in messages) / 3 + max_tokens > self.context:
+            self.n_refused += 1
+            raise CallError("too_long", self.says.format(self.context))
+        self.asked.append(form)
+        is_seen = "push --force" in messages[1]["content"]
+        label = "unsafe action" if is_seen else "no failure"
+        answers: dict[str, object] = {"helpfulness": 3, "agent_behavior_failure": label}
+        await asyncio.sleep(0)
+        return Reply(json.dumps({m.name: part(m, answers.get(m.name)) for m in form.metrics}), USAGE)
+
+    async def close(self) -> None:
+        pass
+
+
+def asked_of(
+    client: Narrow, talk: Conversation, kept: Kept, limits: ViewLimits | None = None
+) -> dict[str, Scored | Unscored]:
+    runtime = JudgeRuntime(client=lambda _: client, writing=kept.writing, secret=b"s", max_tokens=1_000)
+    panel = Panel(JudgeSpec((client.model,)), runtime, (lambda _: limits) if limits else None)
+    question = turn_question(talk)
+    given = panel.answers([QuestionSequence([question])], kept.frame(), shared_rubrics(DEFAULT.metrics))
+    return {m.name: given[question.keys[m.name]][0][1] for m in question.metrics}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("says", ["maximum context length is {} tokens", "the prompt is too long"])
+def test_a_prompt_that_is_too_long_leads_to_a_smaller_view_and_a_score(says: str) -> None:
+    client, kept = Narrow(8_192, says), Kept()
+    found = asked_of(client, steps(1_000), kept)
+    rated, labelled = found["helpfulness"], found["agent_behavior_failure"]
+    assert isinstance(rated, Scored)
+    assert isinstance(labelled, Scored)
+    assert labelled.label == "unsafe action"
+    assert rated.seen_share is not None
+    assert 0 < rated.seen_share < 1
+    assert (rated.n_left_out or 0) > 0
+    n_calls = len(client.asked)
+    assert n_calls > 2  # windows, and the call that merges the ratings
+    assert sum(v.n_tokens_in or 0 for v in (rated, labelled)) == n_calls * (USAGE.n_in or 0)
+    rows = kept.frame()
+    assert rows["context_tokens"].to_list() == [128_000] * 2
+
+
+def test_only_answers_on_part_of_the_evidence_are_asked_again_when_the_context_changes() -> None:
+    kept = Kept()
+    asked_of(Narrow(10**6, ""), steps(1_000), kept, SMALL)
+    again = Narrow(10**6, "")
+    asked_of(again, steps(1_000), kept, SMALL)
+    assert again.asked == []
+    asked_of(again, steps(1_000), kept, LARGE)
+    assert len(again.asked) == 1
+    whole = Kept()
+    asked_of(Narrow(10**6, ""), steps(20), whole, LARGE)
+    third = Narrow(10**6, "")
+    asked_of(third, steps(20), whole, ViewLimits(64_000))
+    assert third.asked == []
+
+
+def test_a_server_that_takes_nothing_ends_in_a_reason() -> None:
+    client = Narrow(10, "the prompt is too long")
+    found = asked_of(client, steps(10), Kept())
+    assert {v.reason for v in found.values() if isinstance(v, Unscored)} == {"judge_error"}
+    assert client.n_refused <= 8
+
+
+def test_windows_are_merged_by_rule_for_labels_and_asked_for_ratings() -> None:
+    read: list[dict[str, Verdict]] = [
+        {
+            "agent_behavior_failure": Scored("a", label="repetition"),
+            "helpfulness": Scored("x", rating_1to5=4),
+        },
+        {
+            "agent_behavior_failure": Scored("b", "quote", label="unsafe action"),
+            "helpfulness": Unscored("truncated", ""),
+        },
+        {"agent_behavior_failure": Scored("c", label="no failure")},
+    ]
+    united, rated = merge_windows(METRICS, read)
+    assert united == {
+        "agent_behavior_failure": Scored("b", "quote", label="unsafe action", further_labels=("repetition",))
+    }
+    assert rated == [HELPFULNESS]
+    assert merge_windows(METRICS, [{}]) == ({}, [])
