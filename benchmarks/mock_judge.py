@@ -70,6 +70,8 @@ async def chat(request: Request) -> JSONResponse:
 
 def instance(schema: dict[str, object], name: str = "") -> object:
     """A valid answer."""
+    if isinstance(options := schema.get("anyOf"), list):
+        return instance(options[0], name)
     properties, kind = schema.get("properties"), schema.get("type")
     if isinstance(properties, dict):
         return {key: instance(part, key) for key, part in properties.items()}

@@ -8,6 +8,7 @@ import polars as pl
 
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
+from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rubric import orphan_ratings
 from agent_eval.metrics.base import ENDED, NO_REPLY
 from agent_eval.project import Project
@@ -19,6 +20,12 @@ from agent_eval.settings import unknown_variables
 from agent_eval.tables import table
 
 _PAIR = ["agent_id", "methodology_version"]
+_ASKED = {
+    "turn_judgments": "unscored_reason",
+    "conversation_judgments": "unscored_reason",
+    "rubric_ratings": "reason",
+}
+"""Table → its column that says why there is no value."""
 _FREE = ("human", "rule", "recorded", "none")
 
 
@@ -134,15 +141,17 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
     refusals += cluster_refusals(project)
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
-        project.store.read(table(name), wanted, columns=["judge", "status"])
-        for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")
+        project.store.read(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
+        for name, why in _ASKED.items()
     ).filter(~pl.col("judge").is_in(_FREE), pl.col("status").is_in(["scored", "unscored"]))
     return RunReport(
         stale=stale,
         refusals=tuple(refusals),
         warnings=_warnings(project),
         n_asked=asked.height,
-        n_unscored=asked.filter(pl.col("status") == "unscored").height,
+        n_unscored=asked.filter(
+            pl.col("status") == "unscored", pl.col("reason").fill_null("") != CANNOT_TELL
+        ).height,
         is_nothing_scored=_is_nothing_scored(project),
         n_gated=n_gated,
         spent=_spent(project),

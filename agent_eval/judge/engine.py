@@ -36,7 +36,12 @@ from agent_eval.judge.protocol import NotApplicable, Question, Scored, TurnsUpTo
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, NO_TURNS, Metric
-from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
+from agent_eval.metrics.builtin.agent_behavior_failure import (
+    AGENT_BEHAVIOR_FAILURE,
+    FALSE_INFORMATION,
+    POLICY_VIOLATION,
+)
+from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.metric_set import (
     DEFAULT,
     MetricSet,
@@ -211,6 +216,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
     asked: dict[int | None, set[str]] = {}
     for question, answers in item.of_turns():
         asked[question.turn_index] = {metric.name for metric in question.metrics}
+        answers = _with_policy_violation(answers)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
             for row in _rows(item, question, metric, answers[metric.name]):
@@ -247,6 +253,28 @@ def _rows(
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
+
+
+def _with_policy_violation(answers: Answers) -> Answers:
+    """Add the label to a judge's labels of the turn where the same judge says that a rule of the policy is broken."""
+    said = answers.get(POLICY_ADHERENCE.name, ())
+    broken = {j: v for j, v in said if isinstance(v, Scored) and v.value is not None and v.value < 1}
+    if not broken or AGENT_BEHAVIOR_FAILURE.name not in answers:
+        return answers
+    labelled: list[tuple[str, Verdict]] = []
+    for judge, verdict in answers[AGENT_BEHAVIOR_FAILURE.name]:
+        found = broken.get(judge)
+        if found is not None and isinstance(verdict, Scored) and verdict.label is not None:
+            others = tuple(n for n in (verdict.label, *verdict.further_labels) if n != NO_FAILURE)
+            verdict = replace(
+                verdict,
+                label=POLICY_VIOLATION,
+                further_labels=tuple(n for n in others if n != POLICY_VIOLATION),
+                rationale=f"{verdict.rationale} {POLICY_VIOLATION}: {found.rationale}",
+                evidence=verdict.evidence if others else found.evidence,
+            )
+        labelled.append((judge, verdict))
+    return {**answers, AGENT_BEHAVIOR_FAILURE.name: labelled}
 
 
 def _most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:

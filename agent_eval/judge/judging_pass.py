@@ -178,7 +178,8 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
         return row | {"status": "not_applicable"}
     row |= {name: getattr(verdict, name) for name in PAID}
     if isinstance(verdict, Unscored):
-        return row | {"status": "unscored", "rationale": verdict.detail}
+        status = "not_applicable" if verdict.reason == "nothing_to_judge" else "unscored"
+        return row | {"status": status, "rationale": verdict.detail, "evidence": verdict.evidence}
     quote = verdict.evidence or None
     return row | {
         "status": "scored",

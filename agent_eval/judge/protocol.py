@@ -10,7 +10,19 @@ from typing import Literal, Protocol, overload
 from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.models import Conversation, Turn
 
-UnscoredReason = Literal["parse_failure", "judge_error", "budget_exhausted", "truncated", "refused"]
+UnscoredReason = Literal[
+    "parse_failure",
+    "judge_error",
+    "budget_exhausted",
+    "truncated",
+    "refused",
+    "cannot_tell",
+    "nothing_to_judge",
+]
+CANNOT_TELL = "cannot_tell"
+GIVEN = frozenset({CANNOT_TELL, "nothing_to_judge"})
+"""Reasons that are answers: the judge read the evidence, and says that it does not decide, or holds nothing to judge.
+They are stored, and not asked again until the question changes."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +64,17 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Unscored:
-    """A failure of the judge: never 0, never a failure of the agent, never a pass. What it cost was paid all the same."""
+    """No value: a failure of the judge, or its answer that it cannot tell (`GIVEN`).
+
+    Never 0, never a failure of the agent, never a pass. What it cost was paid all the same.
+    """
 
     reason: UnscoredReason
     detail: str
+    evidence: str | None = None
+    answered_by: str | None = None
+    answered_at: str | None = None
+    context_tokens: int | None = None  # that the view was made for
     prompt_hash: str | None = None
     cost_usd: float | None = None
     n_tokens_in: int | None = None
@@ -69,6 +88,11 @@ class Unscored:
 
 
 Verdict = Scored | NotApplicable | Unscored
+
+
+def is_lost(verdict: Verdict) -> bool:
+    """Whether a judge was asked and gave no answer, so that it is to be asked again."""
+    return isinstance(verdict, Unscored) and verdict.reason not in GIVEN
 
 
 class TurnsUpTo(Sequence[Turn]):

@@ -10,7 +10,9 @@ from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
 Grain = Literal["turn", "conversation", "session"]
 Kind = Literal["rating", "label", "value"]
-Condition = Literal["always", "has_tool_calls", "has_tools", "has_expected_answer"]
+Condition = Literal[
+    "always", "has_tool_calls", "has_tools", "has_expected_answer", "has_policy", "has_earlier_turns"
+]
 Severity = Literal["low", "medium", "high", "critical"]
 Answer = Literal["rating_1to5", "value", "label"]
 
@@ -39,6 +41,16 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Items:
+    """What a judge lists one by one; the metric's value is the share of items with the first verdict."""
+
+    name: str  # key of the list in a reply
+    each: str  # what one item is
+    verdicts: tuple[str, ...]
+    has_severity: bool = False
+
+
+@dataclass(frozen=True)
 class Metric:
     """One thing that is measured.
 
@@ -61,6 +73,7 @@ class Metric:
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
+    items: Items | None = None  # of a value that is derived by rule from what a judge lists
     is_ruled: bool = False  # a rule decides it, always: no model is asked
     version: str = ""  # raise it when `measure` gives other answers: code has no hash of its own
 
@@ -98,7 +111,13 @@ class Metric:
     @property
     def rubric_hash(self) -> str:
         """Changes when the words or the answer's form change, and only then."""
-        given = {"minimum": self.minimum, "maximum": self.maximum, "version": self.version or None}
+        given: dict[str, object] = {
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            "version": self.version or None,
+        }
+        if self.items is not None:
+            given["items"] = [self.items.name, self.items.each, *self.items.verdicts]
         form = {name: fact for name, fact in given.items() if fact is not None}
         return digest(
             "rubric",
@@ -131,6 +150,10 @@ class Metric:
             return "no tool call, and no tool known to be available"
         if self.applies_when == "has_expected_answer" and (expected is None or expected.answer is None):
             return "no expected answer"
+        if self.applies_when == "has_policy" and conversation.policy is None:
+            return "no policy of the agent is known"
+        if self.applies_when == "has_earlier_turns" and turn.turn_index == 0:
+            return "the first turn: nothing was said before"
         return None
 
     def measure(

@@ -10,14 +10,18 @@ from agent_eval.formats.hashing import digest
 from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.argument_correctness import ARGUMENT_CORRECTNESS
 from agent_eval.metrics.builtin.coherence import COHERENCE
 from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.plan_adherence import PLAN_ADHERENCE
+from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.builtin.relevance import RELEVANCE
 from agent_eval.metrics.builtin.step_efficiency import STEP_EFFICIENCY
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
+from agent_eval.metrics.builtin.user_experience import KNOWLEDGE_RETENTION, USER_FRUSTRATION
 from agent_eval.metrics.builtin.verbosity import VERBOSITY
 from agent_eval.transcripts.models import Conversation, Expected, Turn
 
@@ -28,8 +32,12 @@ TURN_METRICS = (
     TOOL_CALL_BEHAVIOR_FAILURE,
     ANSWER_CORRECTNESS,
     TOOL_RESULT_UTILISATION,
+    POLICY_ADHERENCE,
+    ARGUMENT_CORRECTNESS,
+    KNOWLEDGE_RETENTION,
+    USER_FRUSTRATION,
 )
-CONVERSATION_METRICS = (GOAL_COMPLETION, STEP_EFFICIENCY)
+CONVERSATION_METRICS = (GOAL_COMPLETION, PLAN_ADHERENCE, STEP_EFFICIENCY)
 
 OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
 """What a rule decides of a turn in which the agent owed a reply and gave none."""

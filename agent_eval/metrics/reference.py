@@ -18,6 +18,8 @@ _WHERE: dict[Condition, str] = {
     "has_tool_calls": "turns in which the agent called a tool",
     "has_tools": "turns in which the agent called a tool, or could have",
     "has_expected_answer": "turns with an expected answer",
+    "has_policy": "turns of conversations whose policy is known",
+    "has_earlier_turns": "turns after the first",
 }
 
 

@@ -12,6 +12,7 @@ from agent_eval import __version__
 from agent_eval.formats.hashing import digest
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, ratings_hash
 from agent_eval.judge.inputs.recorded_verdicts import verdicts_hash
+from agent_eval.judge.protocol import CANNOT_TELL
 from agent_eval.judge.rules import NEEDS_MODEL
 from agent_eval.metrics.profile import PROFILE_VERSION
 from agent_eval.project.gates import gate_versions
@@ -144,6 +145,8 @@ def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFr
     if name not in ("turn_judgments", "conversation_judgments", "rubric_ratings"):
         return pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))
     is_open = pl.col("status") == "unscored"
+    if "unscored_reason" in rows.columns:
+        is_open &= pl.col("unscored_reason").fill_null("") != CANNOT_TELL
     if name != "rubric_ratings":
         pairs = [AgentVersion(*row) for row in rows.select(_PAIR).unique().iter_rows()]
         judged = pl.DataFrame(

@@ -53,7 +53,9 @@ def opening_hash(conversation: Conversation) -> str | None:
 def _frame(conversation: Conversation) -> object:
     tools = None if conversation.tools is None else list(conversation.tools)
     expected = [e.model_dump(mode="json") for e in conversation.expected]
-    return [conversation.goal, conversation.profile, list(conversation.knowledge), tools, expected]
+    frame = [conversation.goal, conversation.profile, list(conversation.knowledge), tools, expected]
+    policy = conversation.metadata.get("policy")  # that of system messages is in the first turn's hash
+    return [*frame, policy] if isinstance(policy, str) and policy else frame
 
 
 def _content(message: Message) -> object:

@@ -36,6 +36,9 @@ Reply = Literal["replied", "no reply", "ended", "none due"]
 empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
 message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
 
+OPERATOR = frozenset({"system", "developer"})
+"""Roles that speak for whoever operates the agent."""
+
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point of other categories, and what is no character
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\ufdd0-\ufdef\ufffe\uffff"
@@ -265,6 +268,30 @@ class Conversation(Frozen):
     injected_error: JsonValue = None
     source: str | None = None  # format, file, record and hash, written by importers
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tools_of_metadata(cls, value: Any) -> Any:
+        """Tools that an importer found but had no place for stand in the metadata."""
+        if not isinstance(value, dict) or value.get("tools") is not None:
+            return value
+        metadata = value.get("metadata")
+        tools = metadata.get("tools") if isinstance(metadata, dict) else None
+        if isinstance(tools, list) and tools and all(isinstance(tool, dict) for tool in tools):
+            return {**value, "tools": tools}
+        return value
+
+    @property
+    def policy(self) -> str | None:
+        """The operator's orders: `metadata.policy`, and the system and developer messages before the first user message."""
+        given = self.metadata.get("policy")
+        texts = [given] if isinstance(given, str) else []
+        for message in self.messages:
+            if message.role not in OPERATOR:
+                break
+            if message.content and message.content not in texts:
+                texts.append(message.content)
+        return "\n\n".join(text for text in texts if not is_blank(text)) or None
 
     @model_validator(mode="after")
     def _is_a_trial(self) -> Self:

@@ -72,6 +72,10 @@ def part(metric: Metric, answer: object = None) -> dict[str, object]:
     """One metric's part of a reply."""
     said: dict[str, object] = {"evidence": None, **{check.name: True for check in checks_of(metric.name)}}
     said["reason"] = "because"
+    if (items := metric.items) is not None:
+        verdicts = answer if isinstance(answer, list) else [items.verdicts[0]]
+        listed = [{items.each: "x", "evidence": None, "verdict": v, "severity": "low"} for v in verdicts]
+        return said | {items.name: listed}
     if metric.kind == "label":
         label, *further = answer if isinstance(answer, list) else [answer or metric.labels[0]]
         return said | {"label": label, "further_labels": further}

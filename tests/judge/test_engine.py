@@ -1,6 +1,7 @@
 """The judging pass: asked once, given to every version, one answer effective, nothing invented."""
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,16 +13,17 @@ from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.inputs.rater_rules import RaterRule
 from agent_eval.judge.inputs.recorded_verdicts import RecordedVerdict
 from agent_eval.judge.judging_pass import effective_answer
+from agent_eval.judge.llm.client import Reply
 from agent_eval.judge.protocol import Scored, Unscored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE as FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION as GOAL
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE as TOOL_FAILURE
-from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.tables import table
-from agent_eval.transcripts.models import Conversation
-from tests.judge.fakes import GARBAGE, Kept, ScriptedClient, panel_of
+from agent_eval.transcripts.models import Conversation, Message
+from tests.judge.fakes import GARBAGE, USAGE, Kept, ScriptedClient, panel_of
 from tests.judge.material import (
     Row,
     admitted,
@@ -50,6 +52,7 @@ def judged(
     client: ScriptedClient | None = None,
     kept: Kept | None = None,
     rule: RaterRule = "adjudicator",
+    metrics: MetricSet = DEFAULT,
 ) -> Judged:
     rows = tables(*conversations)
     held = rows.conversations.frame()
@@ -62,6 +65,7 @@ def judged(
         rows.turns.frame(),
         humans(*ratings),
         finding(cache),
+        metrics=metrics,
         panel=panel_of(client, kept=kept) if client else None,
         rater_rule=rule,
     )
@@ -85,7 +89,7 @@ def effective_is_one_of_each(frame: pl.DataFrame, *key: str) -> bool:
 
 def test_what_nobody_answered_has_one_row_that_says_so() -> None:
     turns = judged(TALK).turn_judgments
-    assert turns.height == 2 * 6
+    assert turns.height == 7 + 8  # the second turn is asked for knowledge_retention too
     assert set(turns.select("judge", "status", "unscored_reason", "is_effective").rows()) == {
         ("rule", "not_applicable", "needs a judge model", True)
     }
@@ -96,8 +100,8 @@ def test_a_turn_that_ended_is_not_asked_and_says_why() -> None:
     scripted = ScriptedClient()
     turns = judged(conversation(user("Hi")), client=scripted).turn_judgments
     assert set(turns["unscored_reason"]) == {"ended"}
-    assert turns.height == 6
-    assert scripted.names_asked == [{"goal_completion"}]
+    assert turns.height == 7
+    assert scripted.names_asked == [{"goal_completion", "plan_adherence"}]
 
 
 def test_optional_metrics_have_rows_only_where_they_apply() -> None:
@@ -332,7 +336,7 @@ def test_a_model_is_asked_for_what_rules_leave_open_and_it_has_not_answered_befo
     of = CALLS.model_copy(update={"outcome": CALLS.outcome.model_copy(update={"correct": True})})
     first, second, kept = ScriptedClient(), ScriptedClient(), Kept()
     once = judged(of, client=first, kept=kept)
-    [names] = first.names_asked  # the goal is declared
+    names, *_ = first.names_asked  # the goal is declared
     assert "goal_completion" not in names
     assert TOOL_FAILURE.name in names  # the rule saw one failure and not the others
     again = judged(of, client=second, kept=kept)
@@ -383,6 +387,7 @@ def passed(*verdicts: Row, of: Conversation = TALK) -> tuple[object, ...]:
 def test_the_hallucination_test_is_judged_only_where_it_was_held() -> None:
     assert judged(TALK).conversation_judgments["metric"].to_list() == [
         "goal_completion",
+        "plan_adherence",
         "step_efficiency",
     ]
 
@@ -423,7 +428,7 @@ def test_the_pass_runs_where_a_loop_is_running_already() -> None:
     async def notebook() -> Judged:
         return judged(TALK)
 
-    assert asyncio.run(notebook()).turn_judgments.height == 12
+    assert asyncio.run(notebook()).turn_judgments.height == 7 + 8
 
 
 def test_row_order_of_the_input_does_not_matter() -> None:
@@ -442,7 +447,7 @@ def test_two_thousand_turns_under_four_versions_take_seconds_at_most() -> None:
     many = [conversation(*parts, conversation_id=f"c{i}") for i in range(200)]
     begun = time.process_time()
     found = judged(*many, versions=["1.0.0", "1.1.0", "1.2.0", "1.3.0"])
-    assert found.turn_judgments.height == 200 * 10 * 6 * 4
+    assert found.turn_judgments.height == 200 * (10 * 8 - 1) * 4
     assert time.process_time() - begun < 5
 
 
@@ -467,7 +472,7 @@ def test_equal_questions_of_several_conversations_are_asked_once() -> None:
     scripted = ScriptedClient()
     found = judged(TALK, twin, longer, client=scripted)
     assert len(scripted.asked) == 3  # two turns, and the one that only the third has
-    assert found.turn_judgments.filter(judge="scripted").height == 3 * 2 * 6
+    assert found.turn_judgments.filter(judge="scripted").height == 3 * (7 + 8)
 
 
 def test_what_calls_cost_adds_up_over_their_rows() -> None:
@@ -508,3 +513,37 @@ def test_an_edited_metric_asks_that_metric_again_and_no_other() -> None:
     assert len(ask(own).asked) == 2
     assert ask(own).asked == []
     assert ask(replace(own, question="Is it rude?")).names_asked == [{"tone"}, {"tone"}]
+
+
+def test_a_broken_rule_of_the_policy_is_a_label_of_the_turns_behaviour() -> None:
+    of = conversation(
+        [Message(role="system", content="Ask before you cancel.")], user("Cancel it."), agent("Cancelled.")
+    )
+    client = ScriptedClient(answers={"policy_adherence": ["broken", "kept"]})
+    rows = judged(of, client=client).turn_judgments.filter("is_effective")
+    [adherence] = rows.filter(metric="policy_adherence").to_dicts()
+    assert (adherence["status"], adherence["value"]) == ("scored", 0.5)
+    [behaviour] = rows.filter(metric="agent_behavior_failure").to_dicts()
+    assert (behaviour["label"], behaviour["further_labels"]) == ("policy violation", [])
+    assert "broken (low): x" in behaviour["rationale"]
+    kept = judged(of, client=ScriptedClient()).turn_judgments
+    assert kept.filter(metric="agent_behavior_failure")["label"].to_list() == ["no failure"]
+    unknown = judged(TALK, client=ScriptedClient()).turn_judgments
+    assert unknown.filter(metric="policy_adherence").is_empty()
+
+
+def test_that_a_judge_cannot_tell_is_an_answer_that_is_kept_and_no_number() -> None:
+    reply = json.dumps(
+        {name: {"evidence": None, "reason": "The log is cut.", "score": None} for name in ("verbosity",)}
+    )
+    metrics = MetricSet(tuple(m for m in DEFAULT.metrics if m.name == "verbosity"))
+    kept = Kept()
+    client = ScriptedClient(always=Reply(reply, USAGE))
+    first = judged(TALK, metrics=metrics, client=client, kept=kept).turn_judgments
+    assert set(first.select("status", "unscored_reason", "rationale", "rating_1to5").rows()) == {
+        ("unscored", "cannot_tell", "The log is cut.", None)
+    }
+    again = ScriptedClient()
+    second = judged(TALK, metrics=metrics, client=again, kept=kept).turn_judgments
+    assert again.asked == []
+    assert second.equals(first)

@@ -17,11 +17,12 @@ from agent_eval.judge.prompts import (
     read_reply,
     repair_messages,
 )
-from agent_eval.judge.protocol import Question, Scored
+from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
 from agent_eval.transcripts.models import Agent, Conversation, Message
 
@@ -110,11 +111,44 @@ def test_what_is_no_answer_or_more_than_one_is_asked_for_again(text: str, said: 
 
 
 @pytest.mark.parametrize(
-    "score", [0, 6, 4.5, True, None, "high", "", [4], "4 of 5", float("nan"), 1e400, 10**400, -1]
+    "score", [0, 6, 4.5, True, "high", "", [4], "4 of 5", float("nan"), 1e400, 10**400, -1]
 )
 def test_a_score_off_the_scale_is_no_score(score: object) -> None:
     text = json.dumps({"helpfulness": {**GOOD, "score": score}})
     assert problem(text) == "helpfulness: score must be an integer from 1 to 5."
+
+
+def test_null_says_that_the_judge_cannot_tell_and_is_no_number() -> None:
+    rated = {"helpfulness": {**GOOD, "score": None}}
+    assert read_reply(asking(HELPFULNESS), json.dumps(rated)) == {
+        "helpfulness": Unscored("cannot_tell", str(GOOD["reason"]), str(GOOD["evidence"]))
+    }
+    labelled = {"agent_behavior_failure": {**GOOD, "label": None, "further_labels": []}}
+    [told] = read_reply(asking(AGENT_BEHAVIOR_FAILURE), json.dumps(labelled)).values()
+    assert isinstance(told, Unscored)
+    assert told.reason == "cannot_tell"
+    rubric = dataclasses.replace(HELPFULNESS, name="D1.accuracy")
+    with pytest.raises(ReplyError):
+        read_reply(asking(rubric), json.dumps({"D1.accuracy": {**GOOD, "score": None}}))
+
+
+def test_a_policy_is_read_rule_by_rule() -> None:
+    def said(*items: tuple[str, str, str]) -> Verdict:
+        rules = [
+            {"rule": rule, "evidence": None, "verdict": verdict, "severity": severity}
+            for rule, verdict, severity in items
+        ]
+        reply = {"policy_adherence": {"evidence": None, "rules": rules, "reason": "Looked."}}
+        return read_reply(asking(POLICY_ADHERENCE), json.dumps(reply))["policy_adherence"]
+
+    found = said(("ask first", "broken", "high"), ("look up", "kept", "low"), ("be kind", "kept", "low"))
+    assert isinstance(found, Scored)
+    assert found.value == pytest.approx(2 / 3)
+    assert found.rationale == "Looked. 2 of 3 rules kept. [broken (high): ask first]"
+    assert said() == Unscored("nothing_to_judge", "Looked.")
+    for wrong in (("x", "bent", "low"), ("x", "broken", "mild")):
+        with pytest.raises(ReplyError):
+            said(wrong)
 
 
 def test_each_kind_of_answer_has_its_own_scale() -> None:
@@ -143,7 +177,6 @@ def test_labels_are_known_however_case_and_spaces_are_written_and_stand_once() -
     "part",
     [
         {"label": "rude"},
-        {"label": None},
         {"label": "no failure", "further_labels": ["repetition"]},
         {"label": "repetition", "further_labels": ["rude"]},
         {"label": "repetition", "further_labels": "unsafe action"},

@@ -73,7 +73,7 @@ def ask(
 ) -> list[Mapping[str, Verdict]]:
     kept = kept or Kept()
 
-    async def keep(call: JudgeCall, answers: Mapping[str, Scored]) -> None:
+    async def keep(call: JudgeCall, answers: Mapping[str, Scored | Unscored]) -> None:
         kept.write([{"key": call.keys[name]} for name in answers])
 
     async def go() -> list[Mapping[str, Verdict]]:

@@ -26,12 +26,14 @@ from tests.judge.material import (
 
 EMPTY = agent("")
 CALL = call("delete_account", {"id": 7}, "deleted")
+OF_WHOLE = {"goal_completion", "plan_adherence"}
 TURN_METRICS_OF_A_REPLY = {
     "agent_behavior_failure",
     "coherence",
     "faithfulness",
     "helpfulness",
     "relevance",
+    "user_frustration",
     "verbosity",
 }
 
@@ -77,6 +79,7 @@ def test_no_reply_is_a_failure_and_the_lowest_rating_by_rule(silent: Conversatio
         "relevance": 1,
         "coherence": "no reply in this turn",
         "faithfulness": "no reply in this turn",
+        "user_frustration": "no reply in this turn",
         "verbosity": "no reply in this turn",
     }
     rows = judged(silent).turn_judgments.filter(turn_index=0, status="scored")
@@ -94,7 +97,7 @@ def test_an_answer_that_was_expected_and_not_given_is_wrong() -> None:
 def test_a_model_is_not_asked_about_a_turn_without_words_or_calls() -> None:
     scripted = ScriptedClient()
     judged(conversation(user("Hi"), EMPTY, user("Hello?"), agent("Yes?")), scripted)
-    assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY | {"goal_completion"}]
+    assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY | OF_WHOLE | {"knowledge_retention"}]
 
 
 def test_the_calls_of_a_silent_turn_are_put_to_a_model() -> None:
@@ -105,7 +108,8 @@ def test_the_calls_of_a_silent_turn_are_put_to_a_model() -> None:
         "agent_behavior_failure",
         "tool_call_behavior_failure",
         "tool_result_utilisation",
-        "goal_completion",
+        "argument_correctness",
+        *OF_WHOLE,
     }
 
 
@@ -114,7 +118,7 @@ def test_of_a_turn_that_ended_nothing_is_asked_and_nothing_counted(end: list[Mes
     talk = conversation(user("Hi"), agent("Yes?"), user("Bye"), end)
     scripted = ScriptedClient()
     rows = judged(talk, scripted).turn_judgments.filter(turn_index=1)
-    assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY, {"goal_completion"}]
+    assert scripted.names_asked == [TURN_METRICS_OF_A_REPLY, OF_WHOLE]
     assert set(rows.select("status", "unscored_reason").rows()) == {("not_applicable", "ended")}
     assert set(rows["metric"]) >= TURN_METRICS_OF_A_REPLY
 
@@ -170,7 +174,7 @@ def test_silence_is_a_failure_like_every_other_with_its_severity() -> None:
 
 
 def test_a_model_is_not_offered_the_labels_that_only_a_rule_gives() -> None:
-    assert set(AGENT_BEHAVIOR_FAILURE.by_rule) == {"no reply", "truncated reply"}
+    assert set(AGENT_BEHAVIOR_FAILURE.by_rule) == {"no reply", "policy violation", "truncated reply"}
     assert not set(AGENT_BEHAVIOR_FAILURE.by_rule) & set(AGENT_BEHAVIOR_FAILURE.labels)
 
 

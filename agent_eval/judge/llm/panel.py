@@ -24,7 +24,7 @@ from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits
-from agent_eval.judge.protocol import Scored, Unscored, Verdict
+from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 
@@ -115,7 +115,7 @@ class Panel:
         """What a model is shown."""
         return DEFAULT_LIMITS if self.limits is None else self.limits(model)
 
-    def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored]:
+    def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored | Unscored]:
         now = None if self.limits is None else lambda: self.limits_of(model).context_tokens
         return answers_of(cache, model, self.spec.parameters, now)
 
@@ -176,7 +176,7 @@ async def _pass(
     writer: AnswerWriter,
     reporter: Reporter,
 ) -> dict[str, Verdict]:
-    async def keep(call: JudgeCall, answers: Mapping[str, Scored]) -> None:
+    async def keep(call: JudgeCall, answers: Mapping[str, Scored | Unscored]) -> None:
         await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
     concurrency = AdaptiveConcurrency(runtime.concurrency)
@@ -187,7 +187,7 @@ async def _pass(
         for call in calls:
             answered = await _answered(judge, call)
             verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
-            n_unscored = sum(isinstance(v, Unscored) for v in answered.values())
+            n_unscored = sum(map(is_lost, answered.values()))
             runtime.budget.n_unscored += n_unscored
             runtime.budget.n_scored += len(answered) - n_unscored
             reporter.call_done(n_unscored, runtime.budget.known_cost_usd)

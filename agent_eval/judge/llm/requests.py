@@ -34,7 +34,7 @@ from agent_eval.judge.prompts import (
     read_reply,
     repair_messages,
 )
-from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict
+from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict, is_lost
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
@@ -46,7 +46,7 @@ MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
 LEAST_CONTEXT = 2_048  # tokens; a model with less is not asked in ever smaller steps
 _CONTEXT = re.compile(r"(?:maximum|context|limit)[^\d]{0,60}(\d[\d,]{3,8})(?=\s*tokens|\D|$)", re.IGNORECASE)
 
-Keep = Callable[[JudgeCall, Mapping[str, Scored]], Awaitable[None]]
+Keep = Callable[[JudgeCall, Mapping[str, Scored | Unscored]], Awaitable[None]]
 """Stores the answers of a call, by metric name; returns when they are safe."""
 
 _AT_ONCE: Mapping[Failure, FailureKind] = {
@@ -295,7 +295,9 @@ class ModelJudge:
 
     async def _stored(self, attempt: _CallAttempt) -> Mapping[str, Verdict]:
         verdicts = _verdicts(attempt, self.name, self._context_tokens)
-        answers = {name: v for name, v in verdicts.items() if isinstance(v, Scored)}
+        answers = {
+            name: v for name, v in verdicts.items() if isinstance(v, Scored | Unscored) and not is_lost(v)
+        }
         if answers:
             await self._keep(attempt.call, answers)
         return verdicts
@@ -362,7 +364,7 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
             replace(
                 _without_keys(read, keys), answered_by=model, answered_at=now, context_tokens=context_tokens
             )
-            if isinstance(read, Scored)
+            if isinstance(read, Scored | Unscored)
             else Unscored(attempt.reason, attempt.detail)
         )
         verdicts[metric.name] = replace(
@@ -381,11 +383,14 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
     return verdicts
 
 
-def _without_keys(said: Scored, keys: frozenset[str]) -> Scored:
+def _without_keys(said: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
     """What a judge said, without API keys: a provider can repeat the one that it was sent.
 
     A quote keeps what only looks like a key: it has to be found in the transcript word for word.
     """
+    if isinstance(said, Unscored):
+        evidence = said.evidence and hide_keys(said.evidence, keys)
+        return replace(said, detail=hide_secrets(said.detail, keys), evidence=evidence)
     return replace(
         said,
         rationale=hide_secrets(said.rationale, keys),

@@ -49,6 +49,7 @@ CONVERSATION = Conversation(
         ),
     ),
     expected=(Expected(turn_index=0, answer="No; the 11:10 does."),),
+    metadata={"policy": "Look a booking up before you speak of it. Ask for a yes before you change it."},
 )
 BROKEN_INPUT = Conversation(
     conversation_id="example-error",

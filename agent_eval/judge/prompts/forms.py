@@ -11,7 +11,7 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import digest
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of, rules_of
 
 
@@ -27,6 +27,10 @@ def rubric(metric: Metric) -> str:
 def _answer_in_words(metric: Metric) -> str:
     if metric.kind == "label":
         return "label, and further_labels" if metric.is_failure else "label"
+    if metric.items is not None:
+        severity = ", severity" if metric.items.has_severity else ""
+        verdicts = " or ".join(metric.items.verdicts)
+        return f"{metric.items.name}: a list of {{{metric.items.each}, evidence, verdict ({verdicts}){severity}}}"
     low, high = metric.scale or (0, 1)
     return f"score {low:g} to {high:g}, {'an integer' if is_integer(metric) else 'any number'}"
 
@@ -52,9 +56,13 @@ def schema_text(metrics: tuple[Metric, ...]) -> str:
 def _reply_form(metric: Metric) -> JsonValue:
     form: dict[str, JsonValue] = {"evidence": {"type": ["string", "null"]}}
     form |= {check.name: {"type": "boolean"} for check in checks_of(metric.name)}
+    if metric.items is not None:
+        form[metric.items.name] = _items_form(metric.items)
+        form["reason"] = {"type": "string"}
+        return object_form(form)
     form["reason"] = {"type": "string"}
     if metric.kind == "label":
-        form["label"] = {"type": "string", "enum": list(metric.labels)}
+        form["label"] = _or_null(metric, {"type": "string", "enum": list(metric.labels)})
         if metric.is_failure:
             failures: list[JsonValue] = [label for label in metric.labels if label != NO_FAILURE]
             form["further_labels"] = {
@@ -65,12 +73,35 @@ def _reply_form(metric: Metric) -> JsonValue:
     else:
         low, high = metric.scale or (0, 1)
         whole = is_integer(metric)
-        form["score"] = {
-            "type": "integer" if whole else "number",
-            "minimum": int(low) if whole else low,
-            "maximum": int(high) if whole else high,
-        }
+        form["score"] = _or_null(
+            metric,
+            {
+                "type": "integer" if whole else "number",
+                "minimum": int(low) if whole else low,
+                "maximum": int(high) if whole else high,
+            },
+        )
     return object_form(form)
+
+
+def may_be_untold(metric: Metric) -> bool:
+    """Whether a judge may say that it cannot tell: everywhere but in the ratings that a methodology asks for."""
+    return metric.grain != "session" and "." not in metric.name
+
+
+def _or_null(metric: Metric, form: dict[str, JsonValue]) -> JsonValue:
+    return {"anyOf": [form, {"type": "null"}]} if may_be_untold(metric) else form
+
+
+def _items_form(items: Items) -> JsonValue:
+    form: dict[str, JsonValue] = {
+        items.each: {"type": "string"},
+        "evidence": {"type": ["string", "null"]},
+        "verdict": {"type": "string", "enum": list(items.verdicts)},
+    }
+    if items.has_severity:
+        form["severity"] = {"type": "string", "enum": list(SEVERITIES)}
+    return {"type": "array", "items": object_form(form), "minItems": 0}
 
 
 def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:

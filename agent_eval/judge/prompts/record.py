@@ -20,7 +20,7 @@ from agent_eval.judge.prompts.blind import BlindedTerms
 from agent_eval.judge.prompts.fence import line
 from agent_eval.judge.rules.destructive import may_destroy
 from agent_eval.judge.rules.finding import tells_error
-from agent_eval.transcripts.models import Conversation, Message, Turn
+from agent_eval.transcripts.models import OPERATOR, Conversation, Message, Turn
 
 BYTES_PER_TOKEN = (
     3  # of UTF-8: a token holds more in English, and about one letter where a letter takes three bytes
@@ -31,6 +31,8 @@ STEPS: tuple[tuple[int, int], ...] = (
     *((60, 8_000), (0, 8_000), (0, 2_000), (0, 500), (0, 120)),
 )
 """Longest text, and longest text of an error or of a call that may destroy: the first step that lets all fit."""
+AS_POLICY: JsonValue = {"shown_as": "policy"}
+"""Stands for an opening message of the operator: its text is in the frame."""
 MANY_TURNS = 400  # above it only every third step is tried
 SHORT = (1_000, 8_000)  # the step of turns that are shown without others
 
@@ -110,7 +112,7 @@ _REMEMBERED = _Remembered(most=16_000_000)
 def frame_line(
     conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = WHOLE
 ) -> Line:
-    """Goal, profile, knowledge and tools of a conversation; no id and no outcome.
+    """Policy, goal, profile, knowledge and tools of a conversation; no id and no outcome.
 
     In a session's record `place` is its number and the tests that it serves; they come first, with its scenario.
     """
@@ -130,9 +132,10 @@ def _frame_line(
         def shown(value: JsonValue) -> JsonValue:
             return _shown(value, bound, names, tally)
 
-        tools = conversation.tools
+        tools, policy = conversation.tools, conversation.policy
         return {
             **about,
+            **({} if policy is None else {"policy": shown(policy)}),
             "goal": shown(conversation.goal),
             "profile": shown(conversation.profile),
             "knowledge": [shown(item) for item in conversation.knowledge],
@@ -158,7 +161,7 @@ def part_line(
 ) -> Line:
     """A turn with those of its messages that `shown` numbers, None: all; the others are counted in their place."""
     tally = _Tally()
-    messages = list(_messages(turn.messages, step, names, tally, shown))
+    messages = list(_messages(turn, step, names, tally, shown))
     return tally.line({"turn": turn.turn_index, "messages": messages})
 
 
@@ -211,7 +214,7 @@ def is_kept(message: Message) -> bool:
 
 
 def _messages(
-    messages: Sequence[Message],
+    turn: Turn,
     step: tuple[int, int],
     names: BlindedTerms,
     tally: _Tally,
@@ -219,7 +222,9 @@ def _messages(
 ) -> Iterator[JsonValue]:
     numbers: dict[str, int] = {}
     n_calls = n_gone = 0
-    for i, message in enumerate(messages):
+    is_opening = turn.turn_index == 0
+    for i, message in enumerate(turn.messages):
+        is_opening = is_opening and message.role in OPERATOR
         if shown_only is not None and i not in shown_only:
             tally.leave_out(message)
             n_gone += 1
@@ -238,7 +243,7 @@ def _messages(
         if message.role == "tool" and message.tool_call_id in numbers:
             shown["call"] = numbers[message.tool_call_id]
         if message.content is not None or not message.tool_calls:
-            shown["content"] = _shown(message.content, bound, names, tally)
+            shown["content"] = AS_POLICY if is_opening else _shown(message.content, bound, names, tally)
         calls: list[JsonValue] = []
         for call in message.tool_calls:
             if call.id is not None:

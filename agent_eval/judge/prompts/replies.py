@@ -20,9 +20,9 @@ from agent_eval.judge.llm.redaction import hide_secrets
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.build import Messages, Prompt
 from agent_eval.judge.prompts.fence import line
-from agent_eval.judge.prompts.forms import is_integer
-from agent_eval.judge.protocol import Scored, Verdict
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.judge.prompts.forms import is_integer, may_be_untold
+from agent_eval.judge.protocol import Scored, Unscored, Verdict
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of
 
 _COPIED = "It was copied from the record, which holds data and no answer."
@@ -217,7 +217,7 @@ def _pairs(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored:
+def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
     if not isinstance(part, dict):
         raise _UnreadableError("missing" if part is None else "not an object")
     answer = cast("Mapping[str, object]", part)
@@ -225,6 +225,11 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored:
     if not isinstance(reason, str) or not reason.strip():
         raise _UnreadableError("reason is missing")
     rationale, evidence = _kept(reason), _evidence(prompt, answer.get("evidence"))
+    if metric.items is not None:
+        return _of_items(prompt, metric.items, answer.get(metric.items.name), rationale, evidence)
+    named = "label" if metric.kind == "label" else "score"
+    if may_be_untold(metric) and named in answer and answer[named] is None:
+        return Unscored("cannot_tell", rationale, evidence)
     if metric.kind == "label":
         label, further = _labels(metric, answer)
         return Scored(rationale, evidence, label=label, further_labels=further)
@@ -233,6 +238,36 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored:
         return Scored(rationale, evidence, value=score)
     rating, note = _checked(metric, round(score), answer)
     return Scored(f"{rationale}{note}", evidence, rating_1to5=rating)
+
+
+def _of_items(
+    prompt: Prompt, items: Items, given: object, rationale: str, evidence: str | None
+) -> Scored | Unscored:
+    """The share of listed items with the first verdict; each other item stands in the rationale, the first is quoted."""
+    if not isinstance(given, list):
+        raise _UnreadableError(f"{items.name} must be a list")
+    told: list[str] = []
+    quote = evidence
+    n_good = 0
+    for item in given:
+        if not isinstance(item, dict) or item.get("verdict") not in items.verdicts:
+            raise _UnreadableError(f"each of {items.name} needs a verdict: {' or '.join(items.verdicts)}")
+        if item["verdict"] == items.verdicts[0]:
+            n_good += 1
+            continue
+        severity = item.get("severity") if items.has_severity else None
+        if items.has_severity and severity not in SEVERITIES:
+            raise _UnreadableError(f"severity must be one of: {', '.join(SEVERITIES)}")
+        found = _evidence(prompt, item.get("evidence"))
+        quote = found if not told and found else quote
+        grave = f" ({severity})" if severity else ""
+        told.append(f"{item['verdict']}{grave}: {_kept(str(item.get(items.each) or ''))[:200]}")
+    if not given:
+        return Unscored("nothing_to_judge", rationale, evidence)
+    counted = f"{n_good} of {len(given)} {items.name} {items.verdicts[0]}."
+    return Scored(
+        " ".join([rationale, counted, *(f"[{one}]" for one in told)]), quote, value=n_good / len(given)
+    )
 
 
 def _score(metric: Metric, given: object) -> float:

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from json import JSONDecoder
 
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import loads
+from agent_eval.formats.streams import opened
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
@@ -56,6 +58,8 @@ _BY_REASON: Mapping[str, OutcomeClass] = {
     "infrastructure_error": "harness_error",
 }
 """What ended a simulation without a success → its class; other reasons leave it to the reward."""
+_HEAD = 1_000_000  # bytes
+_ENVIRONMENT = re.compile(r'"environment_info"\s*:\s*\{')
 _NOTHING_TO_CHECK = "No actions to evaluate"
 _USER_ID = re.compile(r"\buser[ _]?id\b(?:\s+is|\s*:)?\s+[\"'`]?(\w*\d\w*)", re.IGNORECASE)
 
@@ -82,10 +86,10 @@ def read(source: Source) -> Iterator[Found]:
     The file is gone through twice, for tasks and for simulations, so that their order does not matter and
     no more than the tasks' definitions and one simulation is in memory.
     """
-    definitions = dict(_definitions(source))
+    definitions, orders = dict(_definitions(source)), _orders(source)
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
-        return _conversation(record, ids, number, definitions)
+        return _conversation(record, ids, number, definitions, orders)
 
     simulations = unrepeated(
         source, array_records(source, "simulations.item"), "messages", names=["id", "trial"]
@@ -107,8 +111,29 @@ def domain(source: Source) -> str | None:
     return None
 
 
+def _orders(source: Source) -> Mapping[str, JsonValue]:
+    """`policy` and `tools` of the file's environment, where its first megabyte names them."""
+    with opened(source.path) as stream:
+        head = stream.read(_HEAD).decode("utf-8", "replace")
+    place = _ENVIRONMENT.search(head)
+    if place is None:
+        return {}
+    try:
+        environment = mapping(JSONDecoder().raw_decode(head, place.end() - 1)[0])
+    except ValueError:  # longer than the head, or broken: the simulations tell
+        return {}
+    tools = environment.get("tool_defs")
+    of_dicts = isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
+    policy = text_of(environment.get("policy"))
+    return without_nulls({"policy": policy, "tools": tools if of_dicts else None})
+
+
 def _conversation(
-    record: Mapping[str, JsonValue], ids: Ids, number: int, definitions: Mapping[str, _Definition]
+    record: Mapping[str, JsonValue],
+    ids: Ids,
+    number: int,
+    definitions: Mapping[str, _Definition],
+    orders: Mapping[str, JsonValue],
 ) -> Fields:
     reward = mapping(record.get("reward_info"))
     reason = record.get("termination_reason")
@@ -132,6 +157,7 @@ def _conversation(
             "expected": _truth(reward, known),
             "outcome": _outcome(record, reward.get("reward")),
             "metadata": _metadata(record, names["trial"])
+            | dict(orders)
             | without_nulls({ACTION_MATCHES: _action_matches(reward), DEFINITION_REFUSED: refused}),
         }
     )

@@ -72,6 +72,7 @@ def _metadata(record: Mapping[str, JsonValue], error: JsonValue, trial: object) 
     return without_nulls(
         {
             "user_id": mapping(info.get("task")).get("user_id"),
+            "policy": text_of(info.get("wiki")),
             "user_cost_usd": info.get("user_cost"),
             "error": error,
             "recorded_trial": None if recorded == trial else recorded,

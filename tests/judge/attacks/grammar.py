@@ -41,6 +41,7 @@ def expected_frame(conversation: Conversation) -> Any:
     tools = None if conversation.tools is None else list(conversation.tools)
     return _cut(
         {
+            **({} if conversation.policy is None else {"policy": conversation.policy}),
             "goal": conversation.goal,
             "profile": conversation.profile,
             "knowledge": list(conversation.knowledge),
@@ -66,7 +67,8 @@ def _expected_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
         if message.role == "tool":
             given["call"] = n_calls - 1  # every tool message of these conversations follows its call
         if message.content is not None:
-            given["content"] = message.content
+            is_policy = message.role == "system"  # in these conversations it opens the first turn
+            given["content"] = {"shown_as": "policy"} if is_policy else message.content
         calls = []
         for call in message.tool_calls:
             calls.append({"call": n_calls, "name": call.name, "arguments": call.arguments})

@@ -1,0 +1,21 @@
+"""Argument correctness: whether each call has the right arguments. Turn with tool calls, value in [0, 1], call by call."""
+
+from agent_eval.metrics.base import Items, Metric
+
+ARGUMENT_CORRECTNESS = Metric(
+    name="argument_correctness",
+    grain="turn",
+    kind="value",
+    question="Does each of the agent's calls in this turn have the arguments that the case demands?",
+    anchors={
+        "1": "Every call has the right arguments.",
+        "0": "No call has.",
+    },
+    notes=(
+        "List each call of the agent in this turn by its number and name. Wrong: a value that contradicts what was said "
+        "or returned, that was invented, or that is missing although the case demands it. Whether the call should have "
+        "been made at all is not asked here."
+    ),
+    applies_when="has_tool_calls",
+    items=Items("calls", "call", ("correct", "wrong")),
+)

@@ -1,0 +1,22 @@
+"""Policy adherence: whether a turn keeps the rules that the agent was given. Turn, value in [0, 1], rule by rule."""
+
+from agent_eval.metrics.base import Items, Metric
+
+POLICY_ADHERENCE = Metric(
+    name="policy_adherence",
+    grain="turn",
+    kind="value",
+    question="Which rules of the policy does this turn touch, and does the agent keep each of them?",
+    anchors={
+        "1": "Every rule that the turn touches is kept.",
+        "0": "Every rule that the turn touches is broken.",
+    },
+    notes=(
+        "List each rule that this turn touches in a few words of the policy, with the words or the call that keep or "
+        "break it. A rule is broken by what the agent does, says or promises against it, and by leaving out a step that "
+        "the rule demands before what was done. A rule that the turn gives no occasion for is not listed. Without such "
+        "a rule the list is empty."
+    ),
+    applies_when="has_policy",
+    items=Items("rules", "rule", ("kept", "broken"), has_severity=True),
+)
