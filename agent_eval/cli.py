@@ -75,6 +75,10 @@ def run(
         list[str] | None,
         typer.Option("--judge", help="Judge model, as litellm names it; several are an ensemble."),
     ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", help="Ask only this metric; may be repeated. Default: all."),
+    ] = None,
     max_cost: Annotated[
         float | None,
         typer.Option("--max-cost", min=0, help="US dollars that judge models may cost in this run."),
@@ -101,7 +105,10 @@ def run(
     from agent_eval.commands.terminal.progress import shown_progress
 
     project = _project().with_settings(
-        judge_model=",".join(judge) if judge else None, max_cost_usd=max_cost, max_calls=max_calls
+        judge_model=",".join(judge) if judge else None,
+        metrics=tuple(metrics) if metrics else None,
+        max_cost_usd=max_cost,
+        max_calls=max_calls,
     )
     out, err = consoles()
     if dry_run:
@@ -515,13 +522,13 @@ def export(
 @app.command()
 def prompts(
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--metric",
             help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario, "
-            "error_deduplication (names of error clusters).",
+            "error_deduplication (names of error clusters). Default: every call of a run.",
         ),
-    ] = "turn",
+    ] = None,
     agent: Annotated[str | None, typer.Option(help="An agent's id. Default: a shipped example.")] = None,
     conversation: Annotated[
         str | None, typer.Option(help="One of the agent's conversations. Default: the first.")
@@ -532,7 +539,7 @@ def prompts(
 ) -> None:
     """Exactly what is sent to a judge model: messages, schema of the reply, hashes.
 
-    A run leaves out what earlier answers have decided. With --json one row for the prompt.
+    A run leaves out what earlier answers have decided. With --json one row for each prompt.
     """
     from agent_eval.commands.prompts import agent_subject, example_subject
     from agent_eval.commands.prompts import prompts as show

@@ -205,12 +205,33 @@ def prompt_of(name: str, subject: Subject) -> Prompt:
     return subject.build(ask([metric]))
 
 
-def prompts(out: Console, *, name: str, subject: Subject, as_json: bool) -> None:
-    """Print one prompt: its messages byte for byte, the schema of the reply, the hashes."""
-    prompt = prompt_of(name, subject)
+def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) -> None:
+    """Print a prompt: its messages byte for byte, the schema of the reply, the hashes. None: every call of a run.
+
+    Raises:
+        NotAskedError: If the named prompt, or each of them, does not arise for the subject.
+    """
+    found: dict[str, Prompt] = {}
+    missing: list[NotAskedError] = []
+    for each in [name] if name is not None else NAMED:
+        try:
+            found[each] = prompt_of(each, subject)
+        except NotAskedError as error:
+            missing.append(error)
+    if not found or (missing and name is not None):
+        raise missing[0]
     if as_json:
-        print_json([_row(name, prompt)])
+        print_json([_row(each, prompt) for each, prompt in found.items()])
         return
+    for each, prompt in found.items():
+        _print(out, each if name is None else None, prompt)
+    for reason in missing:
+        out.out(f"not asked here: {reason}", highlight=False)
+
+
+def _print(out: Console, title: str | None, prompt: Prompt) -> None:
+    if title is not None:
+        out.rule(f"prompt: {title}", characters="=")
     for message in prompt.messages:
         out.rule(message["role"], align="left")
         out.out(message["content"], highlight=False)

@@ -37,23 +37,27 @@ class MetricModuleError(AgentEvalError):
 
 
 def load_metrics(
-    folder: Path | None = None, modules: Iterable[str] = (), off: Iterable[str] = ()
+    folder: Path | None = None,
+    modules: Iterable[str] = (),
+    off: Iterable[str] = (),
+    only: Iterable[str] | None = None,
 ) -> MetricSet:
-    """The metrics of a project: all built-in ones and the custom ones, without those switched off.
+    """The metrics of a project: all built-in ones and the custom ones, or those named, without those switched off.
 
     Args:
         folder: data/metrics; it need not exist.
         modules: Setting metric_modules.
         off: Setting metrics_off.
+        only: Setting metrics; None: all.
 
     Raises:
         MetricFileError: If a file is no metric; names file, line and key.
         MetricModuleError: If a module cannot be imported or brings no usable metrics.
         MetricNameTakenError: If two metrics have one name.
-        UnknownMetricError: If a name in `off` is none of the metrics; names the nearest.
+        UnknownMetricError: If a name in `off` or `only` is none of the metrics; names the nearest.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
-    return DEFAULT.with_custom(own).without(off)
+    return DEFAULT.with_custom(own).without(off).only(only)
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:

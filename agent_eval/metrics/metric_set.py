@@ -122,6 +122,19 @@ class MetricSet:
         found.pop(NO_FAILURE, None)
         return found
 
+    def only(self, wanted: Iterable[str] | None) -> "MetricSet":
+        """The set with some metrics alone; None: all.
+
+        Raises:
+            UnknownMetricError: If a name is not in the set.
+        """
+        if wanted is None:
+            return self
+        names = set(wanted)
+        for name in sorted(names - self.names):
+            raise UnknownMetricError(name, self.names, "metrics")
+        return MetricSet(tuple(m for m in self.metrics if m.name in names))
+
     def without(self, off: Iterable[str]) -> "MetricSet":
         """The set with some metrics switched off.
 

@@ -105,7 +105,7 @@ class Project:
     def metrics(self) -> MetricSet:
         """What is asked: the built-in metrics and the project's own, without those switched off."""
         s = self.settings
-        return load_metrics(self.home.data / "metrics", s.metric_modules, s.metrics_off)
+        return load_metrics(self.home.data / "metrics", s.metric_modules, s.metrics_off, s.metrics)
 
     @cached_property
     def declared(self) -> tuple[dict[str, Agent], list[Refusal]]:

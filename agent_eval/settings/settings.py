@@ -117,6 +117,9 @@ class Settings(BaseSettings):
     metric_modules: tuple[str, ...] = Field(
         default=(), description="Python modules whose `METRICS` are asked too."
     )
+    metrics: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="The only metrics that are asked; without it all."
+    )
     metrics_off: tuple[str, ...] = Field(default=(), description="Metrics that are not asked.")
 
     judge_model: str | None = Field(

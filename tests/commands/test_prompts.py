@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent_eval.cli import app
+from agent_eval.commands.prompts import NAMED
 from tests.conftest import copy_sample
 from tests.judge.attacks.grammar import read_back
 
@@ -20,7 +21,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prompt(*arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, ["prompts", *arguments, "--json"])
+    named = () if "--metric" in arguments else ("--metric", "turn")
+    result = CliRunner().invoke(app, ["prompts", *named, *arguments, "--json"])
     assert result.exit_code == 0, (result.output, result.exception)
     [row] = json.loads(result.output)
     return dict(row)
@@ -32,12 +34,20 @@ def refusal(*arguments: str) -> str:
 
 def test_the_text_holds_the_messages_byte_for_byte_the_schema_and_the_hashes(root: Path) -> None:
     row = prompt()
-    text = CliRunner().invoke(app, ["prompts"]).output
+    text = CliRunner().invoke(app, ["prompts", "--metric", "turn"]).output
     for message in row["messages"]:
         assert message["content"] in text
     assert json.dumps(row["schema"], ensure_ascii=False, indent=1) in text
     assert f"prompt hash {row['prompt_hash']}" in text
     assert f"judge profile {row['profile_version']}, hash {row['profile_hash']}" in text
+
+
+def test_without_a_name_every_call_of_a_run_is_printed(root: Path) -> None:
+    result = CliRunner().invoke(app, ["prompts", "--json"])
+    assert [row["prompt"] for row in json.loads(result.output)] == list(NAMED)
+    text = CliRunner().invoke(app, ["prompts"]).output
+    assert all(f"prompt: {name}" in text for name in NAMED)
+    assert "policy_adherence" in text
 
 
 def test_a_metric_is_shown_in_a_call_of_its_own(root: Path) -> None:
@@ -57,7 +67,7 @@ def test_a_conversation_of_an_agent_is_shown_up_to_the_turn_without_the_agents_n
 
 
 def test_the_last_turn_takes_the_conversations_question_along_unless_a_rule_decides_it(root: Path) -> None:
-    assert prompt()["metrics"][-1] == "goal_completion"
+    assert prompt()["metrics"][-2:] == ["goal_completion", "plan_adherence"]
     declared = prompt("--agent", "lumen-support", "--conversation", "lumen-2026-04-a-D1")  # with its outcome
     assert "goal_completion" not in declared["metrics"]
 

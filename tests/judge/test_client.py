@@ -44,6 +44,7 @@ class Server(ThreadingHTTPServer):
     headers: dict[str, str] = {}  # noqa: RUF012
     body: object = REPLY
     delay_s = 0.0
+    refuses: tuple[str, ...] = ()  # forms of a reply
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -56,12 +57,16 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.asked.append(json.loads(body))
-        said = self.server.body
+        said, status = self.server.body, self.server.status
+        form = self.server.asked[-1].get("response_format")
+        kind = form.get("type") if isinstance(form, dict) else "text"
+        if kind in self.server.refuses:
+            said, status = {"error": {"message": f"response_format {kind} is not supported"}}, 400
         if said == "echo the key":
             said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
         threading.Event().wait(self.server.delay_s)
         text = json.dumps(said).encode()
-        self.send_response(self.server.status)
+        self.send_response(status)
         for name, value in {"Content-Type": "application/json", **self.server.headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(text)))
@@ -107,6 +112,28 @@ def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server
     assert isinstance(form, dict)
     assert form["json_schema"]["schema"] == json.loads(json.dumps(PROMPT.schema))
     assert form["json_schema"]["strict"] is True
+
+
+@pytest.mark.parametrize(
+    ("model", "refuses", "kinds"),
+    [
+        ("no-schema", ("json_schema",), ["json_schema", "json_object", "json_object"]),
+        ("no-form", ("json_schema", "json_object"), ["json_schema", "json_object", "text", "text"]),
+        ("any", (), ["json_schema", "json_schema"]),
+    ],
+)
+def test_a_form_that_a_server_refuses_is_tried_once_and_the_next_one_is_remembered(
+    server: Server, model: str, refuses: tuple[str, ...], kinds: list[str]
+) -> None:
+    server.refuses = refuses
+    client = LiteLLMClient(f"openai/{model}")
+    assert isinstance(complete(client), Reply)
+    assert isinstance(complete(client), Reply)
+    forms = [asked.get("response_format") for asked in server.asked]
+    assert [form["type"] if isinstance(form, dict) else "text" for form in forms] == kinds
+    [*_, last] = server.asked
+    text = str(last["messages"])
+    assert ("integer from 1 to 5 or null" in text) == bool(refuses)
 
 
 def test_a_reply_names_the_model_that_answered_and_what_it_was_asked_without(server: Server) -> None:

@@ -40,6 +40,13 @@ def test_a_metric_that_is_off_is_asked_no_more() -> None:
     assert DEFAULT.without([]) == DEFAULT
 
 
+def test_an_allow_list_leaves_only_what_it_names() -> None:
+    assert DEFAULT.only(["verbosity"]).names == {"verbosity"}
+    assert DEFAULT.only(None) == DEFAULT
+    with pytest.raises(UnknownMetricError, match=r"in metrics.*Did you mean 'verbosity'"):
+        DEFAULT.only(["verbosty"])
+
+
 def test_a_name_that_is_wrong_is_named_with_the_nearest_right_one() -> None:
     with pytest.raises(
         UnknownMetricError, match=r"'helpfullness' in metrics_off.*Did you mean 'helpfulness'\?"

@@ -32,6 +32,11 @@ _TOO_LONG = re.compile(
     r"context.{0,20}(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens|exceeds? the.{0,20}context",
     re.IGNORECASE,
 )
+FORMS = ("json_schema", "json_object", "text")
+"""How the form of a reply is demanded: the next one where a server refuses one. From the second on it stands in the prompt."""
+_RUNGS: dict[str, int] = {}
+"""Model → the first of FORMS that its server has not refused."""
+_NO_FORM = re.compile(r"response_format|json_schema|json_object|structured output|grammar", re.IGNORECASE)
 _STAND_INS: set[str] = set()
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
@@ -60,6 +65,10 @@ class CallError(Exception):
         self.failure = failure
         self.detail = detail
         self.retry_after_s = retry_after_s
+
+
+class _FormRefusedError(Exception):
+    """The server takes no reply of the form that was demanded."""
 
 
 class Client(Protocol):
@@ -92,18 +101,29 @@ class LiteLLMClient:
     max_reply_mb: float = 4.0  # unpacked
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """One call."""
+        """One call; a server that refuses the form of the reply is asked again with the next of FORMS at once."""
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
+        while True:
+            rung = _RUNGS.get(self.model, 0)
+            try:
+                return await self._complete(litellm, messages, form, max_tokens, rung)
+            except _FormRefusedError:
+                _RUNGS[self.model] = max(_RUNGS.get(self.model, 0), rung + 1)
+
+    async def _complete(
+        self, litellm: Any, messages: Messages, form: Prompt, max_tokens: int, rung: int
+    ) -> Reply:
         exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
         token = EXCHANGE.set(exchange)
+        sent = messages if rung == 0 else form.with_skeleton(messages)
         try:
             async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
                     model=self.model,
-                    messages=list(messages),
-                    response_format=_response_format(form),
+                    messages=list(sent),
+                    **_response_format(form, rung),
                     temperature=self.temperature,
                     max_tokens=max_tokens,
                     timeout=self.timeout_s,
@@ -114,9 +134,10 @@ class LiteLLMClient:
             dropped = dropped_parameters(self.model, self.temperature)
             return _reply(response, self.price, dropped, exchange.refusal)
         except Exception as error:
-            raise self._call_error(
-                litellm, error, exchange
-            ) from None  # the original's message may hold a key
+            failed = self._call_error(litellm, error, exchange)
+            if failed.failure == "refused" and rung + 1 < len(FORMS) and _NO_FORM.search(failed.detail):
+                raise _FormRefusedError from None
+            raise failed from None  # the original's message may hold a key
         finally:
             EXCHANGE.reset(token)
 
@@ -241,8 +262,13 @@ def _hide_from_logging() -> None:
     is_internal_call.set(True)
 
 
-def _response_format(form: Prompt) -> Mapping[str, object]:
-    return _schema_format(form.name, form.schema)
+def _response_format(form: Prompt, rung: int) -> Mapping[str, object]:
+    """The parameter of a rung of FORMS; none on the last."""
+    forms: tuple[Mapping[str, object], ...] = (
+        {"response_format": _schema_format(form.name, form.schema)},
+        {"response_format": {"type": "json_object"}},
+    )
+    return forms[rung] if rung < len(forms) else {}
 
 
 def _schema_format(name: str, schema: Mapping[str, object]) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from agent_eval.judge.prompts import words
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.fence import code, fenced, line
-from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text
+from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text, skeleton_text
 from agent_eval.judge.prompts.record import Line, data_line
 from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
@@ -44,6 +44,12 @@ class Prompt:
     seen_share: float = 1.0  # of the characters of what is judged; of a window its own part
     n_left_out: int = 0  # messages and calls that are not shown whole
     n_windows: int = 1  # in which the same questions are asked
+
+    def with_skeleton(self, messages: Messages) -> Messages:
+        """Messages that end with the form of the reply in words, for servers that take no schema."""
+        *before, last = messages
+        form = words.FORM.format(skeleton=skeleton_text(self.schema))
+        return (*before, {**last, "content": f"{last['content']}\n{form}"})
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:

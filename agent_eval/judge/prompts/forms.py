@@ -112,3 +112,25 @@ def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
         "required": list(properties),
         "additionalProperties": False,
     }
+
+
+def skeleton_text(schema: Mapping[str, JsonValue]) -> str:
+    """A reply of the schema with descriptions in place of its values, for servers that take no schema."""
+    return json.dumps(_skeleton(schema), ensure_ascii=False)
+
+
+def _skeleton(schema: Mapping[str, JsonValue]) -> JsonValue:
+    options, properties, allowed = schema.get("anyOf"), schema.get("properties"), schema.get("enum")
+    if isinstance(options, list) and isinstance(options[0], dict):
+        return f"{_skeleton(options[0])} or null"
+    if isinstance(properties, dict):
+        return {name: _skeleton(part) for name, part in properties.items() if isinstance(part, dict)}
+    if isinstance(items := schema.get("items"), dict):
+        return [_skeleton(items)]
+    if isinstance(allowed, list):
+        return f"one of: {' | '.join(map(str, allowed))}"
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    low, high = schema.get("minimum"), schema.get("maximum")
+    return f"{kind} from {low} to {high}" if low is not None else str(kind)

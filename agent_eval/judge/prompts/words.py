@@ -68,3 +68,8 @@ REPAIR = (
     "An earlier reply to this question could not be read: {problem} "
     "Answer again with one JSON object that holds every metric named above in the form that was asked for."
 )
+
+FORM = (
+    "The reply is one JSON object of exactly this form, with your values in place of the descriptions: {skeleton}\n"
+    'A part may read: {{"evidence": "It was sent on Monday.", "reason": "The result says Tuesday.", "score": 2}}'
+)
