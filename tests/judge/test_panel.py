@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from agent_eval.judge.audits.sampling import disagreements
 from agent_eval.judge.llm.budget import Budget, Price, Usage
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker
-from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.ensemble import combined
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Progress
@@ -169,7 +170,7 @@ def test_no_call_starts_during_a_pause() -> None:
         concurrency, loop = AdaptiveConcurrency(2), asyncio.get_running_loop()
         concurrency.pause(0.05)
         began = loop.time()
-        async with concurrency.slot(0):
+        async with concurrency.slot(Place(0)):
             return loop.time() - began
 
     assert run_sync(go()) >= 0.045
@@ -181,11 +182,11 @@ def test_slots_that_become_free_together_are_given_one_in_each_step_of_the_loop(
         began: list[int] = []
 
         async def call(number: int) -> None:
-            async with concurrency.slot(number):
+            async with concurrency.slot(Place(number)):
                 began.append(number)
                 await ends.wait()
 
-        async with concurrency.slot(0):
+        async with concurrency.slot(Place(0)):
             pass  # the first goes alone
         async with asyncio.TaskGroup() as group:
             for number in range(8):
@@ -280,3 +281,28 @@ def test_an_audit_tells_where_the_modes_disagree() -> None:
         ("scripted", FAILURE.name, 6, 6, None),
         ("scripted", "helpfulness", 6, 0, -1.0),
     ]
+
+
+def test_the_turns_of_one_conversation_run_at_once_where_slots_are_idle() -> None:
+    sequence = QuestionSequence(questions(talk("c", 64)))
+
+    def seconds(concurrency: int) -> tuple[float, int]:
+        client = ScriptedClient(latency_s=0.02)
+        started = time.perf_counter()
+        panel_of(client, concurrency=concurrency).answers([sequence], NOTHING)
+        return time.perf_counter() - started, client.most_open
+
+    (slow, one), (fast, most) = seconds(1), seconds(16)
+    assert (one, most) == (1, 16)
+    assert fast < slow / 3
+
+
+def test_where_no_slot_is_idle_each_conversation_goes_on_in_order() -> None:
+    client = ScriptedClient(latency_s=0.002)
+    sequences = [QuestionSequence(questions(talk(f"c{i}", 5))) for i in range(8)]
+    panel_of(client, concurrency=4).answers(sequences, NOTHING)
+    asked: dict[str, list[int]] = {}
+    for prompt in client.asked:
+        name = str(prompt.turns[0].user_message).split()[0]
+        asked.setdefault(name, []).append(prompt.turns[-1].turn_index)
+    assert asked == {f"c{i}": [0, 1, 2, 3, 4] for i in range(8)}

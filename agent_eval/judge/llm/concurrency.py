@@ -9,8 +9,22 @@ import heapq
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 TOLERATED = 0.1  # share of a round that may be refused for its rate before the limit is halved
+
+
+@dataclass
+class Place:
+    """The place of a call in the queue: its sequence, and whether calls of that sequence come before it.
+
+    Calls that come next in their sequence go first: what they share with the one before is cached then. The others take
+    slots that would stay idle.
+    """
+
+    sequence: int
+    is_ahead: bool = False
+    waiting: asyncio.Future[None] | None = None
 
 
 class AdaptiveConcurrency:
@@ -20,7 +34,7 @@ class AdaptiveConcurrency:
         self.most = most
         self.limit = 1.0
         self.n_running = 0
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[bool, int, int, asyncio.Future[None]]] = []
         self._count = itertools.count()
         self._is_warm = False
         self._is_filling = False
@@ -28,9 +42,9 @@ class AdaptiveConcurrency:
         self._n_done = self._n_refused = 0
 
     @asynccontextmanager
-    async def slot(self, sequence: int) -> AsyncIterator[None]:
+    async def slot(self, place: Place) -> AsyncIterator[None]:
         """Hold one of the slots; sequences of lower number go first, so that conversations are finished while cached."""
-        await self._take(sequence)
+        await self._take(place)
         try:
             yield
         finally:
@@ -54,12 +68,19 @@ class AdaptiveConcurrency:
             self.limit = max(1.0, self.limit / 2) if is_too_fast else min(self.most, self.limit + 1)
             self._n_done = self._n_refused = 0
 
-    async def _take(self, sequence: int) -> None:
+    def comes_next(self, place: Place) -> None:
+        """The calls before this one are done."""
+        place.is_ahead = False
+        if place.waiting is not None and not place.waiting.done():
+            heapq.heappush(self._waiting, (False, place.sequence, next(self._count), place.waiting))
+
+    async def _take(self, place: Place) -> None:
         if not self._waiting and self._has_room():
             self.n_running += 1
             return
         mine = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (sequence, next(self._count), mine))
+        place.waiting = mine
+        heapq.heappush(self._waiting, (place.is_ahead, place.sequence, next(self._count), mine))
         try:
             await mine
         except asyncio.CancelledError:

@@ -16,7 +16,7 @@ from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.cache import answers_of, rows_of
 from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
-from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.ensemble import combined
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
 from agent_eval.judge.llm.redaction import redact
@@ -183,32 +183,48 @@ async def _pass(
     judge = ModelJudge(client, prompt_format, concurrency, runtime.budget, keep, limits=limits)
     verdicts: dict[str, Verdict] = {}
 
+    async def one(call: JudgeCall, place: Place) -> None:
+        answered = await _answered(judge, call, place)
+        verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
+        n_unscored = sum(map(is_lost, answered.values()))
+        runtime.budget.n_unscored += n_unscored
+        runtime.budget.n_scored += len(answered) - n_unscored
+        reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
+
     async def sequence(calls: Sequence[JudgeCall]) -> None:
-        for call in calls:
-            answered = await _answered(judge, call)
-            verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
-            n_unscored = sum(map(is_lost, answered.values()))
-            runtime.budget.n_unscored += n_unscored
-            runtime.budget.n_scored += len(answered) - n_unscored
-            reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
+        """The first call fills the provider's cache; the others follow in order, and at once where slots are idle."""
+        first, *rest = calls
+        await one(first, Place(first.number))
+        places = [Place(call.number, is_ahead=i > 0) for i, call in enumerate(rest)]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(c, place)) for c, place in zip(rest, places, strict=True)]
+            for task, following in zip(tasks, places[1:], strict=False):
+                await asyncio.wait([task])
+                concurrency.comes_next(following)
 
     try:
         async with asyncio.TaskGroup() as group:
             for calls in sequences:
                 group.create_task(sequence(calls))
     except ExceptionGroup as failed:  # the first cancels the rest, and says what happened
-        raise failed.exceptions[0] from None
+        raise _first_of(failed) from None
     return verdicts
 
 
-async def _answered(judge: ModelJudge, call: JudgeCall) -> Mapping[str, Verdict]:
+def _first_of(failed: BaseException) -> BaseException:
+    while isinstance(failed, ExceptionGroup):
+        failed = failed.exceptions[0]
+    return failed
+
+
+async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
     """What the judge answers; an unexpected error costs only this call.
 
     Raises:
         OSError: If the answer cannot be stored.
     """
     try:
-        return await judge.ask(call)
+        return await judge.ask(call, place)
     except OSError:
         raise
     except Exception as error:

@@ -20,7 +20,7 @@ from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
 from agent_eval.judge.llm.client import CallError, Client, Reply
-from agent_eval.judge.llm.concurrency import AdaptiveConcurrency
+from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
 from agent_eval.judge.llm.redaction import hide_keys, hide_secrets, keys_of_environment, redact
 from agent_eval.judge.llm.transport import Failure
 from agent_eval.judge.prompts import (
@@ -131,19 +131,21 @@ class ModelJudge:
         self._budget, self._keep = budget, keep
         self._rng = rng or random.Random()
 
-    async def ask(self, call: JudgeCall) -> Mapping[str, Verdict]:
+    async def ask(self, call: JudgeCall, place: Place | None = None) -> Mapping[str, Verdict]:
         """A verdict for every metric of the call, by name; Unscored with its reason where there is none.
 
         A prompt that is too long for the model is made anew for a smaller context, which holds for later calls too.
         """
-        usage = Usage()
+        usage, place = Usage(), place or Place(call.number)
         while True:
             limits = self._limits
-            attempt = await self._attempt(call, limits, partial(self._format.prompt, call, limits), usage)
+            attempt = await self._attempt(
+                call, place, limits, partial(self._format.prompt, call, limits), usage
+            )
             if isinstance(attempt, Unscored):
                 return dict.fromkeys((metric.name for metric in call.metrics), attempt)
             if attempt.prompt.n_windows > 1 and not (attempt.is_too_long or attempt.verdicts):
-                attempt = await self._merged(call, attempt, limits)
+                attempt = await self._merged(call, place, attempt, limits)
             if not attempt.is_too_long:
                 return attempt.verdicts
             self._limits = _smaller(self._limits, limits, attempt.detail)
@@ -152,6 +154,7 @@ class ModelJudge:
     async def _attempt(
         self,
         call: JudgeCall,
+        place: Place,
         limits: ViewLimits,
         prompt: Callable[[], Prompt],
         usage: Usage,
@@ -160,7 +163,7 @@ class ModelJudge:
         """Send one prompt until it is answered; what is read of the whole is stored before the slot is free again."""
         attempt: _CallAttempt | None = None
         while True:
-            async with self._concurrency.slot(call.number):
+            async with self._concurrency.slot(place):
                 lost = self._why_not_asked()
                 if lost is not None and attempt is None and not read:
                     return lost
@@ -177,12 +180,14 @@ class ModelJudge:
             if pause:
                 await asyncio.sleep(pause)
 
-    async def _merged(self, call: JudgeCall, first: _CallAttempt, limits: ViewLimits) -> _CallAttempt:
+    async def _merged(
+        self, call: JudgeCall, place: Place, first: _CallAttempt, limits: ViewLimits
+    ) -> _CallAttempt:
         """Ask the other windows, and merge: labels are united, what is rated is asked once more over what was said."""
         parts = [first]
         for window in range(1, first.prompt.n_windows):
             make = partial(self._format.prompt, call, limits, window)
-            part = await self._attempt(call, limits, make, Usage())
+            part = await self._attempt(call, place, limits, make, Usage())
             if isinstance(part, Unscored):
                 return self._without_merging(call, parts, part)
             parts.append(part)
@@ -201,7 +206,12 @@ class ModelJudge:
             attempt.verdicts = await self._stored(attempt)
             return attempt
         merged = await self._attempt(
-            call, limits, lambda: merge_prompt(prompts, said, rated, self._format.secret), usage, united
+            call,
+            place,
+            limits,
+            lambda: merge_prompt(prompts, said, rated, self._format.secret),
+            usage,
+            united,
         )
         return self._without_merging(call, parts, merged) if isinstance(merged, Unscored) else merged
 
