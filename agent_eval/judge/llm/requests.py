@@ -358,7 +358,7 @@ def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
     """The limits after a prompt was too long: what the server names as its context, else half of what was used."""
     named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
     fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
-    tokens = max(min([*fits, used.context_tokens // 2]) if not fits else min(fits), LEAST_CONTEXT)
+    tokens = min(fits) if fits else max(used.context_tokens // 2, LEAST_CONTEXT)
     return now if now.context_tokens <= tokens else replace(now, context_tokens=tokens)
 
 

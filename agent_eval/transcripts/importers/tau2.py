@@ -15,7 +15,8 @@ from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import loads
-from agent_eval.formats.streams import opened
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import BREAKS, opened
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
@@ -113,8 +114,11 @@ def domain(source: Source) -> str | None:
 
 def _orders(source: Source) -> Mapping[str, JsonValue]:
     """`policy` and `tools` of the file's environment, where its first megabyte names them."""
-    with opened(source.path) as stream:
-        head = stream.read(_HEAD).decode("utf-8", "replace")
+    try:
+        with opened(source.path) as stream:
+            head = stream.read(_HEAD).decode("utf-8", "replace")
+    except BREAKS:  # the simulations tell
+        return {}
     place = _ENVIRONMENT.search(head)
     if place is None:
         return {}
