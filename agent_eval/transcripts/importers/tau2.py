@@ -15,7 +15,6 @@ from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.json_text import loads
-from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, opened
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
