@@ -81,7 +81,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             **dict.fromkeys(
                 (
                     *("rank", "rank_low", "rank_high", "rank_if_tested", "rank_overall", "low", "high"),
-                    *("lead_points", "lead_survives_point"),
+                    *("lead_points", "lead_survives_point", "interval_method", "smallest_detectable"),
                 ),
                 _RANKED,
             ),
@@ -97,7 +97,10 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "pairwise_comparisons": {
         "composite_scores": {
             **dict.fromkeys(
-                ("difference", "low", "high", "probability_better", "p_value", "p_holm", "verdict"),
+                (
+                    *("difference", "low", "high", "probability_better", "p_value", "p_holm", "verdict"),
+                    *("reason", "smallest_detectable"),
+                ),
                 ("composite_exact", "session_scores", "point_0to100", "repeatability_penalty", "status"),
             ),
             "other_agent_id": ("agent_id",),
