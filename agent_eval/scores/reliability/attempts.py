@@ -78,6 +78,11 @@ class InteractionPass:
     interaction_pass_hat_k_high: float | None = None
 
 
+def not_identified(k: int, most: int) -> str:
+    """Return why there is no posterior for this k."""
+    return f"k is {k}, but no task has more than {most} known trials: how trials of one task go together is not identified"
+
+
 def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
     """Probability that at least one of k attempts is correct, from c correct of n trials of one task.
 

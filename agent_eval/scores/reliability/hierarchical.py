@@ -22,6 +22,7 @@ from agent_eval.scores.reliability.attempts import (
     check_attempts,
     check_counts,
     check_prior,
+    not_identified,
 )
 
 _Floats: TypeAlias = NDArray[np.float64]
@@ -71,11 +72,6 @@ def posterior_of_new_tasks(
     hat = _estimate(grid, _moments(grid.means, grid.correlations, k), level)
     missed = _estimate(grid, _moments(1 - grid.means, grid.correlations, k), level)
     return TaskPosterior(Estimate(1 - missed.mean, 1 - missed.high, 1 - missed.low), hat)
-
-
-def not_identified(k: int, most: int) -> str:
-    """Return why there is no posterior for this k."""
-    return f"k is {k}, but no task has more than {most} known trials: how trials of one task go together is not identified"
 
 
 def _moments(means: _Floats, correlations: _Floats, k: int) -> _Floats:

@@ -26,11 +26,11 @@ from agent_eval.scores.reliability.attempts import (
     check_attempts,
     check_prior,
     interaction_pass_at_k,
+    not_identified,
     pass_at_k,
     pass_hat_k,
     posterior,
 )
-from agent_eval.scores.reliability.hierarchical import not_identified, posterior_of_new_tasks
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.trials import (
     ANSWER_THRESHOLD,
@@ -57,7 +57,6 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "posterior",
-    "posterior_of_new_tasks",
     "trial_outcomes",
 ]
 
@@ -556,6 +555,8 @@ def _posterior(
     tasks = Counter[tuple[int, int]]()
     for n, c, times in counts:
         tasks[n, c] += times
+    from agent_eval.scores.reliability.hierarchical import posterior_of_new_tasks  # loads numpy
+
     found = posterior_of_new_tasks(tasks, k, level=level)
     return found.pass_at_k, found.pass_hat_k
 
