@@ -1,6 +1,34 @@
 """agent_eval: agent transcripts in, leaderboards that can be defended out.
 
-Rooms, and what each may know, are drawn in docs/architecture.md; `definitions.py` is the door for Dagster.
+docs/python.md shows the functions below; docs/architecture.md lists the packages. `definitions.py` is the entry point
+for Dagster.
 """
 
+import importlib
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "composite",
+    "import_file",
+    "judge_conversations",
+    "match_trajectory",
+    "open_project",
+    "pass_at_k",
+    "pass_hat_k",
+    "reliability_of",
+    "run_project",
+    "tool_correctness",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a function of `commands.api` when it is first used: `import agent_eval` alone loads nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("agent_eval.commands.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -33,7 +33,7 @@ GUARDED_LIBRARIES = frozenset({"dagster", "duckdb", "litellm", "rich", "typer"})
 ROOMS: Mapping[str, Room] = {
     "cli": _room("parses the command line", "commands errors formats methodology project", "typer"),
     "commands": _room(
-        "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress",
+        "runs each command and prints the result; `results/` shows scores, `terminal/` prints tables and progress; `api` holds what `import agent_eval` offers",
         "clusters definitions defs errors formats gates judge methodology metrics project report scores settings storage tables "
         "transcripts",
         "rich",

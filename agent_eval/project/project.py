@@ -3,6 +3,7 @@
 The command line and the Dagster resources both start here, so that they see the same thing.
 """
 
+import difflib
 import os
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +32,7 @@ from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, find_root
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import Ledger, SpendingCap, spent
-from agent_eval.tables import table
+from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
@@ -65,6 +66,18 @@ class Origin:
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
 
 
+class UnknownTableError(AgentEvalError, KeyError):
+    """There is no stored table of that name."""
+
+    def __init__(self, name: str) -> None:
+        near = difflib.get_close_matches(name, TABLES, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"There is no table {name!r}.{meant} Tables: {', '.join(sorted(TABLES))}.")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @dataclass(frozen=True)
 class Project:
     """The project at one root."""
@@ -80,6 +93,17 @@ class Project:
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)
         return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Return all rows of a stored table in key order; docs/reference/tables.md describes them.
+
+        Raises:
+            UnknownTableError: If there is no such table.
+            StoreError: If the store cannot be read.
+        """
+        if name not in TABLES:
+            raise UnknownTableError(name)
+        return self.store.read(table(name))
 
     def with_settings(self, **changed: object) -> "Project":
         """The same project with some settings set otherwise; those that are None stay as they are."""

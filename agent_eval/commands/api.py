@@ -1,0 +1,272 @@
+"""What `import agent_eval` offers to notebooks and scripts: a few functions over the parts of the package.
+
+`agent_eval.__init__` loads each name from here when it is first used.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from pydantic import ValidationError
+
+from agent_eval.commands.run import RunReport
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.validation_messages import explain
+from agent_eval.judge.engine import judge_transcripts
+from agent_eval.judge.llm.client import Client, LiteLLMClient, context_tokens_of, price_of
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
+from agent_eval.judge.llm.scripted import Script, ScriptedClient
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.prompts import CONTEXT_TOKENS, ViewLimits
+from agent_eval.metrics.metric_set import DEFAULT, MetricSet
+from agent_eval.project import Project
+from agent_eval.scores.composite.score import composite
+from agent_eval.scores.reliability import pass_at_k, pass_hat_k
+from agent_eval.scores.tools import tool_correctness
+from agent_eval.scores.tools.trajectory import match as match_trajectory
+from agent_eval.tables import table
+from agent_eval.transcripts.frames import ConversationRows
+from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
+from agent_eval.transcripts.importers.inputs import input_files
+from agent_eval.transcripts.models import Conversation
+
+__all__ = [
+    "composite",
+    "import_file",
+    "judge_conversations",
+    "match_trajectory",
+    "open_project",
+    "pass_at_k",
+    "pass_hat_k",
+    "reliability_of",
+    "run_project",
+    "tool_correctness",
+]
+
+RATINGS = (
+    "conversation_id", "turn_index", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
+    "rationale", "evidence", "judge",
+)  # fmt: skip
+"""The columns that `judge_conversations` returns."""
+
+
+class ConversationInputError(AgentEvalError, ValueError):
+    """What was given is no conversation."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(
+            f"Conversation {number}: {problem}. Give a dict with `conversation_id` and `messages`, each message with "
+            "`role` and `content`, or a list of these, or a frame with these two columns."
+        )
+
+
+def open_project(path: str | Path | None = None) -> Project:
+    """Open the project at a folder; by default the one around the working directory.
+
+    Args:
+        path: A folder with `agent_eval.toml` or `data/`, or one below it.
+
+    Returns:
+        The project. Its method `table` reads a stored table as a polars frame.
+
+    Raises:
+        NoRootError: If there is no project.
+
+    Example:
+        >>> import agent_eval
+        >>> agent_eval.open_project("examples").table("leaderboard")  # doctest: +SKIP
+    """
+    return Project.open(path)
+
+
+def import_file(
+    path: str | Path, *, agent: str, project: Project, format_name: str = AUTO, session: str | None = None
+) -> list[FileReport]:
+    """Import a file, a folder or an archive of transcripts, as `agent-eval import` does.
+
+    Args:
+        path: What holds the transcripts.
+        agent: The agent that they are of.
+        project: Where they are stored, under data/sessions.
+        format_name: A format of docs/formats.md; by default recognised by what is in each file.
+        session: For a single file: its session; by default named after the file.
+
+    Returns:
+        A report for each file: how many conversations and turns, and what was refused and why.
+
+    Raises:
+        NoTranscriptsError: If the path does not exist.
+        AgentEvalError: If the agent's id cannot be used.
+    """
+    files = input_files([str(path)])
+    folder = project.home.existing_sessions()
+    return list(import_files(format_name, files, sessions_folder=folder, agent_id=agent, session_id=session))
+
+
+def run_project(
+    project: Project,
+    *,
+    agents: Sequence[str] = (),
+    methodologies: Sequence[str] = (),
+    judge: str | None = None,
+) -> RunReport:
+    """Make every table that is not up to date, as `agent-eval run` does.
+
+    Args:
+        project: The project.
+        agents: Only these; by default all.
+        methodologies: Only these versions; by default all.
+        judge: A model as litellm names it; by default that of the settings. Keys are read from the environment.
+
+    Returns:
+        What was made, refused and left unscored; `exit_code` as of the command.
+
+    Raises:
+        AgentEvalError: If an agent or a version is unknown, or the run cannot be started.
+    """
+    from agent_eval.commands.run import run  # loads Dagster
+
+    return run(project.with_settings(judge_model=judge), list(agents), list(methodologies))
+
+
+def judge_conversations(
+    conversations: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame,
+    judge: str | Script,
+    *,
+    metrics: Sequence[str] | None = None,
+) -> pl.DataFrame:
+    """Judge conversations without a project: rules first, then the judge; nothing is stored.
+
+    Args:
+        conversations: One or several `{"conversation_id": …, "messages": [{"role": …, "content": …}, …]}`, or a frame
+            with these columns. docs/sessions.md lists what else a conversation may say (`goal`, `tools`, `knowledge`).
+        judge: A model as litellm names it, with its key in the environment; or a function that gets a metric's name
+            and the prompt and returns a score or a label, or None where it cannot tell.
+        metrics: Names of built-in metrics; by default all.
+
+    Returns:
+        The ratings that count, one row per metric of a turn (`turn_index` from 0) or of a whole conversation
+        (`turn_index` null): `rating_1to5`, `value` (0 to 1) or `label`; all three are null unless `status` is "scored".
+
+    Raises:
+        ConversationInputError: If a conversation cannot be read.
+        UnknownMetricError: If there is no such metric.
+
+    Example:
+        >>> said = {"conversation_id": "c", "messages": [{"role": "user", "content": "Hi"},
+        ...         {"role": "assistant", "content": "Hello, how can I help?"}]}
+        >>> agent_eval.judge_conversations(said, lambda metric, prompt: 4, metrics=["helpfulness"])["rating_1to5"][0]
+        4
+    """
+    chosen = DEFAULT if metrics is None else MetricSet(tuple(DEFAULT.get(name) for name in metrics))
+    rows = ConversationRows()
+    for conversation in _read(conversations):
+        rows.add("agent", "session", None, conversation)
+    held = rows.conversations.frame()
+    admitted = table("transcripts").frame(
+        {
+            **{key: row[key] for key in ("agent_id", "conversation_id", "session_id", "n_turns", "n_user_messages")},
+            "methodology_version": "any", "benchmark_id": "any", "tests": [], "is_admitted": True,
+        }
+        for row in held.iter_rows(named=True)
+    )  # fmt: skip
+    cache = table("judge_cache").empty()
+    judged = judge_transcripts(
+        *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), lambda _: cache),
+        metrics=chosen,
+        panel=_panel(judge),
+    )
+    whole = judged.conversation_judgments.with_columns(turn_index=pl.lit(None, pl.Int64))
+    wanted = [*RATINGS, "is_effective"]
+    both = pl.concat([judged.turn_judgments.select(wanted), whole.select(wanted)])
+    order = pl.col("turn_index").is_null()
+    return (
+        both.filter("is_effective")
+        .drop("is_effective")
+        .sort("conversation_id", order, "turn_index", "metric")
+    )
+
+
+def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.DataFrame:
+    """pass@k and pass^k over tasks, from a frame of trials, by the unbiased estimators.
+
+    pass@k of a task with c of n trials correct is 1 − C(n−c, k)/C(n, k), pass^k is C(c, k)/C(n, k) (tau-bench); given is
+    the mean over the tasks with at least as many trials as the largest k.
+
+    Args:
+        trials: One row per trial: `task_id`, and `is_correct`, which is null where the outcome is unknown.
+        ks: Numbers of attempts; by default 1 up to the number of trials that every task has.
+
+    Returns:
+        One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, `n_trials` (of known outcome).
+
+    Raises:
+        TrialCountError: If a k is no integer from 1 to the number of trials of some task.
+
+    Example:
+        >>> trials = pl.DataFrame({"task_id": ["a", "a", "b", "b"], "is_correct": [True, False, True, True]})
+        >>> agent_eval.reliability_of(trials)["pass_hat_k"].to_list()
+        [0.75, 0.5]
+    """
+    known = trials.drop_nulls("is_correct").group_by("task_id").agg(
+        n=pl.len(), c=pl.col("is_correct").cast(pl.Int64).sum()
+    ).sort("task_id")  # fmt: skip
+    counts = list(known.select("n", "c").iter_rows())
+    wanted = list(ks) if ks is not None else list(range(1, min((n for n, _ in counts), default=0) + 1))
+    largest = max(wanted, default=1)
+    enough = [(n, c) for n, c in counts if n >= largest] or counts[:1]  # the estimator says what is wrong
+    n_tasks = trials["task_id"].n_unique()
+    return pl.DataFrame(
+        [
+            {
+                "k": k,
+                "pass_at_k": sum(pass_at_k(n, c, k) for n, c in enough) / len(enough),
+                "pass_hat_k": sum(pass_hat_k(n, c, k) for n, c in enough) / len(enough),
+                "n_tasks": len(enough),
+                "n_tasks_excluded": n_tasks - len(enough),
+                "n_trials": sum(n for n, _ in enough),
+            }
+            for k in wanted
+        ],
+        schema={
+            "k": pl.Int64, "pass_at_k": pl.Float64, "pass_hat_k": pl.Float64, "n_tasks": pl.Int64,
+            "n_tasks_excluded": pl.Int64, "n_trials": pl.Int64,
+        },
+    )  # fmt: skip
+
+
+def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:
+    if isinstance(given, pl.DataFrame):
+        rows: Iterable[Mapping[str, Any]] = given.iter_rows(named=True)
+    else:
+        rows = [given] if isinstance(given, Mapping) else given
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise ConversationInputError(number, f"it is a {type(row).__name__}")
+        try:
+            conversation = Conversation.model_validate({k: v for k, v in row.items() if v is not None})
+        except ValidationError as error:
+            raise ConversationInputError(number, explain(error, Conversation)) from error
+        if problem := conversation.problem():
+            raise ConversationInputError(number, problem)
+        yield conversation
+
+
+def _panel(judge: str | Script) -> Panel:
+    if callable(judge):
+        client: Client = ScriptedClient(judge)
+        tokens = CONTEXT_TOKENS
+    else:
+        client = LiteLLMClient(judge, 0.0, 60.0, price_of(judge))
+        tokens = context_tokens_of(judge) or CONTEXT_TOKENS
+
+    @contextmanager
+    def writing() -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
+        yield lambda _: None
+
+    secret = secrets.token_bytes(32)  # of the codes that fence transcripts in prompts
+    runtime = JudgeRuntime(client=lambda _: client, writing=writing, secret=secret)
+    return Panel(JudgeSpec((client.model,)), runtime, lambda _: ViewLimits(tokens))

@@ -1,0 +1,126 @@
+"""The functions of `import agent_eval`: the page that shows them runs, and wrong input is named."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import agent_eval
+from agent_eval.commands.api import ConversationInputError
+from agent_eval.project import Project
+from agent_eval.project.project import UnknownTableError
+from agent_eval.scores.reliability.attempts import TrialCountError
+from tests.conftest import REPOSITORY
+
+SAID = {
+    "conversation_id": "c",
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello, how can I help?"},
+    ],
+}
+
+
+def test_the_page_of_python_runs(sample_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(sample_copy)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (REPOSITORY / "docs" / "python.md").read_text(), flags=re.DOTALL
+    )
+    assert len(blocks) >= 5
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    board = names["board"]
+    assert isinstance(board, pl.DataFrame)
+    assert board.equals(Project.open(sample_copy).table("leaderboard"))
+    shown = set(re.findall(r"agent_eval\.(\w+)", "".join(blocks)))
+    assert {*agent_eval.__all__} - {"__version__"} <= shown | {"run_project", "pass_at_k"}
+
+
+def test_every_name_is_there_and_no_package_is_shadowed() -> None:
+    packages = {path.stem for path in (REPOSITORY / "agent_eval").iterdir()}
+    assert not packages & {*agent_eval.__all__}
+    for name in agent_eval.__all__:
+        assert getattr(agent_eval, name)
+        assert name in dir(agent_eval)
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(agent_eval, "nothing")  # noqa: B009
+
+
+def test_the_import_alone_loads_no_library() -> None:
+    code = "import sys, agent_eval; print(sorted({'polars', 'dagster', 'duckdb', 'litellm', 'pydantic'} & sys.modules.keys()))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_a_judge_that_raises_or_cannot_tell_leaves_the_metric_unscored() -> None:
+    def broken(metric: str, prompt: str) -> int:
+        raise ValueError("no answer today")
+
+    [row] = agent_eval.judge_conversations(SAID, broken, metrics=["helpfulness"]).to_dicts()
+    assert (row["status"], row["rating_1to5"]) == ("unscored", None)
+    assert "no answer today" in row["rationale"]
+    [row] = agent_eval.judge_conversations(SAID, lambda *_: None, metrics=["helpfulness"]).to_dicts()
+    assert (row["status"], row["unscored_reason"], row["rating_1to5"]) == ("unscored", "cannot_tell", None)
+
+
+def test_an_answer_off_the_scale_is_no_rating() -> None:
+    [row] = agent_eval.judge_conversations(SAID, lambda *_: 9, metrics=["helpfulness"]).to_dicts()
+    assert row["status"] != "scored"
+    assert row["rating_1to5"] is None
+
+
+def test_labels_and_whole_conversations_are_judged_too_and_a_frame_is_as_good_as_dicts() -> None:
+    def script(metric: str, prompt: str) -> int | str:
+        assert "how can I help" in prompt
+        return "no failure" if metric == "agent_behavior_failure" else 1
+
+    found = agent_eval.judge_conversations([SAID, SAID | {"conversation_id": "d"}], script)
+    by_metric = {row["metric"]: row for row in found.filter(conversation_id="d").to_dicts()}
+    assert by_metric["agent_behavior_failure"]["label"] == "no failure"
+    assert by_metric["goal_completion"]["turn_index"] is None
+    assert by_metric["goal_completion"]["value"] == 1.0
+    frame = pl.DataFrame([SAID, SAID | {"conversation_id": "d"}])
+    assert agent_eval.judge_conversations(frame, script).equals(found)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"conversation_id": "x"},
+        {"messages": "no"},
+        ["text"],
+        [SAID, {"conversation_id": "y", "messages": [{}]}],
+    ],
+)
+def test_what_is_no_conversation_is_named(given: object) -> None:
+    with pytest.raises(ConversationInputError, match=r"Conversation \d: "):
+        agent_eval.judge_conversations(given, lambda *_: 1)  # type: ignore[arg-type]
+
+
+def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() -> None:
+    trials = pl.DataFrame({"task_id": ["a", "a", "b", "c"], "is_correct": [True, True, True, None]})
+    assert agent_eval.reliability_of(trials)["k"].to_list() == [1]
+    [row] = agent_eval.reliability_of(trials, [2]).to_dicts()
+    assert (row["pass_hat_k"], row["n_tasks"], row["n_tasks_excluded"], row["n_trials"]) == (1.0, 1, 2, 2)
+    with pytest.raises(TrialCountError):
+        agent_eval.reliability_of(trials, [5])
+    assert agent_eval.reliability_of(trials.clear()).is_empty()
+
+
+def test_an_unknown_table_names_the_nearest(sample: Project) -> None:
+    with pytest.raises(UnknownTableError, match="Did you mean 'leaderboard'"):
+        sample.table("leaderbord")
+
+
+def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy: Path) -> None:
+    project = agent_eval.open_project(sample_copy)
+    file = shared_data / "tau1" / "airline__gpt-4o__4trials.json.gz"
+    if not file.exists():
+        pytest.skip("the file of four trials is absent")
+    agent_eval.import_file(file, agent="tau", project=project)
+    agent_eval.run_project(project, agents=["tau"], methodologies=["1.3.0"])
+    rows = project.table("reliability").filter(agent_id="tau", estimator="unbiased")
+    assert [round(x, 3) for x in rows.sort("k")["pass_hat_k"].to_list()[:4]] == [0.42, 0.273, 0.22, 0.2]
