@@ -231,8 +231,12 @@ def test_nothing_is_asked_about_conversations_without_turns(project: Project) ->
     pair = pl.DataFrame({"agent_id": ["emptied"]})
     empty = project.store.read(table("conversations"), pair).filter(n_turns=0).select("conversation_id")
     whole = project.store.read(table("conversation_judgments"), pair).join(empty, on="conversation_id")
-    # goal completion is told by the declared outcome; no judge model has anything to read
-    assert whole.select("metric", "judge", "value").unique().rows() == [("goal_completion", "rule", 0.0)]
+    # the declared outcome decides goal completion; no judge model has anything to read
+    assert sorted(whole.select("metric", "judge", "status", "value").unique().rows()) == [
+        ("goal_completion", "rule", "scored", 0.0),
+        ("plan_adherence", "rule", "not_applicable", None),
+        ("step_efficiency", "rule", "not_applicable", None),
+    ]
     turns = project.store.read(table("turn_judgments"), pair).join(empty, on="conversation_id")
     assert turns.is_empty()
     dry = CliRunner().invoke(app, ["run", *VERSION, "--dry-run", "--judge", "openai/x", "--agent", "emptied"])

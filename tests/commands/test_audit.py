@@ -68,9 +68,9 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     (root / "agent_eval.toml").write_text("[gates.judge_drift]\nmax_mean_difference = 0.3\n")
     gate = ("gate", "--agent", AGENT, "--json")
     drift = next(row for row in json.loads(agent_eval(*gate)[1]) if row["gate"] == "judge_drift")
-    # one of five ratings of each turn fell by two: −0.4; three turns miss a share 1 − 0.025^(1/3) = 0.71
+    # the six ratings of each of three turns and one of a conversation: 3 × −2 / 19; 4 of them miss a share 1 − 0.025^(1/4) = 0.60
     assert (drift["result"], drift["subject"]) == ("unknown", "some/model")
-    assert "95 % -1.11 to 0.308: inconclusive" in drift["evidence"]
+    assert "mean difference -0.316, at most 0.3, 95 % -0.918 to 0.287: inconclusive" in drift["evidence"]
     assert drift["evidence"].startswith("mean difference -0.4, at most 0.3")
 
     model.n_asked()

@@ -222,7 +222,8 @@ def test_the_asset_page_links_a_superseded_board_to_the_current_one(published_ro
     assert materialised is not None
     note = materialised.metadata["Superseded"].value
     assert note == (
-        "Version 1.3.0 is superseded by 1.4.0. Current version: [1.4.0](/assets/leaderboard?partition=1.4.0)."
+        "Version 1.3.0 is superseded by 1.4.0. Current version: "
+        "[1.4.0](/assets/leaderboard?view=partitions&partition=1.4.0)."
     )
 
 

@@ -41,12 +41,8 @@ def completion(content: str | None, **changes: object) -> Reply:
 def failing(part: Any) -> Any:
     """The worst label wherever one is chosen, so that there are clusters to be named."""
     if isinstance(part, dict):
-        return {
-            k: failing(
-                v["enum"][-1:] and {"enum": v["enum"][-1:]} if isinstance(v, dict) and "enum" in v else v
-            )
-            for k, v in part.items()
-        }
+        worst = {"enum": part["enum"][-1:]} if isinstance(part.get("enum"), list) else {}
+        return {name: failing(value) for name, value in part.items()} | worst
     return [failing(each) for each in part] if isinstance(part, list) else part
 
 

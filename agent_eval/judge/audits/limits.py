@@ -30,8 +30,8 @@ def jackknife(
 ) -> tuple[float, float] | None:
     """The 95 % limits of a figure of summed answers; None with fewer than two turns, or where it is undefined.
 
-    Where it is the same without any of the turns the limits leave room for what n turns miss with probability 2.5 %:
-    a share 1 − 0.025^(1/n) of answers that differ by `least`; with `least` 0 there are none.
+    The limits leave room at least for what n turns miss with probability 2.5 %: a share 1 − 0.025^(1/n) of answers that
+    differ by `least`. With `least` 0 there are none where the figure is the same without any of the turns.
     """
     from scipy.special import stdtrit
 
@@ -44,11 +44,8 @@ def jackknife(
     if not (math.isfinite(value) and np.isfinite(without).all()):
         return None
     error = math.sqrt((n - 1) / n * float(((without - without.mean()) ** 2).sum()))
-    if error < 1e-9:
-        reach = least * (1 - scale_bound(1.0, n)[0])
-        return (value - reach, value + reach) if reach else None
-    reach = float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error
-    return value - reach, value + reach
+    reach = max(float(stdtrit(n - 1, 0.5 + LEVEL / 2)) * error, least * (1 - scale_bound(1.0, n)[0]))
+    return (value - reach, value + reach) if reach > 1e-9 else None
 
 
 def share_limits(sums: Floats) -> tuple[float, float] | None:
