@@ -16,11 +16,17 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A live test first on each worker, which begins with its share of the list: daemons mostly wait, so they wait at once."""
+    """On each worker, which begins with its share of the list, live tests first, then the slow ones.
+
+    Daemons mostly wait, so they wait at once; a slow test that begins last would keep one worker busy and the others idle.
+    A mark on a whole module moves none: its tests share what is set up for them.
+    """
     live = [item for item in items if item.get_closest_marker("live")]
-    items[:] = [item for item in items if item not in live]
+    slow = [item for item in items if any(mark.name == "slow" for mark in item.own_markers)]
+    first = [*live, *(item for item in slow if item not in live)]
+    items[:] = [item for item in items if item not in first]
     n_workers = getattr(config, "workerinput", {"workercount": 1})["workercount"]
-    for i, item in enumerate(live):
+    for i, item in reversed(list(enumerate(first))):
         items.insert((i % n_workers) * (len(items) + 1) // n_workers, item)
 
 

@@ -88,6 +88,7 @@ def causes() -> list[tuple[str, str, str]]:
     return read("board_changes").select("methodology_version", "agent_id", "cause").rows()
 
 
+@pytest.mark.slow
 def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home: Path, model: Model) -> None:
     agent_eval("run")
     plain = boards()
@@ -125,6 +126,7 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home:
     assert "two judges" not in str(read("leaderboard")["missing"].to_list())
 
 
+@pytest.mark.slow
 def test_an_answer_counts_again_for_the_same_judge_under_another_version_only(
     home: Path, model: Model
 ) -> None:
@@ -144,6 +146,7 @@ def test_an_answer_counts_again_for_the_same_judge_under_another_version_only(
     assert set(recorded["judge_model"]) == {"author:agent_eval-sample"}
 
 
+@pytest.mark.slow
 def test_the_judge_of_a_version_in_an_earlier_store_is_that_of_each_of_its_agents(
     home: Path, model: Model
 ) -> None:
@@ -168,6 +171,7 @@ def rows_of(printed: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in row.items() if key not in now} for row in json.loads(printed)]
 
 
+@pytest.mark.slow
 def test_what_changed_names_its_cause_and_the_board_of_an_earlier_day_stays(home: Path, model: Model) -> None:
     agent_eval("run", "--methodology", "1.2.0", "--methodology", "1.3.0")
     first = rows_of(agent_eval("leaderboard", "--methodology", "1.2.0", "--json"))

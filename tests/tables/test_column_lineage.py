@@ -47,14 +47,14 @@ def changed_columns(make: Made, rows: pl.DataFrame, change: pl.Expr) -> set[str]
 
 
 def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> None:
-    methodologies = sample.methodologies(sample.registry.versions)
-    rows = {
-        name: sample.store.read(table(name)) for name in (*TABLES, "rubric_ratings", "transcripts", "agents")
-    }
-    reliability = sample.store.read(table("reliability"))
+    methodologies = sample.methodologies(["1.3.0"])
+    of_version = pl.DataFrame({"methodology_version": ["1.3.0"]})
+    stored = (*TABLES, "rubric_ratings", "transcripts", "reliability")
+    rows = {name: sample.store.read(table(name), of_version) for name in stored}
+    rows["agents"] = sample.store.read(table("agents"))
 
     def boards(composite_scores: pl.DataFrame) -> pl.DataFrame:
-        return leaderboard.leaderboard(composite_scores, rows["agents"], reliability, {})
+        return leaderboard.leaderboard(composite_scores, rows["agents"], rows["reliability"], {})
 
     def domains(ratings: pl.DataFrame) -> pl.DataFrame:
         return domain.domain_scores(ratings, rows["transcripts"], methodologies)
