@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import agent_eval
-from agent_eval.commands.api import ConversationInputError
+from agent_eval.commands.api import ConversationInputError, TrialFrameError
 from agent_eval.project import Project
 from agent_eval.project.project import UnknownTableError
 from agent_eval.scores.reliability.attempts import TrialCountError
@@ -108,6 +108,34 @@ def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() ->
     with pytest.raises(TrialCountError):
         agent_eval.reliability_of(trials, [5])
     assert agent_eval.reliability_of(trials.clear()).is_empty()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"task_id": ["a", "a"], "is_correct": [0.7, 2.0]},
+        {"task_id": ["a", "a"], "is_correct": [1, 2]},
+        {"task_id": ["a"], "is_correct": ["yes"]},
+        {"task": ["a"], "is_correct": [True]},
+    ],
+)
+def test_rewards_and_words_are_no_outcomes(frame: dict[str, list[object]]) -> None:
+    with pytest.raises(TrialFrameError):
+        agent_eval.reliability_of(pl.DataFrame(frame))
+
+
+def test_outcomes_as_numbers_count_and_trials_without_a_task_do_not() -> None:
+    trials = pl.DataFrame({"task_id": ["a", "a", None, None], "is_correct": [1.0, 0.0, 1.0, None]})
+    assert agent_eval.reliability_of(trials).select("k", "pass_hat_k", "n_tasks", "n_trials").rows() == [
+        (1, 0.5, 1, 2),
+        (2, 0.0, 1, 2),
+    ]
+
+
+def test_one_metric_may_be_named_alone_and_an_id_that_occurs_twice_is_named() -> None:
+    assert agent_eval.judge_conversations(SAID, lambda *_: 4, metrics="helpfulness").height == 1
+    with pytest.raises(ConversationInputError, match="Conversation 2: another one has the id 'c'"):
+        agent_eval.judge_conversations([SAID, SAID], lambda *_: 4)
 
 
 def test_an_unknown_table_names_the_nearest(sample: Project) -> None:

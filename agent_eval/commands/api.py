@@ -31,7 +31,7 @@ from agent_eval.tables import table
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import input_files
-from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.models import Conversation, id_key
 
 __all__ = [
     "composite",
@@ -60,6 +60,16 @@ class ConversationInputError(AgentEvalError, ValueError):
         super().__init__(
             f"Conversation {number}: {problem}. Give a dict with `conversation_id` and `messages`, each message with "
             "`role` and `content`, or a list of these, or a frame with these two columns."
+        )
+
+
+class TrialFrameError(AgentEvalError, ValueError):
+    """A frame does not say for each trial whether it was correct."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The frame of trials cannot be used: {problem}. It needs `task_id`, and `is_correct` as true, false or null: "
+            "decide first from which reward on a trial counts as a success."
         )
 
 
@@ -161,9 +171,14 @@ def judge_conversations(
         >>> agent_eval.judge_conversations(said, lambda metric, prompt: 4, metrics=["helpfulness"])["rating_1to5"][0]
         4
     """
-    chosen = DEFAULT if metrics is None else MetricSet(tuple(DEFAULT.get(name) for name in metrics))
+    names = [metrics] if isinstance(metrics, str) else metrics
+    chosen = DEFAULT if names is None else MetricSet(tuple(DEFAULT.get(name) for name in names))
     rows = ConversationRows()
-    for conversation in _read(conversations):
+    seen = set[str]()
+    for number, conversation in enumerate(_read(conversations), start=1):
+        if id_key(conversation.conversation_id) in seen:
+            raise ConversationInputError(number, f"another one has the id {conversation.conversation_id!r}")
+        seen.add(id_key(conversation.conversation_id))
         rows.add("agent", "session", None, conversation)
     held = rows.conversations.frame()
     admitted = table("transcripts").frame(
@@ -197,13 +212,15 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     the mean over the tasks with at least as many trials as the largest k.
 
     Args:
-        trials: One row per trial: `task_id`, and `is_correct`, which is null where the outcome is unknown.
+        trials: One row per trial: `task_id`, and `is_correct` (Boolean, or 0 and 1), which is null where the outcome is
+            unknown. A trial without a task id belongs to no task and does not count.
         ks: Numbers of attempts; by default 1 up to the number of trials that every task has.
 
     Returns:
         One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, `n_trials` (of known outcome).
 
     Raises:
+        TrialFrameError: If a column is missing, or `is_correct` holds anything else, such as rewards.
         TrialCountError: If a k is no integer from 1 to the number of trials of some task.
 
     Example:
@@ -211,6 +228,8 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
         >>> agent_eval.reliability_of(trials)["pass_hat_k"].to_list()
         [0.75, 0.5]
     """
+    _check_trials(trials)
+    trials = trials.drop_nulls("task_id")
     known = trials.drop_nulls("is_correct").group_by("task_id").agg(
         n=pl.len(), c=pl.col("is_correct").cast(pl.Int64).sum()
     ).sort("task_id")  # fmt: skip
@@ -236,6 +255,16 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
             "n_tasks_excluded": pl.Int64, "n_trials": pl.Int64,
         },
     )  # fmt: skip
+
+
+def _check_trials(trials: pl.DataFrame) -> None:
+    if missing := {"task_id", "is_correct"} - {*trials.columns}:
+        raise TrialFrameError(f"the column {sorted(missing)[0]!r} is missing")
+    values = trials["is_correct"].drop_nulls()
+    if values.dtype not in (pl.Boolean, pl.Null) and not (
+        values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
+    ):
+        raise TrialFrameError(f"`is_correct` is {values.dtype} and holds other values than 0 and 1")
 
 
 def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:
