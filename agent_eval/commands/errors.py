@@ -186,7 +186,9 @@ def _legend(rows: pl.DataFrame) -> str:
         f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with it per 100 turns judged by others than rules; –: none was."
     ]
     if rows["trend"].null_count() < rows.height:
-        lines.append("was: the baseline's rate. q ≤ 0.05: at most one such find in twenty is chance.")
+        lines.append(
+            "was: the baseline's rate. q ≤ 0.05: about 5 % of such findings are expected to be false."
+        )
     else:
         lines.append(
             "No trend: name a baseline in agents.yaml, compare --since AGENT, or run the agent again."

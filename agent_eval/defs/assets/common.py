@@ -18,6 +18,7 @@ from agent_eval.defs.partitions import key_frame
 from agent_eval.judge.llm.progress import Progress, Watch
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.pages import asset_pages
+from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
 from agent_eval.tables.column_lineage import Origin, column_lineage
 from agent_eval.tables.rules import PARENTS
@@ -129,13 +130,18 @@ def _from(origins: Iterable[Origin]) -> str:
 
 
 def check_and_store(
-    context: dg.AssetExecutionContext, frames: Mapping[str, pl.DataFrame], **parents: pl.DataFrame
+    context: dg.AssetExecutionContext,
+    frames: Mapping[str, pl.DataFrame],
+    interval: IntervalMethod = "auto",
+    /,
+    **parents: pl.DataFrame,
 ) -> TableEvents:
     """Check the new rows of each table, show them on the pages of its partitions and hand them to the store.
 
     Args:
         context: The context of the asset.
         frames: The new rows by table name; the tables are stored in this order.
+        interval: How the boards of the project make intervals of composites; for the page of composites.
         parents: The tables whose rows the new rows belong to (`tables.rules.PARENTS`), unless among `frames`.
 
     Raises:
@@ -149,7 +155,7 @@ def check_and_store(
             raise MissingParentError(name)
         for event in checked(name, frame, partitions, at_hand, output=name if len(frames) > 1 else "result"):
             if isinstance(event, dg.Output):
-                _show(context, name, event.value, partitions)
+                _show(context, name, event.value, partitions, interval)
             yield event
 
 
@@ -163,11 +169,17 @@ class MissingParentError(LookupError):
         )
 
 
-def _show(context: dg.AssetExecutionContext, name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> None:
+def _show(
+    context: dg.AssetExecutionContext,
+    name: str,
+    rows: pl.DataFrame,
+    partitions: pl.DataFrame,
+    interval: IntervalMethod,
+) -> None:
     """Add row count, figures, plots and tables to the asset's page of each partition."""
     shown = {}
     lineage = _lineage(name)
-    for page in asset_pages(name, rows, partitions):
+    for page in asset_pages(name, rows, partitions, interval):
         texts = {title: dg.MetadataValue.md(text) for title, text in page.texts.items()}
         shown["|".join(page.partition)] = {
             "dagster/partition_row_count": page.n_rows,

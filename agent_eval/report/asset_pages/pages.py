@@ -3,14 +3,16 @@
 A summary is counted once for a whole range of partitions; what is drawn is then small, and drawn per partition.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import polars as pl
 
 from agent_eval.report.asset_pages import ingest, judging, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
 from agent_eval.report.asset_pages.previews import preview
+from agent_eval.scores.statistics.distribution_free import IntervalMethod
 from agent_eval.tables import table
 
 
@@ -113,16 +115,19 @@ class Page:
     texts: Mapping[str, str]
 
 
-def asset_pages(name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> Iterator[Page]:
+def asset_pages(
+    name: str, rows: pl.DataFrame, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
+) -> Iterator[Page]:
     """One page per partition: all plots and tables together, since each text takes a click, and a preview.
 
     Args:
         name: The table.
         rows: Its new rows, of any of these partitions.
         partitions: The partitions of a run, one row per key.
+        interval: How the boards of the project make intervals of composites.
     """
     by = partitions.columns
-    sections = [(s, _parted(s.summary(rows), by)) for s in SECTIONS.get(name, ())]
+    sections = [(s, _parted(s.summary(rows), by)) for s in _sections(name, interval)]
     figures = _parted(rows.group_by(by).agg(FIGURES[name]), by) if name in FIGURES else {}
     stored = _parted(rows, by)
     for key in partitions.iter_rows():
@@ -138,6 +143,13 @@ def asset_pages(name: str, rows: pl.DataFrame, partitions: pl.DataFrame) -> Iter
             ({"page": "\n\n".join(drawn)} if drawn else {})
             | {"preview": preview(table(name), rows.clear() if own is None else own)},
         )
+
+
+def _sections(name: str, interval: IntervalMethod) -> Sequence[Section]:
+    if name != "composite_scores":
+        return SECTIONS.get(name, ())
+    first, *others = SECTIONS[name]
+    return (replace(first, shown=partial(scoring.composite_plot, interval=interval)), *others)
 
 
 def _rounded(value: float | str) -> float | str:

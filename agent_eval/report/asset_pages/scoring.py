@@ -21,10 +21,9 @@ from agent_eval.report.svg import (
     radar,
     spans,
 )
-from agent_eval.scores.composite.leaderboard import SCALE_0TO100
+from agent_eval.scores.composite.leaderboard import board_interval
 from agent_eval.scores.composite.ratings import grouped
-from agent_eval.scores.statistics.distribution_free import any_spread_mean, has_breakdown
-from agent_eval.scores.statistics.intervals import Sample, bounded_mean
+from agent_eval.scores.statistics.distribution_free import IntervalMethod
 
 _PAIR = ["methodology_version", "agent_id"]
 _ASPECTS = ("selection", "parameters", "sequence", "utilisation", "overall")
@@ -82,11 +81,10 @@ def criteria_table(scores: pl.DataFrame) -> str:
     return f"{markdown_table(grid)}\n\n{_sessions(row, row['session_domain'], row['domain_0to100'])}"
 
 
-def composite_plot(scores: pl.DataFrame) -> str:
-    """U, D, the sessions and the composite, whose interval is over its sessions; 0–100."""
+def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> str:
+    """U, D, the sessions and the composite with the interval of its board; 0–100."""
     row = scores.row(0, named=True)
-    sessions = [float(score) for score in row["session_scores"] or () if score is not None]
-    low, high = _interval(row, sessions)
+    low, high = board_interval(row, interval) or (None, None)
     rows = [
         _span("U", row["universal_0to100"], GREY),
         _span("D", row["domain_0to100"], GREY),
@@ -249,19 +247,6 @@ def results_plot(counted: pl.DataFrame) -> str:
 def _bounds(column: str) -> pl.Expr:
     low, high = (pl.col(f"{column}_{end}").round(2).cast(pl.String) for end in ("low", "high"))
     return pl.format("{}–{}", low, high).alias(f"{column} 95 %")
-
-
-def _interval(row: dict[str, object], sessions: list[float]) -> tuple[float | None, float | None]:
-    """As on a board with the default `interval`: over sessions, less the penalty; none with fewer than two, or without a score."""
-    step, penalty = row["point_0to100"], row["repeatability_penalty"]
-    if row["composite_score"] is None or len(sessions) < 2 or not isinstance(step, float):
-        return None, None
-    if has_breakdown(sessions):
-        found = any_spread_mean(sessions, SCALE_0TO100)
-    else:
-        found = bounded_mean(Sample.of(sessions), bounds=SCALE_0TO100, step=step)
-    less = penalty if isinstance(penalty, float) else 0.0
-    return (max(0.0, found.low - less), max(0.0, found.high - less)) if found else (None, None)
 
 
 def _session_scores(row: dict[str, list[object]]) -> list[tuple[str, float]]:

@@ -234,6 +234,14 @@ def _fields(composite_scores: pl.DataFrame) -> _Fields:
     return fields
 
 
+def board_interval(row: Mapping[str, Any], interval: IntervalMethod) -> Interval | None:
+    """Return the interval that a board shows for a row of `composite_scores`, published or not; None where there is none."""
+    if row["composite_exact"] is None or row["point_0to100"] is None:
+        return None
+    entry = _entry(row)
+    return entry.interval(entry.method(interval))
+
+
 def _entry(row: Mapping[str, Any]) -> BoardEntry:
     exact, sessions = from_text(row["composite_exact"]), row["session_scores"] or []
     n_sessions, n_conversations = row["n_sessions"], row["n_conversations"]

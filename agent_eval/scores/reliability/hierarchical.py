@@ -1,19 +1,28 @@
 """The posterior of pass@k and pass^k for new tasks of the kind that was run: success rates that differ from task to task.
 
-Beta-binomial: the success rate of a task is drawn from a Beta distribution with mean m and intraclass correlation r
-(the share of an outcome's variance that lies between tasks), its trials are independent. The prior of m is Jeffreys'.
-That of r puts a third each on 0 (all tasks alike), on 1 (each task is always or never solved) and evenly on the values
-between: few tasks can not tell these apart, and an interval has to serve all of them. Computed on a grid that is
-narrowed to where the posterior lies; nothing is sampled.
+The trials of a task are independent given its success rate. Few tasks can not show how rates vary, and an interval has to
+serve every way that they leave open, so three hypotheses share the prior:
+
+- alike (2/5): all tasks have one rate m;
+- between (1/5): beta-binomial, rates are drawn from a Beta distribution with mean m and intraclass correlation r (the share
+  of an outcome's variance that lies between tasks), r uniform on 0 to 1;
+- two kinds (2/5): a share w of the tasks, uniform on 0 to 1, is easy and fails with a rate s, the others are hard and
+  succeed with a rate g, both rates uniform on 0 to 3 % (slips and guesses, as in the DINA model of Junker and Sijtsma, 2001).
+  Tasks that are all easy so far then say of w what as many coin throws do.
+
+The prior of m is Beta(0.7, 0.7). Weights, that prior and the 3 % were chosen by exact coverage (docs/statistics.md).
+Computed on a grid for each hypothesis, narrowed to where the posterior lies; nothing is sampled.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, xlogy
 
 from agent_eval.scores.reliability.attempts import (
     LEVEL,
@@ -26,7 +35,9 @@ from agent_eval.scores.reliability.attempts import (
 )
 
 _Floats: TypeAlias = NDArray[np.float64]
-_N_MEANS, _N_CORRELATIONS = 160, 40  # cells of the grid
+MEAN_PRIOR = 0.7  # both parameters of the Beta prior of m
+MOST_SLIPS = 0.03
+WEIGHTS = (0.4, 0.2, 0.4)  # alike, between, two kinds
 _NEGLIGIBLE = 14.0  # a cell whose log posterior is that much below the largest one is left out when narrowing
 _MOST_NARROWED = 10
 
@@ -40,12 +51,11 @@ class TaskPosterior:
 
 
 @dataclass(frozen=True)
-class _Grid:
-    """Means (rows) by correlations (columns: 0, those between, 1) with their posterior weights, which sum to 1."""
+class _Cells:
+    """The cells of one hypothesis: rates and shares of each axis, and the log of prior times likelihood times size."""
 
-    means: _Floats
-    correlations: _Floats
-    weights: _Floats
+    axes: tuple[_Floats, ...]
+    logs: _Floats
 
 
 def posterior_of_new_tasks(
@@ -68,98 +78,129 @@ def posterior_of_new_tasks(
     most = max((n for (n, _), times in tasks.items() if times > 0), default=0)
     if check_attempts(k) > most:
         raise TrialCountError(not_identified(k, most))
-    grid = _posterior(tuple(sorted((n, c, times) for (n, c), times in tasks.items() if times > 0)))
-    hat = _estimate(grid, _moments(grid.means, grid.correlations, k), level)
-    missed = _estimate(grid, _moments(1 - grid.means, grid.correlations, k), level)
+    parts, weights = _posterior(tuple(sorted((n, c, times) for (n, c), times in tasks.items() if times > 0)))
+    hat = _estimate(weights, _moments(parts, k), level)
+    missed = _estimate(weights, _moments(parts, k, is_missed=True), level)
     return TaskPosterior(Estimate(1 - missed.mean, 1 - missed.high, 1 - missed.low), hat)
 
 
-def _moments(means: _Floats, correlations: _Floats, k: int) -> _Floats:
-    """E[p^k] for every mean (rows) and correlation (columns): Π (m(1 − r) + ir) / (1 − r + ir) over i < k."""
-    found = np.ones((len(means), len(correlations)))
-    for i in range(k):
-        apart = 1 - correlations
+def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Floats:
+    """E[p^k] of a new task in every cell, or E[(1 − p)^k]."""
+    (_, *alike), (_, *between, correlation), (share, other, slips, guesses) = (part.axes for part in parts)
+    mean, spread = (axes[int(is_missed)] for axes in (alike, between))
+    found = np.ones(parts[1].logs.shape)
+    for i in range(k):  # Π (m(1 − r) + ir) / (1 − r + ir)
         if i == 0:
-            found *= means[:, None]
+            found *= spread
         else:
-            found *= (means[:, None] * apart + i * correlations) / (apart + i * correlations)
-    return found
+            found *= (spread * (1 - correlation) + i * correlation) / (1 - correlation + i * correlation)
+    kinds = (
+        share * slips**k + other * (1 - guesses) ** k
+        if is_missed
+        else share * (1 - slips) ** k + other * guesses**k
+    )
+    return np.concatenate([(mean**k).ravel(), found.ravel(), kinds.ravel()])
 
 
-def _estimate(grid: _Grid, values: _Floats, level: float) -> Estimate:
-    """The mean and the quantiles of a quantity that is `values` in the cells of the grid."""
-    order = np.argsort(values, axis=None, kind="stable")
-    weights, ordered = grid.weights.ravel()[order], values.ravel()[order]
-    below = np.cumsum(weights) - weights / 2
+def _estimate(weights: _Floats, values: _Floats, level: float) -> Estimate:
+    """The mean and the quantiles of a quantity that is `values` in the cells."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    below = np.cumsum(weights[order]) - weights[order] / 2
     low, high = np.interp([0.5 - level / 2, 0.5 + level / 2], below, ordered)
-    mean = min(max(float(weights @ ordered), 0.0), 1.0)
+    mean = min(max(float((weights * values).sum()), 0.0), 1.0)  # without BLAS, which starts threads
     return Estimate(mean, float(min(low, mean)), float(max(high, mean)))
 
 
 @lru_cache(maxsize=64)
-def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> _Grid:
-    """The grid of the posterior, narrowed until the posterior fills it."""
-    counts = np.array(tasks, dtype=np.int64)
-    n, c, times = counts.T
-    # how many tasks have more than i successes, failures, trials
-    passed, failed, tried = (_more_than(of, times, int(n.max())) for of in (c, n - c, n))
-    mixed = bool(((c > 0) & (c < n)).any())
-    n_all, n_none = int(times[c == n].sum()), int(times[c == 0].sum())
-    means, between = (0.0, 1.0), (0.0, 1.0)
+def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> tuple[tuple[_Cells, ...], _Floats]:
+    """The cells of the three hypotheses, and the posterior weights of all of them, which sum to 1."""
+    n, c, times = np.array(tasks, dtype=np.int64).T
+    parts = (
+        _narrowed(lambda u: _alike(u, int((c * times).sum()), int(((n - c) * times).sum())), (320,)),
+        _narrowed(lambda u, r: _between(u, r, n, c, times), (160, 40)),
+        _narrowed(lambda w, s, g: _two_kinds(w, MOST_SLIPS * s, MOST_SLIPS * g, tasks), (80, 8, 8)),
+    )
+    logs = np.concatenate(
+        [(part.logs + math.log(weight)).ravel() for part, weight in zip(parts, WEIGHTS, strict=True)]
+    )
+    weights = np.exp(logs - logs.max())
+    return parts, weights / weights.sum()
+
+
+def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
+    """The cells of equal prior probability, narrowed until the posterior fills them.
+
+    Args:
+        made: Cells from the middles of each axis, 0–1 with a uniform prior, with the log likelihood.
+        sizes: The number of cells of each axis.
+    """
+    ends = [(0.0, 1.0)] * len(sizes)
     for _ in range(_MOST_NARROWED):
-        share, correlation = _cells(means, _N_MEANS), _cells(between, _N_CORRELATIONS)
-        mean = np.sin(np.pi * share / 2) ** 2  # even in `share`: Jeffreys' prior of the mean
-        logs = np.empty((_N_MEANS, _N_CORRELATIONS + 2))
-        logs[:, 0] = _weighted_log(mean, int(passed.sum())) + _weighted_log(1 - mean, int(failed.sum()))
-        logs[:, 1:-1] = _between(mean, correlation, (passed, failed, tried)) + np.log(
-            (between[1] - between[0]) / _N_CORRELATIONS
-        )
-        logs[:, -1] = -np.inf if mixed else _weighted_log(mean, n_all) + _weighted_log(1 - mean, n_none)
-        logs -= logs.max()
-        is_held = logs > -_NEGLIGIBLE
-        narrower = _held(share, means, is_held), _held(correlation, between, is_held[:, 1:-1].T)
-        if all(_width(new) > 0.7 * _width(old) for new, old in zip(narrower, (means, between), strict=True)):
+        middles = [
+            low + (np.arange(n) + 0.5) / n * (high - low) for (low, high), n in zip(ends, sizes, strict=True)
+        ]
+        found = made(*np.meshgrid(*middles, indexing="ij", sparse=True))
+        is_held = found.logs > found.logs.max() - _NEGLIGIBLE
+        narrower = [_held(is_held, axis, ends[axis]) for axis in range(len(sizes))]
+        if all(_width(new) > 0.7 * _width(old) for new, old in zip(narrower, ends, strict=True)):
             break
-        means, between = narrower
-    weights = np.exp(logs)
-    return _Grid(mean, np.concatenate([[0.0], correlation, [1.0]]), weights / weights.sum())
+        ends = narrower
+    return _Cells(
+        found.axes, found.logs + sum(math.log(_width(e) / n) for e, n in zip(ends, sizes, strict=True))
+    )
 
 
-def _between(mean: _Floats, correlation: _Floats, counts: tuple[_Floats, _Floats, _Floats]) -> _Floats:
-    """The log likelihood for correlations strictly between 0 and 1, by mean and correlation."""
+def _mean_of(u: _Floats) -> tuple[_Floats, _Floats]:
+    """The mean at a quantile of its prior, and one less it, both exact near 0."""
+    return betaincinv(MEAN_PRIOR, MEAN_PRIOR, u), betaincinv(MEAN_PRIOR, MEAN_PRIOR, 1 - u)
+
+
+def _alike(u: _Floats, n_passed: int, n_failed: int) -> _Cells:
+    mean, missed = _mean_of(u)
+    return _Cells((u, mean, missed), xlogy(n_passed, mean) + xlogy(n_failed, missed))
+
+
+def _between(
+    u: _Floats, correlation: _Floats, n: NDArray[np.int64], c: NDArray[np.int64], times: NDArray[np.int64]
+) -> _Cells:
+    mean, missed = _mean_of(u)
     size = 1 / correlation - 1
-    a, b = mean[:, None] * size, (1 - mean)[:, None] * size
-    found = np.zeros(a.shape)
-    for i, (passed, failed, tried) in enumerate(zip(*counts, strict=True)):
-        if passed:
-            found += passed * np.log(a + i)
-        if failed:
-            found += failed * np.log(b + i)
-        found -= tried * np.log(size + i)
-    return found
+    a, b = mean * size, missed * size
+    logs = np.zeros(a.shape)
+    for of, start in ((c, a), (n - c, b), (n, size)):
+        sign = -1 if of is n else 1
+        for i, n_more in enumerate(_more_than(of, times)):  # so many tasks have more than i of these
+            logs += sign * n_more * np.log(start + i)
+    return _Cells((u, mean, missed, correlation), logs)
 
 
-def _more_than(values: NDArray[np.int64], times: NDArray[np.int64], most: int) -> _Floats:
-    """How many tasks have more than 0, 1, … most − 1 of these."""
-    per_value = np.bincount(values, weights=times, minlength=most + 1)
-    return np.asarray(per_value.sum() - np.cumsum(per_value)[:most])
+def _two_kinds(
+    share: _Floats, slips: _Floats, guesses: _Floats, tasks: Sequence[tuple[int, int, int]]
+) -> _Cells:
+    easy, hard = np.log(share), np.log1p(-share)
+    passes = np.log1p(-slips), np.log(guesses)
+    fails = np.log(slips), np.log1p(-guesses)
+    logs = np.zeros(np.broadcast_shapes(share.shape, slips.shape, guesses.shape))
+    for n, c, times in tasks:
+        logs += times * np.logaddexp(
+            easy + c * passes[0] + (n - c) * fails[0], hard + c * passes[1] + (n - c) * fails[1]
+        )
+    return _Cells((share, 1 - share, slips, guesses), logs)
 
 
-def _weighted_log(values: _Floats, times: int) -> _Floats:
-    return np.zeros(values.shape) if times == 0 else times * np.log(values)
+def _more_than(values: NDArray[np.int64], times: NDArray[np.int64]) -> list[float]:
+    """How many tasks have more than 0, 1, … of these, down to one."""
+    per_value = np.bincount(values, weights=times)
+    return [float(n) for n in per_value.sum() - np.cumsum(per_value)[:-1]]
 
 
-def _cells(ends: tuple[float, float], n: int) -> _Floats:
-    """The middles of n equal cells."""
-    return ends[0] + (np.arange(n) + 0.5) / n * (ends[1] - ends[0])
-
-
-def _held(cells: _Floats, ends: tuple[float, float], is_held: NDArray[np.bool_]) -> tuple[float, float]:
-    """The part of an axis (the rows) that cells which are held take, with one cell to either side; all of it if none is."""
-    if not is_held.any():
-        return ends
-    cell, places = _width(ends) / len(cells), np.flatnonzero(is_held.any(axis=1))
-    low, high = cells[places[0]] - 1.5 * cell, cells[places[-1]] + 1.5 * cell
+def _held(is_held: NDArray[np.bool_], axis: int, ends: tuple[float, float]) -> tuple[float, float]:
+    """The part of an axis that cells which are held take, with one cell to either side."""
+    others = tuple(other for other in range(is_held.ndim) if other != axis)
+    places = np.flatnonzero(is_held.any(axis=others))
+    cell = _width(ends) / is_held.shape[axis]
+    low, high = ends[0] + (places[0] - 1) * cell, ends[0] + (places[-1] + 2) * cell
     return max(ends[0], float(low)), min(ends[1], float(high))
 
 
