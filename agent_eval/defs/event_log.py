@@ -15,7 +15,7 @@ from typing import Self
 from dagster import DagsterInstance, EventLogEntry
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from agent_eval.defs.dagster_internals import (
     INDEX_SHARD_NAME,
@@ -46,9 +46,9 @@ _PURGE = (
 class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     """Dagster's own storage, which still writes and reads every row; only connections and commits differ.
 
-    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are kept
-    (without connections: forks and deleted files are as harmless as before), and a batch of events, one
-    per partition of an asset, shares one transaction per file. Files lie where Dagster's own lie.
+    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are kept, and a
+    connection to the index (another one after a fork, or when the file is another one); each event is one
+    transaction, and a batch of events, one per partition of an asset, shares one. Files lie where Dagster's own lie.
     """
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
@@ -79,6 +79,14 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         with self._in_one_transaction(e.run_id for e in events):
             for event in events:
                 self.store_event(event)
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store an event in the file of its run and, if it is of the kinds that queries across runs read, in the index."""
+        if not hasattr(self._batch, "connections") and _is_in_index(event):
+            with self._in_one_transaction([event.run_id]):
+                super().store_event(event)
+        else:
+            super().store_event(event)
 
     @contextmanager
     def events_outside_runs(self) -> Iterator[None]:
@@ -125,15 +133,41 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @contextmanager
     def _transaction(self, shard: str) -> Iterator[Connection]:
-        engine = _engine(self.conn_string_for_shard(shard))
+        engine = _engine(self.conn_string_for_shard(shard), self._kept(shard), os.getpid())
         if shard not in self._initialized_dbs:
             self._initdb(engine)
             self._initialized_dbs.add(shard)
         with engine.begin() as connection:
             yield connection
 
+    def _kept(self, shard: str) -> int | None:
+        """Return the inode of the index; None for a file whose connections are closed after each transaction.
+
+        Who watches a run sees its file change, which happens when the last connection closes (the log is written ahead).
+        """
+        if shard != INDEX_SHARD_NAME:
+            return None
+        try:
+            return Path(self.path_for_shard(shard)).stat().st_ino
+        except FileNotFoundError:
+            return None
+
+
+def _is_in_index(event: EventLogEntry) -> bool:
+    """Whether Dagster also writes the event to the index: events of assets, of their checks, and of a run's status."""
+    kind = event.dagster_event_type.value if event.dagster_event_type else ""
+    return kind.startswith(("ASSET_", "PIPELINE_", "RUN_"))
+
 
 @functools.lru_cache(maxsize=32)
-def _engine(url: str) -> Engine:
-    """Compiled statements of one file, kept; connections are opened and closed per transaction."""
-    return create_engine(url, poolclass=NullPool, connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS})
+def _engine(url: str, inode: int | None, _process: int) -> Engine:
+    """Return the engine of one file, for this process and as long as the file is the same one.
+
+    Args:
+        url: The file, as SQLAlchemy names it.
+        inode: The file's inode if a connection is kept open between transactions, else None.
+    """
+    options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
+    if inode is None:
+        return create_engine(url, poolclass=NullPool, connect_args=options)
+    return create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=-1, connect_args=options)

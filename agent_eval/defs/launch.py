@@ -30,6 +30,7 @@ from agent_eval.project.data_versions import Sources
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
 
+_DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
@@ -82,8 +83,9 @@ def dagster_home(root: Path) -> Path:
         if not (settings := home / "dagster.yaml").exists():
             own = root / "dagster.yaml"
             shutil.copyfile(own if own.is_file() else _SHIPPED, settings)
-        with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
-            instance.get_dynamic_partitions("agent")  # touches every database once
+        if not all((home / file).exists() for file in _DATABASES):
+            with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
+                instance.get_dynamic_partitions("agent")  # touches every database once
     return home
 
 
@@ -131,7 +133,7 @@ class Launch:
         """Run every stage that has work, on exactly the assets and partitions that are stale; yields a line per finished run.
 
         Partitions with the same stale assets share a run where they are neighbours. Gates come when all pairs that
-        they may be compared with are made, then the boards.
+        they may be compared with are made (in the same run, if one run makes all of these), then the boards.
 
         Args:
             stale: What is to be made: asset, agent_id and methodology_version, as in table run_state.
@@ -149,10 +151,15 @@ class Launch:
         for assets, rows in self._together(stale, "agent"):
             for first, last in stretches(set(rows["agent_id"]), agents):
                 yield self._run("agent", assets, first, last)
-        for stage in ("agent x version", "gates"):
-            for assets, rows in self._together(stale, stage):
-                for top, bottom in rectangles(_pairs(rows), agents, versions):
-                    yield self._run(stage, assets, partition_key(top), partition_key(bottom))
+        pairs, gates = (
+            self._rectangles(stale, stage, agents, versions) for stage in ("agent x version", "gates")
+        )
+        if len(pairs) == len(gates) == 1 and pairs[0][1:] == gates[0][1:]:
+            pairs, gates = [([*pairs[0][0], *gates[0][0]], *pairs[0][1:])], []
+        for assets, first, last in pairs:
+            yield self._run("agent x version", assets, first, last)
+        for assets, first, last in gates:
+            yield self._run("gates", assets, first, last)
         boards = [
             {"asset": key.path[-1], "methodology_version": version}
             for key in self._stages["version"]
@@ -178,6 +185,16 @@ class Launch:
             ops = (graph.get(dg.AssetKey(name)).execution_set_asset_keys for name in assets)
             yield sorted({key for of_op in ops for key in of_op}), rows
 
+    def _rectangles(
+        self, stale: pl.DataFrame, stage: Stage, agents: Sequence[str], versions: Sequence[str]
+    ) -> list[tuple[list[dg.AssetKey], str, str]]:
+        """The runs that a stage over pairs needs: assets, first and last partition key."""
+        return [
+            (assets, partition_key(first), partition_key(last))
+            for assets, rows in self._together(stale, stage)
+            for first, last in rectangles(_pairs(rows), agents, versions)
+        ]
+
     def publish(self) -> str:
         """Make what shows all boards together: the HTML report.
 
@@ -198,7 +215,7 @@ class Launch:
 
     def _run(self, stage: Stage, assets: Sequence[dg.AssetKey], first: str = "", last: str = "") -> str:
         partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
-        what = stage if len(assets) == len(self._stages[stage]) else ", ".join(key.path[-1] for key in assets)
+        what = stage if {*assets} >= {*self._stages[stage]} else ", ".join(key.path[-1] for key in assets)
         made = f"{what}: {first}" if first else ", ".join(key.path[-1] for key in assets)
         if first != last:
             made += f" … {last}"

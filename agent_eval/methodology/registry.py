@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -161,6 +161,11 @@ class Registry:
 
     def edited(self) -> dict[str, MethodologyProblem]:
         """Version → problem, for every frozen version whose content is no longer the recorded one, or unreadable."""
+        return dict(self._edited)
+
+    @cached_property
+    def _edited(self) -> dict[str, MethodologyProblem]:
+        """The same, computed once: the hashes of all versions take milliseconds, and every write needs them."""
         known = {m.version: m for m in self.methodologies}
         unread = {Path(p.file).stem: p for p in self.problems}
         found: dict[str, MethodologyProblem] = {}
