@@ -126,7 +126,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         found = Fingerprints.of(project, read_sources(project, agents, versions))
         stale = stale_places(project, found, agents, versions)
     if stale.is_empty():
-        return dg.SensorResult(skip_reason="all is up to date", cursor="")
+        return dg.SensorResult(skip_reason="all is up to date", cursor="up to date")
     wanted = found.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
     state = digest(
         stale.rows(), wanted.rows(), [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()]

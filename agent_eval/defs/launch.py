@@ -35,6 +35,7 @@ _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+_LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name")
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
@@ -227,7 +228,7 @@ class Launch:
             result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=list(assets),
-                tags=partitions | _started_by() | {PROJECT_TAG: str(self.project.home.root)},
+                tags=partitions | started_by(self.instance) | {PROJECT_TAG: str(self.project.home.root)},
                 run_config=_QUIET,
                 raise_on_error=False,
             )
@@ -238,11 +239,21 @@ class Launch:
         return made
 
 
-def _started_by() -> dict[str, str]:
-    """Tags that say who started a run: another run, whose id it gave to this process, or the command."""
-    if parent := os.environ.get(PARENT_RUN, "").partition(" ")[0]:
-        return {"dagster/parent_run_id": parent, "dagster/root_run_id": parent, LAUNCHED_BY: "reconcile"}
-    return {LAUNCHED_BY: "agent-eval run"}
+def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
+    """Return the tags that say who started a run: another run, whose id it gave to this process, or the command.
+
+    The sensor or schedule that started the other run is named again: else the UI shows "Manually launched".
+    """
+    parent = os.environ.get(PARENT_RUN, "").partition(" ")[0]
+    if not parent:
+        return {LAUNCHED_BY: "agent-eval run"}
+    run = instance.get_run_by_id(parent)
+    of_parent = {name: value for name, value in (run.tags if run else {}).items() if name in _LAUNCHERS}
+    return {
+        "dagster/parent_run_id": parent,
+        "dagster/root_run_id": parent,
+        LAUNCHED_BY: "reconcile",
+    } | of_parent
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:

@@ -10,10 +10,12 @@ import pytest
 from agent_eval.definitions import defs
 from agent_eval.defs import automation
 from agent_eval.defs.instance import what_differs
+from agent_eval.defs.launch import started_by
 from agent_eval.methodology.registry import MethodologyProblem, Registry
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 from agent_eval.project.fingerprints import Fingerprints, stale_places
+from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.made_from import MADE_FROM, shape_of
 
 
@@ -79,6 +81,9 @@ def test_the_sensor_says_nothing_twice_and_waits_for_runs(sample_copy: Path) -> 
         ]
 
 
+UP_TO_DATE = "up to date"  # a cursor that is empty would not be stored
+
+
 def asked(instance: dg.DagsterInstance, cursor: str | None) -> tuple[int, str | None]:
     """Runs that a tick of `redo_stale` requests, and its cursor."""
     made = automation.redo_stale(dg.build_sensor_context(instance, cursor=cursor, definitions=defs))
@@ -90,9 +95,9 @@ def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(sample
     session = next((sample_copy / "data" / "sessions" / "quill-help").glob("*/session.yaml"))
     text = session.read_text()
     with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
-        assert asked(instance, None) == (0, "")
+        assert asked(instance, None) == (0, UP_TO_DATE)
         session.write_text(f"{text}# looked at again\n")
-        n, first = asked(instance, "")
+        n, first = asked(instance, UP_TO_DATE)
         assert n == 1
         assert asked(instance, first) == (
             0,
@@ -101,9 +106,28 @@ def test_what_is_stale_is_requested_once_and_again_when_it_is_stale_again(sample
         session.write_text(f"{text}# and once more\n")
         assert asked(instance, first)[0] == 1  # another state
         session.write_text(text)
-        assert asked(instance, first) == (0, "")  # as it was
+        assert asked(instance, first) == (0, UP_TO_DATE)  # as it was
         session.write_text(f"{text}# looked at again\n")
-        assert asked(instance, "") == (1, first)
+        assert asked(instance, UP_TO_DATE) == (1, first)
+
+
+def test_a_run_that_a_run_of_a_sensor_starts_is_shown_as_launched_by_the_sensor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        tags = {"dagster/sensor_name": "redo_stale", "dagster/tick": "7", "note": "mine"}
+        parent = instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=tags).run_id
+        monkeypatch.setenv(PARENT_RUN, f"{parent} automation")
+        assert started_by(instance) == {
+            "dagster/parent_run_id": parent,
+            "dagster/root_run_id": parent,
+            "agent_eval/launched_by": "reconcile",
+            "dagster/sensor_name": "redo_stale",
+        }
+        monkeypatch.setenv(PARENT_RUN, "a-run-that-was-deleted person")
+        assert "dagster/sensor_name" not in started_by(instance)
+        monkeypatch.delenv(PARENT_RUN)
+        assert started_by(instance) == {"agent_eval/launched_by": "agent-eval run"}
 
 
 def test_nothing_is_requested_while_work_is_under_way(sample_copy: Path) -> None:
