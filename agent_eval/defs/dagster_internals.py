@@ -40,6 +40,7 @@ __all__ = [
     "create_engine",
     "create_external_asset_from_source_asset",
     "has_backfill_under_way",
+    "release_outputs",
     "run_dev_with_webserver",
 ]
 
@@ -81,6 +82,16 @@ def add_metadata_by_partition(
             asset_key=dg.AssetKey(asset), partition_key=partition, metadata=metadata
         )
     vars(step)["_metadata_accumulator"] = gathered
+
+
+def release_outputs(context: dg.OutputContext) -> None:
+    """Drop the outputs that `execute_in_process` keeps of every step until the run ends.
+
+    They are there for the result's `output_for_node`, which is not used here, and would hold all tables of a run in memory.
+    """
+    step = getattr(context, "_step_context", None)
+    if isinstance(kept := getattr(step, "output_capture", None), dict):
+        kept.clear()
 
 
 def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:

@@ -7,6 +7,7 @@ import dagster as dg
 import polars as pl
 from pydantic import PrivateAttr
 
+from agent_eval.defs.dagster_internals import release_outputs
 from agent_eval.defs.partitions import key_frame
 from agent_eval.defs.resources import project_of_run
 from agent_eval.project import Project
@@ -51,6 +52,7 @@ class TableIO(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""
+        release_outputs(context)
         target = table(context.asset_key.path[-1])
         if not context.has_asset_partitions:  # of no agent and no version: rows are only added
             self._store.upsert(target, obj, run_id=context.run_id)

@@ -21,7 +21,7 @@ from agent_eval.defs.instance import (
     records_in,
 )
 from agent_eval.defs.observations import news, observed, report
-from agent_eval.defs.partitions import VERSIONS, partition_key, rectangles, shape_of, stretches
+from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import in_hand
 from agent_eval.errors import AgentEvalError
@@ -33,6 +33,9 @@ from agent_eval.tables.agent_version import AgentVersion
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
+_OF_PAIRS: tuple[Stage, Stage] = ("agent x version", "gates")
+_PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
+"""A run that is to be started: its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name")
@@ -133,8 +136,9 @@ class Launch:
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
         """Run every stage that has work, on exactly the assets and partitions that are stale; yields a line per finished run.
 
-        Partitions with the same stale assets share a run where they are neighbours. Gates come when all pairs that
-        they may be compared with are made (in the same run, if one run makes all of these), then the boards.
+        Partitions with the same stale assets share a run where they are neighbours, up to `max_conversations_per_run`.
+        Gates come when all pairs that they may be compared with are made (in the same run, if one run makes all of
+        these), then the boards.
 
         Args:
             stale: What is to be made: asset, agent_id and methodology_version, as in table run_state.
@@ -142,34 +146,48 @@ class Launch:
 
         Raises:
             UnknownPartitionError: If a version is wanted that the loaded definitions do not have.
-            RunFailedError: If a run does not succeed; the later stages are not started.
+            RunFailedError: If a run does not succeed; the later runs are not started.
         """
+        planned = self._planned(stale, boards_of)
+        for number, (stage, assets, first, last) in enumerate(planned, start=1):
+            yield f"{self._run(stage, assets, first, last)} ({number} of {len(planned)})"
+
+    def _planned(self, stale: pl.DataFrame, boards_of: Collection[str]) -> list[_PlannedRun]:
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
         wanted = {*boards_of, *stale["methodology_version"].drop_nulls()}
         if strangers := wanted - set(versions):
             raise UnknownPartitionError(strangers, versions)
-        for assets, rows in self._together(stale, "agent"):
-            for first, last in stretches(set(rows["agent_id"]), agents):
-                yield self._run("agent", assets, first, last)
+        limit = self.project.settings.max_conversations_per_run
+        sizes = self.project.n_conversations(agents) if limit else {}
+        ingests: list[_PlannedRun] = [
+            ("agent", assets, part[0], part[-1])
+            for assets, rows in self._together(stale, "agent")
+            for stretch in stretches(set(rows["agent_id"]), agents)
+            for part in chunks(stretch, sizes, limit)
+        ]
         pairs, gates = (
-            self._rectangles(stale, stage, agents, versions) for stage in ("agent x version", "gates")
+            [
+                (stage, assets, partition_key(first), partition_key(last))
+                for assets, rows in self._together(stale, stage)
+                for first, last in rectangles(_pairs(rows), agents, versions, sizes, limit)
+            ]
+            for stage in _OF_PAIRS
         )
-        if len(pairs) == len(gates) == 1 and pairs[0][1:] == gates[0][1:]:
-            pairs, gates = [([*pairs[0][0], *gates[0][0]], *pairs[0][1:])], []
-        for assets, first, last in pairs:
-            yield self._run("agent x version", assets, first, last)
-        for assets, first, last in gates:
-            yield self._run("gates", assets, first, last)
-        boards = [
+        if len(pairs) == len(gates) == 1 and pairs[0][2:] == gates[0][2:]:
+            pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
+        forced = [
             {"asset": key.path[-1], "methodology_version": version}
             for key in self._stages["version"]
             for version in boards_of
         ]
-        every = pl.concat([stale, pl.DataFrame(boards, schema=stale.schema)])
-        for assets, rows in self._together(every, "version"):
-            for first, last in stretches(set(rows["methodology_version"]), versions):
-                yield self._run("version", assets, first, last)
+        every = pl.concat([stale, pl.DataFrame(forced, schema=stale.schema)])
+        boards: list[_PlannedRun] = [
+            ("version", assets, stretch[0], stretch[-1])
+            for assets, rows in self._together(every, "version")
+            for stretch in stretches(set(rows["methodology_version"]), versions)
+        ]
+        return [*ingests, *pairs, *gates, *boards]
 
     def _together(
         self, stale: pl.DataFrame, stage: Stage
@@ -185,16 +203,6 @@ class Launch:
         for (assets,), rows in by_partition.group_by("asset", maintain_order=True):
             ops = (graph.get(dg.AssetKey(name)).execution_set_asset_keys for name in assets)
             yield sorted({key for of_op in ops for key in of_op}), rows
-
-    def _rectangles(
-        self, stale: pl.DataFrame, stage: Stage, agents: Sequence[str], versions: Sequence[str]
-    ) -> list[tuple[list[dg.AssetKey], str, str]]:
-        """The runs that a stage over pairs needs: assets, first and last partition key."""
-        return [
-            (assets, partition_key(first), partition_key(last))
-            for assets, rows in self._together(stale, stage)
-            for first, last in rectangles(_pairs(rows), agents, versions)
-        ]
 
     def publish(self) -> str:
         """Make what shows all boards together: the HTML report.

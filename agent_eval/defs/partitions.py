@@ -4,7 +4,7 @@ What is made of all of them together, the report, has no partitions: its shape i
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import dagster as dg
@@ -82,23 +82,53 @@ def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
     return dict.fromkeys(columns, pl.String)
 
 
-def stretches(wanted: Collection[str], order: Sequence[str]) -> list[tuple[str, str]]:
-    """First and last of each unbroken stretch of wanted keys: a range run needs neighbours."""
-    groups = [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
-    return [(group[0], group[-1]) for group in groups]
+def stretches(wanted: Collection[str], order: Sequence[str]) -> list[list[str]]:
+    """Return each unbroken stretch of wanted keys: a range run needs neighbours."""
+    return [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
+
+
+def chunks(keys: Sequence[str], sizes: Mapping[str, int], limit: int | None) -> Iterator[list[str]]:
+    """Cut neighbouring keys into parts whose sizes add up to `limit` at most; a key that is larger has a part of its own."""
+    part: list[str] = []
+    total = 0
+    for key in keys:
+        if part and limit is not None and total + sizes.get(key, 0) > limit:
+            yield part
+            part, total = [], 0
+        part.append(key)
+        total += sizes.get(key, 0)
+    if part:
+        yield part
 
 
 def rectangles(
-    pairs: Iterable[AgentVersion], agents: Sequence[str], versions: Sequence[str]
+    pairs: Iterable[AgentVersion],
+    agents: Sequence[str],
+    versions: Sequence[str],
+    sizes: Mapping[str, int] | None = None,
+    limit: int | None = None,
 ) -> Iterator[tuple[AgentVersion, AgentVersion]]:
-    """Cover the pairs, and nothing else, by rectangles (first, last): neighbouring agents with the same versions share one."""
+    """Cover the pairs, and nothing else, by rectangles (first, last): neighbouring agents with the same versions share one.
+
+    Args:
+        pairs: The pairs to cover.
+        agents: All agents, in the order of their partitions.
+        versions: All versions, in the order of their partitions.
+        sizes: Conversations of each agent, each of which counts once per version.
+        limit: Conversations of a rectangle, at most; one agent under one version is never cut. None: no limit.
+    """
     wanted: dict[str, set[str]] = {}
     for pair in pairs:
         wanted.setdefault(pair.agent_id, set()).add(pair.methodology_version)
+    of_agent = sizes or {}
     for shared, group in itertools.groupby(agents, key=lambda agent: wanted.get(agent, set())):
         block = list(group)
-        for first, last in stretches(shared, versions):
-            yield (
-                AgentVersion.of(agent_id=block[0], methodology_version=first),
-                AgentVersion.of(agent_id=block[-1], methodology_version=last),
-            )
+        for stretch in stretches(shared, versions):
+            in_all = {agent: of_agent.get(agent, 0) * len(stretch) for agent in block}
+            for part in chunks(block, in_all, limit):
+                size_of_version = dict.fromkeys(stretch, sum(of_agent.get(agent, 0) for agent in part))
+                for cut in chunks(stretch, size_of_version, limit):
+                    yield (
+                        AgentVersion.of(agent_id=part[0], methodology_version=cut[0]),
+                        AgentVersion.of(agent_id=part[-1], methodology_version=cut[-1]),
+                    )

@@ -6,7 +6,7 @@ The command line and the Dagster resources both start here, so that they see the
 import difflib
 import os
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
-from agent_eval.transcripts.sessions import agent_ids
+from agent_eval.transcripts.sessions import agent_ids, n_conversations
 
 PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
 """Set for the process that a Dagster run starts: the id of that run, and 'automation' if nobody started it by hand."""
@@ -173,6 +173,10 @@ class Project:
             if agent not in known:
                 raise UnknownAgentError(agent, known)
         return list(named) or known
+
+    def n_conversations(self, agents: Iterable[str]) -> dict[str, int]:
+        """Return how many conversations the session folders of each agent hold, whether or not they are ingested."""
+        return {agent: n_conversations(self.home.sessions / agent) for agent in agents}
 
     def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
         """The named versions, in semantic order."""

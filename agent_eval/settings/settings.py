@@ -41,6 +41,12 @@ class Settings(BaseSettings):
     nightly_cron: str = Field(
         default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
     )
+    max_conversations_per_run: int | None = Field(
+        default=4000,
+        ge=1,
+        description="Conversations that one Dagster run makes at most, each counted once per methodology version: more "
+        "agents are made in several runs, which bounds the memory of `agent-eval run`. An agent is not cut.",
+    )
     keep_runs_days: int = Field(
         default=90,
         ge=1,

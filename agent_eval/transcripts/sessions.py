@@ -26,6 +26,7 @@ __all__ = [
     "IngestedSession",
     "add_agent",
     "agent_ids",
+    "n_conversations",
     "read_agents",
     "read_session_file",
     "read_sessions",
@@ -101,6 +102,23 @@ def sessions_hash(agent: Agent | None, folder: Path) -> str:
         files = [] if reason else [[name, _file_hash(bounds, entry / name)] for name in FILES]
         state.update(canonical([entry.name, reason, files]))
     return state.hexdigest()
+
+
+def n_conversations(folder: Path) -> int:
+    """Return how many conversations an agent's session folders hold: the lines of the files that would be read."""
+    bounds = Bounds.of(folder.parent)
+    if bounds.refused_folder(folder, "agent"):
+        return 0
+    files = [e / CONVERSATIONS for e in entries(folder) if not bounds.refused_folder(e, "session")]
+    return sum(_n_lines(file) for file in files if not bounds.refused_file(file))
+
+
+def _n_lines(path: Path) -> int:
+    try:
+        with path.open("rb") as stream:
+            return sum(block.count(b"\n") for block in iter(lambda: stream.read(MEGABYTE), b""))
+    except OSError:
+        return 0  # the reader names it
 
 
 def read_session_file(folder: Path) -> Session:

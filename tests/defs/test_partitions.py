@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.defs.partitions import PAIRS, key_frame, rectangles, stretches
+from agent_eval.defs.partitions import PAIRS, chunks, key_frame, rectangles, stretches
 from agent_eval.tables.agent_version import AgentVersion
 
 AGENTS = ["a", "b", "c", "d"]
@@ -16,7 +16,7 @@ def test_a_key_becomes_the_columns_of_stored_tables() -> None:
 
 
 def test_stretches_are_unbroken_in_the_given_order() -> None:
-    assert stretches({"a", "b", "d"}, AGENTS) == [("a", "b"), ("d", "d")]
+    assert stretches({"a", "b", "d"}, AGENTS) == [["a", "b"], ["d"]]
 
 
 def test_everything_stale_is_one_rectangle() -> None:
@@ -27,14 +27,29 @@ def test_nothing_stale_is_no_rectangle() -> None:
     assert list(rectangles([], AGENTS, VERSIONS)) == []
 
 
-@given(st.sets(st.sampled_from(ALL)))
-def test_rectangles_cover_exactly_the_stale_pairs_and_each_once(stale: set[AgentVersion]) -> None:
-    covered = [
-        AgentVersion.of(agent_id=agent, methodology_version=version)
-        for first, last in rectangles(stale, AGENTS, VERSIONS)
-        for agent in AGENTS[AGENTS.index(first.agent_id) : AGENTS.index(last.agent_id) + 1]
-        for version in VERSIONS[
-            VERSIONS.index(first.methodology_version) : VERSIONS.index(last.methodology_version) + 1
+@given(
+    st.sets(st.sampled_from(ALL)),
+    st.dictionaries(st.sampled_from(AGENTS), st.integers(0, 50)),
+    st.integers(1, 100) | st.none(),
+)
+def test_rectangles_cover_exactly_the_stale_pairs_once_and_none_is_larger_than_the_limit_unless_it_is_one_pair(
+    stale: set[AgentVersion], sizes: dict[str, int], limit: int | None
+) -> None:
+    covered = []
+    for first, last in rectangles(stale, AGENTS, VERSIONS, sizes, limit):
+        pairs = [
+            AgentVersion.of(agent_id=agent, methodology_version=version)
+            for agent in AGENTS[AGENTS.index(first.agent_id) : AGENTS.index(last.agent_id) + 1]
+            for version in VERSIONS[
+                VERSIONS.index(first.methodology_version) : VERSIONS.index(last.methodology_version) + 1
+            ]
         ]
-    ]
+        assert limit is None or len(pairs) == 1 or sum(sizes.get(p.agent_id, 0) for p in pairs) <= limit
+        covered += pairs
     assert sorted(covered) == sorted(stale)
+
+
+def test_chunks_are_as_few_as_the_order_allows_and_a_large_key_is_alone() -> None:
+    assert list(chunks(AGENTS, {"a": 3, "b": 1, "c": 9, "d": 4}, 4)) == [["a", "b"], ["c"], ["d"]]
+    assert list(chunks(AGENTS, {"a": 3}, None)) == [AGENTS]
+    assert list(chunks([], {}, 1)) == []
