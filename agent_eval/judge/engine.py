@@ -40,8 +40,10 @@ from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
     FALSE_INFORMATION,
     POLICY_VIOLATION,
+    UNSUPPORTED_CLAIM,
 )
-from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
+from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS, UNSUPPORTED
+from agent_eval.metrics.builtin.policy_adherence import BROKEN, POLICY_ADHERENCE
 from agent_eval.metrics.metric_set import (
     DEFAULT,
     MetricSet,
@@ -56,6 +58,11 @@ from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
 
 HALLUCINATION = "hallucination"
+_DERIVED = (
+    (POLICY_ADHERENCE.name, BROKEN, POLICY_VIOLATION),
+    (FAITHFULNESS.name, UNSUPPORTED, UNSUPPORTED_CLAIM),
+)
+"""Metric, verdict on one of its items, and the failure that the turn has where that verdict is given."""
 
 _PAIR_AND_CONVERSATION = ["methodology_version", "agent_id", "conversation_id"]
 _CONVERSATION = ["agent_id", "conversation_id"]
@@ -216,7 +223,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
     asked: dict[int | None, set[str]] = {}
     for question, answers in item.of_turns():
         asked[question.turn_index] = {metric.name for metric in question.metrics}
-        answers = _with_policy_violation(answers)
+        answers = _with_derived_labels(answers)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
             for row in _rows(item, question, metric, answers[metric.name]):
@@ -255,26 +262,31 @@ def _rows(
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
 
 
-def _with_policy_violation(answers: Answers) -> Answers:
-    """Add the label to a judge's labels of the turn where the same judge says that a rule of the policy is broken."""
-    said = answers.get(POLICY_ADHERENCE.name, ())
-    broken = {j: v for j, v in said if isinstance(v, Scored) and v.value is not None and v.value < 1}
-    if not broken or AGENT_BEHAVIOR_FAILURE.name not in answers:
+def _with_derived_labels(answers: Answers) -> Answers:
+    """Add to a judge's labels of the turn those that follow from what the same judge says rule by rule or claim by claim."""
+    labelled = answers.get(AGENT_BEHAVIOR_FAILURE.name)
+    if labelled is None:
         return answers
-    labelled: list[tuple[str, Verdict]] = []
-    for judge, verdict in answers[AGENT_BEHAVIOR_FAILURE.name]:
-        found = broken.get(judge)
-        if found is not None and isinstance(verdict, Scored) and verdict.label is not None:
-            others = tuple(n for n in (verdict.label, *verdict.further_labels) if n != NO_FAILURE)
-            verdict = replace(
-                verdict,
-                label=POLICY_VIOLATION,
-                further_labels=tuple(n for n in others if n != POLICY_VIOLATION),
-                rationale=f"{verdict.rationale} {POLICY_VIOLATION}: {found.rationale}",
-                evidence=verdict.evidence if others else found.evidence,
-            )
-        labelled.append((judge, verdict))
+    for metric, verdict, label in _DERIVED:
+        said = {
+            j: v for j, v in answers.get(metric, ()) if isinstance(v, Scored) and verdict in v.item_verdicts
+        }
+        labelled = [(j, _with_label(v, label, said[j]) if j in said else v) for j, v in labelled]
     return {**answers, AGENT_BEHAVIOR_FAILURE.name: labelled}
+
+
+def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
+    """Return a verdict on the behaviour with one more failure, which another verdict of the same judge shows."""
+    if not isinstance(verdict, Scored) or verdict.label is None:
+        return verdict
+    others = tuple(n for n in (verdict.label, *verdict.further_labels) if n not in (NO_FAILURE, label))
+    return replace(
+        verdict,
+        label=label,
+        further_labels=others,
+        rationale=f"{verdict.rationale} {label}: {because.rationale}",
+        evidence=verdict.evidence if others else because.evidence,
+    )
 
 
 def _most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:

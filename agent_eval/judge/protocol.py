@@ -38,6 +38,7 @@ class Scored:
     value: float | None = None
     label: str | None = None
     further_labels: tuple[str, ...] = ()
+    item_verdicts: tuple[str, ...] = ()  # on what was listed, where the metric has `items`
     answered_by: str | None = None  # model, person or rule
     answered_at: str | None = None
     prompt_hash: str | None = None

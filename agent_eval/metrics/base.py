@@ -1,6 +1,6 @@
 """What a metric is: a question with a grain, a kind of answer, a rubric, and where it arises."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,12 +42,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Items:
-    """What a judge lists one by one; the metric's value is the share of items with the first verdict."""
+    """What a judge lists one by one; the answer follows from the verdicts, without the judge.
+
+    It is the share of items with the first verdict (undefined without an item), or the rating that `rating` gives.
+    """
 
     name: str  # key of the list in a reply
     each: str  # what one item is
     verdicts: tuple[str, ...]
     has_severity: bool = False
+    rating: Callable[[Sequence[str]], int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Metric:
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
-    items: Items | None = None  # of a value that is derived by rule from what a judge lists
+    items: Items | None = None  # of an answer that is derived by rule from what a judge lists
     is_ruled: bool = False  # a rule decides it, always: no model is asked
     version: str = ""  # raise it when `measure` gives other answers: code has no hash of its own
 

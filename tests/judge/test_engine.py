@@ -528,6 +528,23 @@ def test_a_broken_rule_of_the_policy_is_a_label_of_the_turns_behaviour() -> None
     assert "broken (low): x" in behaviour["rationale"]
     kept = judged(of, client=ScriptedClient()).turn_judgments
     assert kept.filter(metric="agent_behavior_failure")["label"].to_list() == ["no failure"]
+
+
+def test_an_unsupported_claim_is_a_label_beside_a_broken_rule() -> None:
+    of = conversation(
+        [Message(role="system", content="Ask before you cancel.")], user("Cancel it."), agent("Cancelled.")
+    )
+    answers = {"policy_adherence": ["broken"], "faithfulness": ["supported", "unsupported"]}
+    kept = Kept()
+    for client in (ScriptedClient(answers=answers), None):  # asked, and then from the store
+        rows = judged(of, client=client or ScriptedClient(), kept=kept).turn_judgments.filter("is_effective")
+        assert rows.filter(metric="faithfulness")["rating_1to5"].to_list() == [4]
+        [behaviour] = rows.filter(metric="agent_behavior_failure").to_dicts()
+        assert behaviour["label"] == "policy violation"
+        assert behaviour["further_labels"] == ["unsupported claim"]
+    contradicted = ScriptedClient(answers={"faithfulness": ["contradicted"]})
+    rows = judged(of, client=contradicted).turn_judgments.filter("is_effective")
+    assert rows.filter(metric="agent_behavior_failure")["label"].to_list() == ["no failure"]
     unknown = judged(TALK, client=ScriptedClient()).turn_judgments
     assert unknown.filter(metric="policy_adherence").is_empty()
 

@@ -309,7 +309,7 @@ def test_answers_have_their_metrics_scale() -> None:
     answer = {
         name: part["properties"].get("score", part["properties"].get("label"))["anyOf"][0]
         for name, part in form.items()
-        if not {"rules", "calls"} & part["properties"].keys()
+        if not {"rules", "calls", "claims"} & part["properties"].keys()
     }
     assert answer["helpfulness"] == {"type": "integer", "minimum": 1, "maximum": 5}
     assert answer["tool_result_utilisation"] == {"type": "integer", "minimum": 0, "maximum": 1}

@@ -21,6 +21,7 @@ from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.answer_correctness import ANSWER_CORRECTNESS
+from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.metrics.builtin.tool_result_utilisation import TOOL_RESULT_UTILISATION
@@ -149,6 +150,47 @@ def test_a_policy_is_read_rule_by_rule() -> None:
     for wrong in (("x", "bent", "low"), ("x", "broken", "mild")):
         with pytest.raises(ReplyError):
             said(wrong)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "rating"),
+    [
+        ("", 5), ("s", 5), ("su", 4), ("u", 4), ("sssc", 3), ("ssscu", 3), ("ssc", 2), ("sc", 1), ("c", 1),
+    ],
+)  # fmt: skip
+def test_faithfulness_follows_from_its_claims(verdicts: str, rating: int) -> None:
+    words = {"s": "supported", "c": "contradicted", "u": "unsupported"}
+    claims = [{"claim": f"{v}!", "evidence": None, "verdict": words[v]} for v in verdicts]
+    found = read(FAITHFULNESS, evidence=None, claims=claims, reason="Looked.")
+    assert (found.rating_1to5, found.item_verdicts) == (rating, tuple(words[v] for v in verdicts))
+    n_good = verdicts.count("s")
+    assert f"{n_good} of {len(verdicts)} claims supported." in found.rationale or not verdicts
+    # the contradicted ones come first, whatever their order in the reply
+    others = [f"[{words[v]}: {v}!]" for v in sorted(verdicts) if v != "s"]
+    assert found.rationale.endswith(" ".join(others))
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        "none",
+        [None],
+        [{"claim": "x"}],
+        [{"verdict": ["supported"]}],
+        [{"verdict": "unsupported", "evidence": 3}],
+    ],
+)
+def test_malformed_claims_are_no_answer(claims: object) -> None:
+    reply = {"faithfulness": {"evidence": None, "claims": claims, "reason": "x"}}
+    with pytest.raises(ReplyError):
+        read_reply(asking(FAITHFULNESS), json.dumps(reply))
+
+
+def test_ten_thousand_claims_do_not_fill_the_rationale() -> None:
+    claims = [{"claim": "x" * 300, "evidence": None, "verdict": "unsupported"}] * 10_000
+    found = read(FAITHFULNESS, evidence=None, claims=claims, reason="x")
+    assert len(found.rationale) < 6_000
+    assert "and 9,980 more" in found.rationale
 
 
 def test_each_kind_of_answer_has_its_own_scale() -> None:

@@ -174,7 +174,9 @@ def test_silence_is_a_failure_like_every_other_with_its_severity() -> None:
 
 
 def test_a_model_is_not_offered_the_labels_that_only_a_rule_gives() -> None:
-    assert set(AGENT_BEHAVIOR_FAILURE.by_rule) == {"no reply", "policy violation", "truncated reply"}
+    assert set(AGENT_BEHAVIOR_FAILURE.by_rule) == {
+        "no reply", "policy violation", "truncated reply", "unsupported claim",
+    }  # fmt: skip
     assert not set(AGENT_BEHAVIOR_FAILURE.by_rule) & set(AGENT_BEHAVIOR_FAILURE.labels)
 
 

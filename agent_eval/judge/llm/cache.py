@@ -89,6 +89,7 @@ def _written(answer: Scored | Unscored) -> dict[str, object]:
         "value": answer.value,
         "label": answer.label,
         "further_labels": list(answer.further_labels) or None,
+        "item_verdicts": list(answer.item_verdicts) or None,
         "rationale": answer.rationale,
         "evidence": answer.evidence,
     }
@@ -103,7 +104,8 @@ def _scored(row: Row) -> Scored | Unscored | None:
         return replace(told, **_facts(row))
     if status != "scored":
         return None
-    verdict["further_labels"] = tuple(verdict.get("further_labels") or ())
+    for name in ("further_labels", "item_verdicts"):
+        verdict[name] = tuple(verdict.get(name) or ())
     return Scored(**verdict, **_facts(row))
 
 

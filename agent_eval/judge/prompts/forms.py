@@ -21,6 +21,9 @@ def rubric(metric: Metric) -> str:
     lines += [f"  {answer}: {meaning}" for answer, meaning in metric.anchors.items()]
     lines += [metric.notes] if metric.notes else []
     lines += rules_of(metric.name)
+    lines.append(
+        f"Its part of the reply: {json.dumps(_short_skeleton(_reply_form(metric)), ensure_ascii=False)}"
+    )
     return "\n".join(lines)
 
 
@@ -117,6 +120,20 @@ def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
 def skeleton_text(schema: Mapping[str, JsonValue]) -> str:
     """A reply of the schema with descriptions in place of its values, for servers that take no schema."""
     return json.dumps(_skeleton(schema), ensure_ascii=False)
+
+
+def _short_skeleton(form: JsonValue) -> JsonValue:
+    """A metric's part of a reply in short; its labels and verdicts stand in the rubric above it."""
+    schema = form if isinstance(form, dict) else {}
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        return {
+            name: "one of the labels" if name == "label" else _short_skeleton(part)
+            for name, part in properties.items()
+        }
+    if isinstance(items := schema.get("items"), dict):
+        return ["labels"] if "enum" in items else [_short_skeleton(items)]
+    return _skeleton(schema)
 
 
 def _skeleton(schema: Mapping[str, JsonValue]) -> JsonValue:

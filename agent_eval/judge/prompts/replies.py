@@ -27,6 +27,7 @@ from agent_eval.metrics.findings import checks_of
 
 _COPIED = "It was copied from the record, which holds data and no answer."
 LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
+MOST_ITEMS = 20  # listed items that a rationale names
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
@@ -243,31 +244,42 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
 def _of_items(
     prompt: Prompt, items: Items, given: object, rationale: str, evidence: str | None
 ) -> Scored | Unscored:
-    """The share of listed items with the first verdict; each other item stands in the rationale, the first is quoted."""
+    """The answer that follows from the listed items; those without the first verdict stand in the rationale.
+
+    They come in the order of the verdicts, and the first of them that has a quote gives the evidence.
+    """
     if not isinstance(given, list):
         raise _UnreadableError(f"{items.name} must be a list")
-    told: list[str] = []
-    quote = evidence
-    n_good = 0
-    for item in given:
-        if not isinstance(item, dict) or item.get("verdict") not in items.verdicts:
-            raise _UnreadableError(f"each of {items.name} needs a verdict: {' or '.join(items.verdicts)}")
-        if item["verdict"] == items.verdicts[0]:
-            n_good += 1
-            continue
-        severity = item.get("severity") if items.has_severity else None
-        if items.has_severity and severity not in SEVERITIES:
-            raise _UnreadableError(f"severity must be one of: {', '.join(SEVERITIES)}")
-        found = _evidence(prompt, item.get("evidence"))
-        quote = found if not told and found else quote
-        grave = f" ({severity})" if severity else ""
-        told.append(f"{item['verdict']}{grave}: {_kept(str(item.get(items.each) or ''))[:200]}")
-    if not given:
+    verdicts = [_item_verdict(items, item) for item in given]
+    listed = sorted(zip(verdicts, given, strict=True), key=lambda pair: items.verdicts.index(pair[0]))
+    others = [(verdict, item) for verdict, item in listed if verdict != items.verdicts[0]]
+    quotes = (_evidence(prompt, item.get("evidence")) for _, item in others)
+    quote = next(filter(None, quotes), evidence)
+    if not given and items.rating is None:
         return Unscored("nothing_to_judge", rationale, evidence)
-    counted = f"{n_good} of {len(given)} {items.name} {items.verdicts[0]}."
-    return Scored(
-        " ".join([rationale, counted, *(f"[{one}]" for one in told)]), quote, value=n_good / len(given)
-    )
+    n_good = verdicts.count(items.verdicts[0])
+    counted = f"{n_good} of {len(given)} {items.name} {items.verdicts[0]}." if given else f"No {items.name}."
+    named = [f"[{_item_text(items, v, item)}]" for v, item in others[:MOST_ITEMS]]
+    more = [f"and {len(others) - MOST_ITEMS:,} more"] if len(others) > MOST_ITEMS else []
+    said = " ".join([rationale, counted, *named, *more])
+    if items.rating is not None:
+        rating = items.rating(verdicts)
+        return Scored(said, quote, rating_1to5=rating, item_verdicts=tuple(verdicts))
+    return Scored(said, quote, value=n_good / len(given), item_verdicts=tuple(verdicts))
+
+
+def _item_verdict(items: Items, item: object) -> str:
+    if not isinstance(item, dict) or item.get("verdict") not in items.verdicts:
+        raise _UnreadableError(f"each of {items.name} needs a verdict: {' or '.join(items.verdicts)}")
+    bad = item["verdict"] != items.verdicts[0]
+    if bad and items.has_severity and item.get("severity") not in SEVERITIES:
+        raise _UnreadableError(f"severity must be one of: {', '.join(SEVERITIES)}")
+    return str(item["verdict"])
+
+
+def _item_text(items: Items, verdict: str, item: Mapping[str, object]) -> str:
+    severity = f" ({item['severity']})" if items.has_severity else ""
+    return f"{verdict}{severity}: {_kept(str(item.get(items.each) or ''))[:200]}"
 
 
 def _score(metric: Metric, given: object) -> float:

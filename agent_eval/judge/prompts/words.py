@@ -45,7 +45,10 @@ added), or one call written as name({"argument": value}); null where nothing can
 'no failure'; further_labels lists every other one, and is empty where there is none. Where a rubric asks for a list, the list comes \
 before the reason and there is no score. score or label is null only where what is shown does not let you tell; the \
 reason then says what is missing.
-One JSON object, nothing before or after it."""
+One JSON object, nothing before or after it, with one part for each metric under its name. Each rubric ends with the form \
+of its part. A reply about one metric may read:
+{"helpfulness": {"evidence": "It was sent on Monday.", "reason": "The user asked where the parcel is; the day alone does \
+not help to find it.", "score": 2}}"""
 
 RUBRICS = "RUBRICS"
 

@@ -1,22 +1,46 @@
-"""Faithfulness: whether a reply contradicts what is known. Turn, rating 1–5."""
+"""Faithfulness: whether a reply contradicts what is known, claim by claim. Turn, rating 1–5, derived by rule."""
 
-from agent_eval.metrics.base import Metric
+from collections.abc import Sequence
+from fractions import Fraction
+
+from agent_eval.metrics.base import Items, Metric
+
+SUPPORTED, CONTRADICTED, UNSUPPORTED = "supported", "contradicted", "unsupported"
+
+
+def faithfulness_rating(verdicts: Sequence[str]) -> int:
+    """Return the rating that the verdicts on a reply's claims give.
+
+    5: every claim is supported, or there is none. 4: none is contradicted, some are unsupported. 3: at most a quarter of
+    the claims is contradicted. 2: less than half. 1: half of them or more. The rule is ours.
+    """
+    contradicted = Fraction(verdicts.count(CONTRADICTED), max(len(verdicts), 1))
+    if not contradicted:
+        return 4 if UNSUPPORTED in verdicts else 5
+    return 3 if contradicted <= Fraction(1, 4) else 2 if contradicted < Fraction(1, 2) else 1
+
 
 FAITHFULNESS = Metric(
     name="faithfulness",
     grain="turn",
     kind="rating",
-    question="Does anything in this reply contradict the knowledge, the tool results or what the user has stated?",
+    question=(
+        "Which claims of fact does this reply make, and is each of them supported or contradicted by the knowledge, the "
+        "tool results or what the user has stated?"
+    ),
     anchors={
-        "5": "No contradiction with the knowledge or the tool results.",
-        "4": "Minor misstatements that change nothing for the user.",
-        "3": "Some incorrect information.",
-        "2": "Several factual errors.",
-        "1": "Severe fabrication: invented facts, results or actions.",
+        "5": "Every claim is supported, or the reply makes none.",
+        "4": "No claim is contradicted; at least one is unsupported.",
+        "3": "At most a quarter of the claims is contradicted.",
+        "2": "More than a quarter and less than half of the claims are contradicted.",
+        "1": "At least half of the claims are contradicted.",
     },
     notes=(
-        "Contradictions only: leaving something out is no fault here. Claiming an action that no tool call shows, "
-        "although a tool would have been needed, contradicts the record. General knowledge that nothing speaks "
-        "against is not a contradiction."
+        "List each claim in a few words. supported: the knowledge, a tool result or the user says so, or it is general "
+        "knowledge. contradicted: one of them says otherwise; an action that no call shows, although a tool would have "
+        "been needed, is contradicted by the record. unsupported: a particular of this case that nothing in the record "
+        "says. Quote what supports or contradicts the claim; of an unsupported one quote the claim itself. Questions, "
+        "greetings and offers are no claims; leaving something out is no fault here. The rating follows from the list."
     ),
+    items=Items("claims", "claim", (SUPPORTED, CONTRADICTED, UNSUPPORTED), rating=faithfulness_rating),
 )

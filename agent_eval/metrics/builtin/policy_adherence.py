@@ -2,6 +2,8 @@
 
 from agent_eval.metrics.base import Items, Metric
 
+KEPT, BROKEN = "kept", "broken"
+
 POLICY_ADHERENCE = Metric(
     name="policy_adherence",
     grain="turn",
@@ -18,5 +20,5 @@ POLICY_ADHERENCE = Metric(
         "a rule the list is empty."
     ),
     applies_when="has_policy",
-    items=Items("rules", "rule", ("kept", "broken"), has_severity=True),
+    items=Items("rules", "rule", (KEPT, BROKEN), has_severity=True),
 )
