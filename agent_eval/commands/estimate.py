@@ -1,6 +1,7 @@
 """`agent-eval run --dry-run`: which judge calls a run would make, and what they would cost. Nothing is sent or stored."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 from rich.console import Console
@@ -9,8 +10,10 @@ from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
-from agent_eval.judge.llm.calls import CallEstimate, QuestionSequence, estimate
+from agent_eval.judge.estimate import CallEstimate, estimate
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.prompts import shared_rubrics
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
@@ -33,7 +36,7 @@ def estimate_run(
     """Print the calls that `run` would make for turns, conversations and rubrics.
 
     Calls are exact as long as every call is answered at once; prompt tokens are counted at four characters each, and
-    the money is what they cost without the provider's cache.
+    the money is what they cost without the provider's cache and, for a model whose cached tokens cost less, with it.
 
     Raises:
         NoJudgeError: If no judge model is set.
@@ -47,12 +50,9 @@ def estimate_run(
         {
             "judge": judge.name,
             "what": what,
-            "n_calls": found.n_calls,
-            "n_answers": found.n_answers,
-            "n_tokens_in": found.n_tokens_in,
-            "n_tokens_out": found.n_tokens_out,
-            "n_in_part": found.n_in_part,
-            "cost_usd": _cost(project, found),
+            **asdict(found.calls),
+            "cost_usd": found.cost_usd,
+            "cost_cached_usd": found.cost_cached_usd,
         }
         for what, found in planned_work(project, project.some_agents(agents), versions).items()
     ]
@@ -65,7 +65,23 @@ def estimate_run(
     out.print("Nothing was asked. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 
-def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, CallEstimate]:
+@dataclass(frozen=True)
+class PlannedWork:
+    """What judge models would be asked, and what it costs: US dollars, None where a model's price is unknown."""
+
+    calls: CallEstimate
+    cost_usd: float | None  # at full price for every prompt token
+    cost_cached_usd: float | None  # with the providers' caches
+
+    def __add__(self, other: "PlannedWork") -> "PlannedWork":
+        return PlannedWork(
+            self.calls + other.calls,
+            _sum(self.cost_usd, other.cost_usd),
+            _sum(self.cost_cached_usd, other.cost_cached_usd),
+        )
+
+
+def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, PlannedWork]:
     """The work of judge models that a run would do: for turns and conversations, for rubrics, and in all."""
     stale = what_is_stale(project, agents, versions)[1].drop_nulls()
     tables = ingest(project, sorted(set(stale["agent_id"])))
@@ -76,34 +92,40 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
     judged = (transcripts, tables["conversations"], tables["turns"])
     of_turns = engine.open_questions(*judged, project.metrics, names)
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
-    turns = _estimated(project, of_turns, project.metrics.metrics)
+    turns = _estimated(project, of_turns, shared_rubrics(project.metrics.metrics))
     rubrics = _estimated(project, of_rubrics, None)
     return {"turns and conversations": turns, "rubrics": rubrics, "in all": turns + rubrics}
 
 
 def _estimated(
     project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
-) -> CallEstimate:
+) -> PlannedWork:
+    """The calls of all models of the judge: each fills a cache of its own."""
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError
-    panel = Panel(judge, limits=project.view_limits)
     keys = {key for sequence in sequences for q in sequence.questions for key in q.keys.values()}
-    planned = panel.planned(sequences, project.answers.find(keys))
-    smallest = min((panel.limits_of(m) for m in judge.models), key=lambda limits: limits.context_tokens)
-    return estimate(planned, panel.shown(metrics), smallest)
+    cache = project.answers.find(keys)
+    total = PlannedWork(CallEstimate(), 0.0, 0.0)
+    for model in judge.models:
+        panel = Panel(replace(judge, models=(model,)), limits=project.view_limits)
+        planned, limits = panel.planned(sequences, cache), panel.limits_of(model)
+        calls = estimate(planned, panel.shown(metrics), limits, project.settings.judge_concurrency)
+        price = project.price_of(model)
+        total += PlannedWork(calls, calls.cost_usd(price), calls.cost_cached_usd(price))
+    return total
 
 
-def _cost(project: Project, found: CallEstimate) -> float | None:
-    """US dollars; an ensemble's calls are shared out evenly over its models."""
-    models = project.settings.judge_models
-    costs = [found.cost_usd(project.price_of(model)) for model in models]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) / len(models) if len(known) == len(costs) else None
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
 
 
 def _sentence(row: Mapping[str, object]) -> str:
-    cost = "price unknown" if row["cost_usd"] is None else f"${row['cost_usd']:.4f}"
+    full, cached = row["cost_usd"], row["cost_cached_usd"]
+    cost = "price unknown"
+    if isinstance(full, float) and isinstance(cached, float):
+        saved = f", ${cached:.4f} with prompts cached" if f"{cached:.4f}" != f"{full:.4f}" else ""
+        cost = f"${full:.4f}{saved}"
     in_part = f", {row['n_in_part']:,} answers on part of the evidence" if row["n_in_part"] else ""
     return (
         f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "

@@ -6,12 +6,12 @@ answers are found once and the rows are given to every version that admits the c
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass
 
 import polars as pl
 
 from agent_eval.judge.evidence import Transcript
+from agent_eval.judge.hallucination import hallucination_verdict
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
 from agent_eval.judge.judging_pass import (
@@ -20,36 +20,29 @@ from agent_eval.judge.judging_pass import (
     AskedQuestions,
     Lookup,
     Row,
-    effective_answer,
     given_answers,
     judge_questions,
     unanswered_sequences,
     verdict_row,
 )
 from agent_eval.judge.keys import question_key
+from agent_eval.judge.labels import most_severe_is_main, with_derived_labels, with_further_labels
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
-from agent_eval.judge.people import DISPUTED, with_people
-from agent_eval.judge.prompts import BlindedTerms
-from agent_eval.judge.protocol import NotApplicable, Question, Scored, TurnsUpTo, Verdict
+from agent_eval.judge.people import with_people
+from agent_eval.judge.prompts import BlindedTerms, shared_rubrics
+from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.metrics.answers import most_severe_first
-from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, NO_TURNS, Metric
+from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
-    FALSE_INFORMATION,
-    POLICY_VIOLATION,
-    UNSUPPORTED_CLAIM,
 )
-from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS, UNSUPPORTED
-from agent_eval.metrics.builtin.policy_adherence import BROKEN, POLICY_ADHERENCE
 from agent_eval.metrics.metric_set import (
     DEFAULT,
     MetricSet,
     applicable,
     expected_of,
-    is_put_to_a_model,
     no_answer,
 )
 from agent_eval.metrics.profile import asked_since
@@ -58,11 +51,6 @@ from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
 
 HALLUCINATION = "hallucination"
-_DERIVED = (
-    (POLICY_ADHERENCE.name, BROKEN, POLICY_VIOLATION),
-    (FAITHFULNESS.name, UNSUPPORTED, UNSUPPORTED_CLAIM),
-)
-"""Metric, verdict on one of its items, and the failure that the turn has where that verdict is given."""
 
 _PAIR_AND_CONVERSATION = ["methodology_version", "agent_id", "conversation_id"]
 _CONVERSATION = ["agent_id", "conversation_id"]
@@ -122,7 +110,9 @@ def judge_transcripts(
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
     asked = [item.asked for item in items]
-    judge_questions(asked, lookup, shown=metrics.metrics, panel=panel, names=names, watch=watch)
+    judge_questions(
+        asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
+    )
     of_turns = _for_versions(_TURNS.frame(row for item in items for row in _turn_rows(item)), admitted)
     versions = admitted["methodology_version"].unique().to_list()
     people = decided_ratings(placed_ratings(human_ratings, conversations), versions, rater_rule)
@@ -223,7 +213,7 @@ def _turn_rows(item: _Item) -> Iterator[Row]:
     asked: dict[int | None, set[str]] = {}
     for question, answers in item.of_turns():
         asked[question.turn_index] = {metric.name for metric in question.metrics}
-        answers = _with_derived_labels(answers)
+        answers = with_derived_labels(answers)
         where = {**item.where, "turn_index": question.turn_index}
         for metric in question.metrics:
             for row in _rows(item, question, metric, answers[metric.name]):
@@ -251,7 +241,7 @@ def _rows(
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
     }
     if metric.kind == "label":
-        answers = [(j, _most_severe_is_main(metric, v)) for j, v in _with_further_labels(answers)]
+        answers = [(j, most_severe_is_main(metric, v)) for j, v in with_further_labels(answers)]
     given = list(given_answers(answers))
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
@@ -260,61 +250,6 @@ def _rows(
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)
         yield {"metric": metric.name, "is_effective": is_effective} | asked | row
-
-
-def _with_derived_labels(answers: Answers) -> Answers:
-    """Add to a judge's labels of the turn those that follow from what the same judge says rule by rule or claim by claim."""
-    labelled = answers.get(AGENT_BEHAVIOR_FAILURE.name)
-    if labelled is None:
-        return answers
-    for metric, verdict, label in _DERIVED:
-        said = {
-            j: v for j, v in answers.get(metric, ()) if isinstance(v, Scored) and verdict in v.item_verdicts
-        }
-        labelled = [(j, _with_label(v, label, said[j]) if j in said else v) for j, v in labelled]
-    return {**answers, AGENT_BEHAVIOR_FAILURE.name: labelled}
-
-
-def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
-    """Return a verdict on the behaviour with one more failure, which another verdict of the same judge shows."""
-    if not isinstance(verdict, Scored) or verdict.label is None:
-        return verdict
-    others = tuple(n for n in (verdict.label, *verdict.further_labels) if n not in (NO_FAILURE, label))
-    return replace(
-        verdict,
-        label=label,
-        further_labels=others,
-        rationale=f"{verdict.rationale} {label}: {because.rationale}",
-        evidence=verdict.evidence if others else because.evidence,
-    )
-
-
-def _most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
-    if not isinstance(verdict, Scored) or verdict.label is None or not verdict.further_labels:
-        return verdict
-    main, *further = most_severe_first(metric, [verdict.label, *verdict.further_labels])
-    return replace(verdict, label=main, further_labels=tuple(further))
-
-
-def _with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:
-    """Add to a rule's effective finding the failures that the next judge saw beside it: a rule sees only its own."""
-    best = effective_answer(answers)
-    judge, verdict = ("", None) if best is None else answers[best]
-    if best is None or judge != RULE or not isinstance(verdict, Scored):
-        return answers
-    for other, second in answers[best + 1 :]:
-        if isinstance(second, Scored) and second.label is not None:
-            seen = {NO_FAILURE, verdict.label, *verdict.further_labels}
-            more = [label for label in (second.label, *second.further_labels) if label not in seen]
-            if not more:
-                return answers
-            together = replace(
-                verdict,
-                further_labels=(*verdict.further_labels, *dict.fromkeys(more)),
-                rationale=f"{verdict.rationale} {', '.join(more)} ({other}): {second.rationale}",
-            )
-            return [*answers[:best], (judge, together), *answers[best + 1 :]]
-    return answers
 
 
 def _verdict_row(transcript: Transcript, turn_index: int | None, judge: str, verdict: Verdict) -> Row:
@@ -366,55 +301,6 @@ def _hallucination_rows(
         row = _verdict_row(item.transcript, None, RULE, verdict)
         stated = {"methodology_version": version, "metric": HALLUCINATION_PASSED, "is_effective": True}
         yield item.where | stated | row
-
-
-def hallucination_verdict(
-    conversation: Conversation,
-    judged: Sequence[tuple[Question, Answers]],
-    people: Mapping[int, Row] = MappingProxyType({}),
-) -> Verdict:
-    """Whether the hallucination stress test was passed: 1 or 0, or an abstention.
-
-    The declared outcome decides; else it is failed as soon as one turn holds false information, and passed when every turn
-    that says or does something was judged by somebody other than a rule, which would not see it. What people say of a
-    turn's behaviour (`people`, by turn) is what counts there.
-    """
-    if (correct := conversation.outcome.correct) is not None:
-        source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
-        said = "passed" if correct else "failed"
-        return Scored(f"Declared outcome: {said}{source}.", value=float(correct), answered_by=RULE)
-    n_judged = 0
-    for question, answers in judged:
-        for judge, verdict in _of_behaviour(answers, people.get(question.turn_index or 0)):
-            if FALSE_INFORMATION in (verdict.label, *verdict.further_labels):
-                why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"
-                return Scored(why, evidence=verdict.evidence, value=0.0, answered_by=RULE)
-            if judge != RULE:
-                n_judged += is_put_to_a_model(question.turn)
-                break
-    if any(row["status"] == DISPUTED for row in people.values()):
-        return NotApplicable("people differ on the failures of a turn")
-    n_open = sum(is_put_to_a_model(question.turn) for question, _ in judged)
-    if not n_open or n_judged < n_open:
-        return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY if conversation.messages else NO_TURNS)
-    return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
-
-
-def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Scored]]:
-    """Return who judged a turn's behaviour: people only if they rated it, no one if they differ."""
-    if by_people is None:
-        found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
-        return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]
-    if by_people["status"] == DISPUTED:
-        return []
-    label, further, quote = by_people["label"], by_people["further_labels"], by_people["evidence"]
-    said = Scored(
-        str(by_people["rationale"] or "no rationale given"),
-        evidence=quote if isinstance(quote, str) else None,
-        label=str(label),
-        further_labels=tuple(further) if isinstance(further, list) else (),
-    )
-    return [(HUMAN, said)]
 
 
 def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:

@@ -18,12 +18,19 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
-from agent_eval.judge.llm.client import LiteLLMClient, context_tokens_of, is_paid, price_of
+from agent_eval.judge.llm.client import (
+    LiteLLMClient,
+    caches_marked_blocks,
+    context_tokens_of,
+    is_paid,
+    price_of,
+)
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import CONTEXT_TOKENS, BlindedTerms, ViewLimits
+from agent_eval.judge.prompts.cache_marks import READ, WRITTEN
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
@@ -301,7 +308,10 @@ class Project:
         """A model's price: of the settings, else litellm's; None when neither knows it."""
         s = self.settings
         if s.judge_price_in is not None and s.judge_price_out is not None:
-            return Price(s.judge_price_in, s.judge_price_out)
+            sent, received = s.judge_price_in, s.judge_price_out
+            if caches_marked_blocks(model):
+                return Price(sent, received, sent * READ, sent * WRITTEN)
+            return Price(sent, received)
         return price_of(model)
 
     @cached_property

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.keys import question_key
-from agent_eval.judge.llm.calls import CallEstimate, QuestionSequence, estimate
+from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
-from agent_eval.judge.llm.requests import merge_windows
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.prompts.merging import merge_windows
 from agent_eval.judge.prompts.record import size_of
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Unscored, Verdict
 from agent_eval.metrics.base import Metric

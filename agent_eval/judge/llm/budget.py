@@ -18,17 +18,22 @@ class UnknownPriceError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens. `cached`: of prompt tokens from the provider's cache; None: as `sent`."""
+    """US dollars per million tokens.
+
+    Of prompt tokens, `cached` are read from the provider's cache and `written` to it; None: as `sent`.
+    """
 
     sent: float
     received: float
     cached: float | None = None
+    written: float | None = None
 
-    def of(self, n_in: int, n_out: int, n_cached: int = 0) -> float:
-        """What a call costs; `n_cached` of its `n_in` prompt tokens came from the provider's cache."""
-        fresh = n_in - n_cached
+    def of(self, n_in: int, n_out: int, n_cached: int = 0, n_written: int = 0) -> float:
+        """Return what a call costs; of its `n_in` prompt tokens some were read from the cache, others written to it."""
         cached = self.sent if self.cached is None else self.cached
-        return (fresh * self.sent + n_cached * cached + n_out * self.received) / 1e6
+        written = self.sent if self.written is None else self.written
+        fresh = n_in - n_cached - n_written
+        return (fresh * self.sent + n_cached * cached + n_written * written + n_out * self.received) / 1e6
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,11 @@
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.spec import Mode
-from agent_eval.judge.prompts import (
-    DEFAULT_LIMITS,
-    NO_BLINDED_TERMS,
-    BlindedTerms,
-    ViewLimits,
-    build_prompt,
-    can_share_call,
-)
+from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms, can_share_call
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding
-
-CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
-TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
 
 
 @dataclass(frozen=True)
@@ -54,28 +43,6 @@ class JudgeCall:
         return next(q for q in self.questions if metric in q.keys)
 
 
-@dataclass(frozen=True)
-class CallEstimate:
-    """What calls will take: their number exactly, tokens roughly, US dollars when the price is known."""
-
-    n_calls: int = 0
-    n_tokens_in: int = 0
-    n_tokens_out: int = 0
-    n_answers: int = 0
-    n_in_part: int = 0  # answers on part of the evidence
-
-    def __add__(self, other: "CallEstimate") -> "CallEstimate":
-        return CallEstimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
-
-    @property
-    def _counts(self) -> tuple[int, ...]:
-        return self.n_calls, self.n_tokens_in, self.n_tokens_out, self.n_answers, self.n_in_part
-
-    def cost_usd(self, price: Price | None) -> float | None:
-        """At full price for every prompt token; what providers serve from their cache makes it less."""
-        return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
-
-
 def plan(
     sequences: Sequence[QuestionSequence], answered: Container[str], mode: Mode = "one_call"
 ) -> list[list[JudgeCall]]:
@@ -102,39 +69,6 @@ def plan(
         [JudgeCall(c.questions, number, c.names, c.findings) for c in calls]
         for number, calls in enumerate(planned)
     ]
-
-
-def estimate(
-    planned: Sequence[Sequence[JudgeCall]],
-    shown: Sequence[Metric] | None,
-    limits: ViewLimits = DEFAULT_LIMITS,
-) -> CallEstimate:
-    """What planned calls will take. Every prompt is built, none is sent."""
-    total = CallEstimate()
-    for call in (call for calls in planned for call in calls):
-        total += estimate_of(call, shown, limits)
-    return total
-
-
-def estimate_of(
-    call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits = DEFAULT_LIMITS
-) -> CallEstimate:
-    """What one call will take; where what is judged is shown in windows, those together and the one that merges them."""
-    prompt = build_prompt(
-        call.questions,
-        secret=b"estimate",
-        metrics=shown,
-        names=call.names,
-        findings=call.findings,
-        limits=limits,
-    )
-    n_tokens = sum(len(message["content"]) for message in prompt.messages) // CHARACTERS_PER_TOKEN
-    n_answers, n = len(call.metrics), prompt.n_windows
-    n_out = n_answers * TOKENS_PER_ANSWER
-    n_in_part = n_answers if prompt.seen_share < 1 else 0
-    if n == 1:
-        return CallEstimate(1, n_tokens, n_out, n_answers, n_in_part)
-    return CallEstimate(n + 1, n * (n_tokens + n_out) + n_tokens // 2, (n + 1) * n_out, n_answers, n_in_part)
 
 
 def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
-from agent_eval.judge.prompts import Messages, Prompt
+from agent_eval.judge.prompts import Messages, Prompt, marked
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download of prices at import
@@ -117,12 +117,16 @@ class LiteLLMClient:
     ) -> Reply:
         exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
         token = EXCHANGE.set(exchange)
-        sent = messages if rung == 0 else form.with_skeleton(messages)
+        if has_marks := caches_marked_blocks(self.model):
+            # a schema stands before the prompt in such a cache, and differs from turn to turn
+            sent, rung = marked(messages), FORMS.index("text")
+        else:
+            sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
         try:
             async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
                     model=self.model,
-                    messages=list(sent),
+                    messages=sent,
                     **_response_format(form, rung),
                     temperature=self.temperature,
                     max_tokens=max_tokens,
@@ -132,6 +136,8 @@ class LiteLLMClient:
                     max_retries=0,
                 )
             dropped = dropped_parameters(self.model, self.temperature)
+            if has_marks and dropped is not None:
+                dropped = tuple(sorted({*dropped, "response_format"}))
             return _reply(response, self.price, dropped, exchange.refusal)
         except Exception as error:
             failed = self._call_error(litellm, error, exchange)
@@ -169,8 +175,22 @@ def price_of(model: str) -> Price | None:
     sent, received = info.get("input_cost_per_token"), info.get("output_cost_per_token")
     if sent is None or received is None:
         return None
-    cached = info.get("cache_read_input_token_cost")
-    return Price(sent * 1e6, received * 1e6, None if cached is None else cached * 1e6)
+    cached, written = (
+        None if (cost := info.get(f"cache_{name}_input_token_cost")) is None else cost * 1e6
+        for name in ("read", "creation")
+    )
+    return Price(sent * 1e6, received * 1e6, cached, written)
+
+
+@functools.cache
+def caches_marked_blocks(model: str) -> bool:
+    """Return whether a model's provider caches only what is marked: Anthropic, and Claude on Bedrock and Vertex."""
+    try:
+        name, provider, *_ = imported().get_llm_provider(model)
+    except Exception:  # an unknown model: the call itself says what is wrong with it
+        return False
+    hosts = ("bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta")
+    return provider == "anthropic" or (provider in hosts and "claude" in str(name).lower())
 
 
 def context_tokens_of(model: str) -> int | None:
@@ -302,7 +322,8 @@ def _usage(response: Any, price: Price | None) -> Usage:
     n_cached = details.cached_tokens if details is not None else None
     if price is None:
         return Usage(n_in, n_out, n_cached, None)
-    return Usage(n_in, n_out, n_cached, price.of(n_in, n_out, n_cached or 0))
+    n_written = getattr(counted, "cache_creation_input_tokens", None)
+    return Usage(n_in, n_out, n_cached, price.of(n_in, n_out, n_cached or 0, n_written or 0))
 
 
 def _too_slow(timeout_s: float) -> str:

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 TOLERATED = 0.1  # share of a round that may be refused for its rate before the limit is halved
 
 
+AHEAD_AFTER_S = 0.005
+"""How long a free slot waits for a call that comes next in its sequence before it takes one that is ahead."""
+
+
 @dataclass
 class Place:
     """The place of a call in the queue: its sequence, and whether calls of that sequence come before it.
@@ -73,6 +77,7 @@ class AdaptiveConcurrency:
         place.is_ahead = False
         if place.waiting is not None and not place.waiting.done():
             heapq.heappush(self._waiting, (False, place.sequence, next(self._count), place.waiting))
+            self._fill()
 
     async def _take(self, place: Place) -> None:
         if not self._waiting and self._has_room():
@@ -100,7 +105,11 @@ class AdaptiveConcurrency:
         """
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True
-            asyncio.get_running_loop().call_soon(self._grant)
+            loop = asyncio.get_running_loop()
+            if self._waiting[0][0]:
+                loop.call_later(AHEAD_AFTER_S, self._grant)
+            else:
+                loop.call_soon(self._grant)
 
     def _grant(self) -> None:
         self._is_filling = False

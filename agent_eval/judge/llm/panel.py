@@ -5,6 +5,7 @@ answers that were given before are given again, and the rest is left to others.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 
+WARMING_S = 20.0
+"""Longest wait for the first call that opens with a system message, before others that open with it are made."""
 AnswersByQuestion = dict[str, list[tuple[str, Verdict]]]
 """Question key → (judge, verdict), in the order of precedence."""
 
@@ -191,10 +194,27 @@ async def _pass(
         runtime.budget.n_scored += len(answered) - n_unscored
         reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
 
+    warmed: dict[tuple[Metric, ...], asyncio.Event] = {}
+
+    async def begin(first: JudgeCall) -> None:
+        """Ask; calls that open with the same system message wait for the first of them, which fills the cache."""
+        opening = first.metrics if prompt_format.shown is None else prompt_format.shown
+        is_warm = warmed.get(opening)
+        if is_warm is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(is_warm.wait(), WARMING_S)
+            await one(first, Place(first.number))
+            return
+        warmed[opening] = asyncio.Event()
+        try:
+            await one(first, Place(first.number))
+        finally:
+            warmed[opening].set()
+
     async def sequence(calls: Sequence[JudgeCall]) -> None:
         """The first call fills the provider's cache; the others follow in order, and at once where slots are idle."""
         first, *rest = calls
-        await one(first, Place(first.number))
+        await begin(first)
         places = [Place(call.number, is_ahead=i > 0) for i, call in enumerate(rest)]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(c, place)) for c, place in zip(rest, places, strict=True)]

@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
-from pydantic import JsonValue
-
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
@@ -34,9 +32,9 @@ from agent_eval.judge.prompts import (
     read_reply,
     repair_messages,
 )
+from agent_eval.judge.prompts.merging import merge_windows, said_of
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict, is_lost
-from agent_eval.metrics.answers import most_severe_first
-from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.base import Metric
 
 MOST_TRIES = 6  # of one request, against 429, 5xx, time-outs and lost connections
 MOST_TIMEOUTS = 2  # of one request: each costs the whole time-out
@@ -198,7 +196,7 @@ class ModelJudge:
                 return part
         usage = sum((part.usage for part in parts), Usage())
         united, rated = merge_windows(call.metrics, [part.read for part in parts])
-        said = [_said(part.read) for part in parts]
+        said = [said_of(part.read) for part in parts]
         prompts = [part.prompt for part in parts]
         if not rated:
             attempt = self._begin(call, merge_prompt(prompts, said, (), self._format.secret), usage, united)
@@ -316,42 +314,6 @@ class ModelJudge:
         now = asyncio.get_running_loop().time()
         if pause := self.circuit_breaker.count(kind, started=started, now=now, detail=detail):
             self._concurrency.pause(pause)
-
-
-def merge_windows(
-    metrics: Sequence[Metric], read: Sequence[Mapping[str, Verdict]]
-) -> tuple[dict[str, Verdict], list[Metric]]:
-    """The labels of all windows united, by metric, and the metrics that have to be asked over what was said.
-
-    A failure that any window shows is a failure of the whole; 'no failure' stands only where every window says so. The
-    reason and the quote are those of the window with the most severe label. What no window answered is neither.
-    """
-    united: dict[str, Verdict] = {}
-    rated: list[Metric] = []
-    for metric in metrics:
-        given = [v for part in read if isinstance(v := part.get(metric.name), Scored)]
-        if given and metric.is_failure:
-            each = [label for v in given for label in (v.label or NO_FAILURE, *v.further_labels)]
-            found = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
-            main = found[0] if found else NO_FAILURE
-            voice = next(v for v in given if main in (v.label, *v.further_labels))
-            united[metric.name] = replace(voice, label=main, further_labels=found[1:])
-        elif given:
-            rated.append(metric)
-    return united, rated
-
-
-def _said(read: Mapping[str, Verdict]) -> dict[str, JsonValue]:
-    """What a window's verdicts say, as data for the call that merges them."""
-    return {
-        name: {
-            "answer": next(a for a in (v.rating_1to5, v.value, v.label) if a is not None),
-            "reason": v.rationale,
-            "evidence": v.evidence,
-        }
-        for name, v in read.items()
-        if isinstance(v, Scored)
-    }
 
 
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:

@@ -16,6 +16,7 @@ from agent_eval.judge.prompts.build import (
     shared_rubrics,
     system_prompt,
 )
+from agent_eval.judge.prompts.cache_marks import PrefixCache, marked
 from agent_eval.judge.prompts.profile import profile_hash
 from agent_eval.judge.prompts.replies import ReplyError, read_reply, repair_messages
 from agent_eval.judge.prompts.view import CONTEXT_TOKENS, ViewLimits
@@ -26,11 +27,13 @@ __all__ = [
     "NO_BLINDED_TERMS",
     "BlindedTerms",
     "Messages",
+    "PrefixCache",
     "Prompt",
     "ReplyError",
     "ViewLimits",
     "build_prompt",
     "can_share_call",
+    "marked",
     "merge_prompt",
     "profile_hash",
     "read_reply",

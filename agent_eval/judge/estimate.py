@@ -1,0 +1,110 @@
+"""Estimates: what planned calls of a judge will take, and how much of it the provider's cache saves."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+
+from agent_eval.judge.llm.budget import Price
+from agent_eval.judge.llm.calls import JudgeCall
+from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt
+from agent_eval.metrics.base import Metric
+
+CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
+TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """What calls will take: their number exactly, tokens roughly, US dollars when the price is known."""
+
+    n_calls: int = 0
+    n_tokens_in: int = 0
+    n_tokens_out: int = 0
+    n_answers: int = 0
+    n_in_part: int = 0  # answers on part of the evidence
+    n_tokens_cached: int = (
+        0  # prompt tokens read from the provider's cache, if every call follows the one before it
+    )
+    n_tokens_written: int = 0  # prompt tokens written to it
+
+    def __add__(self, other: "CallEstimate") -> "CallEstimate":
+        return CallEstimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return astuple(self)
+
+    def cost_usd(self, price: Price | None) -> float | None:
+        """Return the cost at full price for every prompt token; None where the price is unknown."""
+        return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
+
+    def cost_cached_usd(self, price: Price | None) -> float | None:
+        """Return the cost with the provider's cache; None where the price is unknown."""
+        counts = (self.n_tokens_in, self.n_tokens_out, self.n_tokens_cached, self.n_tokens_written)
+        return None if price is None else price.of(*counts)
+
+
+def estimate(
+    planned: Sequence[Sequence[JudgeCall]],
+    shown: Sequence[Metric] | None,
+    limits: ViewLimits = DEFAULT_LIMITS,
+    concurrency: int = 1,
+) -> CallEstimate:
+    """Return what planned calls will take, `concurrency` at once. Every prompt is built, none is sent.
+
+    What is read from the provider's cache is what calls of earlier rounds wrote, if all calls take equally long.
+    """
+    total, cache = CallEstimate(), PrefixCache(CHARACTERS_PER_TOKEN)
+    for calls in _rounds(planned, shown, concurrency):
+        for call in calls:
+            total += _estimate_of(call, shown, limits, cache)
+        cache.next_round()
+    return total
+
+
+def _rounds(
+    planned: Sequence[Sequence[JudgeCall]], shown: Sequence[Metric] | None, concurrency: int
+) -> Iterator[list[JudgeCall]]:
+    """The calls that are under way together, as `Panel` makes them: one first, then the next ones of all sequences.
+
+    Slots that stay idle take later calls of a sequence whose first one is done.
+    """
+    n_done, warm = [0] * len(planned), set[tuple[Metric, ...]]()
+    n_slots = 1
+    while any(n < len(calls) for n, calls in zip(n_done, planned, strict=True)):
+        chosen, opening = dict[int, int](), set[tuple[Metric, ...]]()
+        for i, calls in enumerate(planned):
+            begins = tuple(shown) if shown is not None else calls[0].metrics
+            if len(chosen) < n_slots and n_done[i] < len(calls) and begins not in opening:
+                chosen[i] = 1
+                opening |= set() if begins in warm else {begins}
+        idle = n_slots - len(chosen)
+        for i in chosen:
+            more = min(idle, len(planned[i]) - n_done[i] - 1) if n_done[i] else 0
+            chosen[i] += more
+            idle -= more
+        yield [call for i, n in chosen.items() for call in planned[i][n_done[i] : n_done[i] + n]]
+        for i, n in chosen.items():
+            n_done[i] += n
+        warm |= opening
+        n_slots = concurrency
+
+
+def _estimate_of(
+    call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
+) -> CallEstimate:
+    """What one call will take; where what is judged is shown in windows, those together and the one that merges them."""
+    prompt = build_prompt(
+        call.questions,
+        secret=b"estimate",
+        metrics=shown,
+        names=call.names,
+        findings=call.findings,
+        limits=limits,
+    )
+    n_tokens = sum(len(message["content"]) for message in prompt.messages) // CHARACTERS_PER_TOKEN
+    n_answers, n = len(call.metrics), prompt.n_windows
+    n_out = n_answers * TOKENS_PER_ANSWER
+    n_in_part = n_answers if prompt.seen_share < 1 else 0
+    if n == 1:
+        return CallEstimate(1, n_tokens, n_out, n_answers, n_in_part, *cache.charge(prompt.messages))
+    return CallEstimate(n + 1, n * (n_tokens + n_out) + n_tokens // 2, (n + 1) * n_out, n_answers, n_in_part)

@@ -1,0 +1,62 @@
+"""The hallucination stress test: whether a conversation that serves it was passed."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from agent_eval.judge.judging_pass import HUMAN, Answers, Row
+from agent_eval.judge.people import DISPUTED
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
+from agent_eval.judge.rules import NEEDS_MODEL, RULE
+from agent_eval.metrics.base import NO_REPLY, NO_TURNS
+from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE, FALSE_INFORMATION
+from agent_eval.metrics.metric_set import is_put_to_a_model
+from agent_eval.transcripts.models import Conversation
+
+
+def hallucination_verdict(
+    conversation: Conversation,
+    judged: Sequence[tuple[Question, Answers]],
+    people: Mapping[int, Row] = MappingProxyType({}),
+) -> Verdict:
+    """Whether the hallucination stress test was passed: 1 or 0, or an abstention.
+
+    The declared outcome decides; else it is failed as soon as one turn holds false information, and passed when every turn
+    that says or does something was judged by somebody other than a rule, which would not see it. What people say of a
+    turn's behaviour (`people`, by turn) is what counts there.
+    """
+    if (correct := conversation.outcome.correct) is not None:
+        source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
+        said = "passed" if correct else "failed"
+        return Scored(f"Declared outcome: {said}{source}.", value=float(correct), answered_by=RULE)
+    n_judged = 0
+    for question, answers in judged:
+        for judge, verdict in _of_behaviour(answers, people.get(question.turn_index or 0)):
+            if FALSE_INFORMATION in (verdict.label, *verdict.further_labels):
+                why = f"False information in turn {question.turn_index} ({judge}): {verdict.rationale}"
+                return Scored(why, evidence=verdict.evidence, value=0.0, answered_by=RULE)
+            if judge != RULE:
+                n_judged += is_put_to_a_model(question.turn)
+                break
+    if any(row["status"] == DISPUTED for row in people.values()):
+        return NotApplicable("people differ on the failures of a turn")
+    n_open = sum(is_put_to_a_model(question.turn) for question, _ in judged)
+    if not n_open or n_judged < n_open:
+        return NotApplicable(NEEDS_MODEL if n_open else NO_REPLY if conversation.messages else NO_TURNS)
+    return Scored(f"No false information in {n_judged} judged turns.", value=1.0, answered_by=RULE)
+
+
+def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Scored]]:
+    """Return who judged a turn's behaviour: people only if they rated it, no one if they differ."""
+    if by_people is None:
+        found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
+        return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]
+    if by_people["status"] == DISPUTED:
+        return []
+    label, further, quote = by_people["label"], by_people["further_labels"], by_people["evidence"]
+    said = Scored(
+        str(by_people["rationale"] or "no rationale given"),
+        evidence=quote if isinstance(quote, str) else None,
+        label=str(label),
+        further_labels=tuple(further) if isinstance(further, list) else (),
+    )
+    return [(HUMAN, said)]

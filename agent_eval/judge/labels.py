@@ -1,0 +1,79 @@
+"""Failure labels of one turn from several answers: those that follow from other metrics, and which one is the main one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent_eval.judge.judging_pass import Answers, effective_answer
+from agent_eval.judge.protocol import Scored, Verdict
+from agent_eval.judge.rules import RULE
+from agent_eval.metrics.answers import most_severe_first
+from agent_eval.metrics.base import NO_FAILURE, Metric
+from agent_eval.metrics.builtin.agent_behavior_failure import (
+    AGENT_BEHAVIOR_FAILURE,
+    POLICY_VIOLATION,
+    UNSUPPORTED_CLAIM,
+)
+from agent_eval.metrics.builtin.faithfulness import FAITHFULNESS, UNSUPPORTED
+from agent_eval.metrics.builtin.policy_adherence import BROKEN, POLICY_ADHERENCE
+
+_DERIVED = (
+    (POLICY_ADHERENCE.name, BROKEN, POLICY_VIOLATION),
+    (FAITHFULNESS.name, UNSUPPORTED, UNSUPPORTED_CLAIM),
+)
+"""Metric, verdict on one of its items, and the failure that the turn has where that verdict is given."""
+
+
+def with_derived_labels(answers: Answers) -> Answers:
+    """Add to a judge's labels of the turn those that follow from what the same judge says rule by rule or claim by claim."""
+    labelled = answers.get(AGENT_BEHAVIOR_FAILURE.name)
+    if labelled is None:
+        return answers
+    for metric, verdict, label in _DERIVED:
+        said = {
+            j: v for j, v in answers.get(metric, ()) if isinstance(v, Scored) and verdict in v.item_verdicts
+        }
+        labelled = [(j, _with_label(v, label, said[j]) if j in said else v) for j, v in labelled]
+    return {**answers, AGENT_BEHAVIOR_FAILURE.name: labelled}
+
+
+def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
+    """Return a verdict on the behaviour with one more failure, which another verdict of the same judge shows."""
+    if not isinstance(verdict, Scored) or verdict.label is None:
+        return verdict
+    others = tuple(n for n in (verdict.label, *verdict.further_labels) if n not in (NO_FAILURE, label))
+    return replace(
+        verdict,
+        label=label,
+        further_labels=others,
+        rationale=f"{verdict.rationale} {label}: {because.rationale}",
+        evidence=verdict.evidence if others else because.evidence,
+    )
+
+
+def most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
+    """Return a verdict whose main label is the most severe of its labels."""
+    if not isinstance(verdict, Scored) or verdict.label is None or not verdict.further_labels:
+        return verdict
+    main, *further = most_severe_first(metric, [verdict.label, *verdict.further_labels])
+    return replace(verdict, label=main, further_labels=tuple(further))
+
+
+def with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:
+    """Add to a rule's effective finding the failures that the next judge saw beside it: a rule sees only its own."""
+    best = effective_answer(answers)
+    judge, verdict = ("", None) if best is None else answers[best]
+    if best is None or judge != RULE or not isinstance(verdict, Scored):
+        return answers
+    for other, second in answers[best + 1 :]:
+        if isinstance(second, Scored) and second.label is not None:
+            seen = {NO_FAILURE, verdict.label, *verdict.further_labels}
+            more = [label for label in (second.label, *second.further_labels) if label not in seen]
+            if not more:
+                return answers
+            together = replace(
+                verdict,
+                further_labels=(*verdict.further_labels, *dict.fromkeys(more)),
+                rationale=f"{verdict.rationale} {', '.join(more)} ({other}): {second.rationale}",
+            )
+            return [*answers[:best], (judge, together), *answers[best + 1 :]]
+    return answers

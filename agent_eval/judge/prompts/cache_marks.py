@@ -1,0 +1,85 @@
+"""Marks for providers that cache only what is marked: where a prompt is cut into blocks, and what that saves.
+
+Anthropic's models (also on Bedrock and Vertex) read a prompt up to a marked block from their cache if an earlier call
+marked a block that ends there, within the 20 blocks before the mark. A write costs a quarter more than a fresh token, a
+read a tenth. The marks stand after the system message, after what came before the judged turn, and after that turn: the
+next turn's call reads all of it. So at most three of the four marks that a call may hold are used.
+
+Source: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from agent_eval.judge.prompts.build import Messages
+
+MARK = {"type": "ephemeral"}
+LEAST_TOKENS = 1_024  # of a prompt's beginning that is cached
+LOOKED_BACK = 20  # blocks before a mark in which an earlier mark is found
+READ, WRITTEN = 0.1, 1.25  # price of a cached and of a written token, in those of a fresh one
+_TURN = '{"turn": '
+
+
+def marked(messages: Messages) -> list[dict[str, Any]]:
+    """Return the messages with their texts as blocks, of which up to three hold `cache_control`."""
+    sent: list[dict[str, Any]] = []
+    for message in messages:
+        blocks: list[dict[str, Any]] = []
+        for text, is_end in _blocks(message["role"], message["content"]):
+            mark = {"cache_control": MARK} if is_end else {}
+            blocks.append({"type": "text", "text": text, **mark})
+        sent.append({**message, "content": blocks})
+    return sent
+
+
+def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
+    """A message's text in blocks, one for each line of the record, and whether a mark stands at their end."""
+    if role != "user":
+        return [(text, True)]
+    lines = text.splitlines(keepends=True)
+    turns = [i for i, each in enumerate(lines) if each.startswith(_TURN)]
+    if not turns:
+        return [(text, False)]
+    last = turns[-1]
+    opening = "".join(lines[:2])  # the record's mark, and the conversation's frame
+    blocks = [opening, *lines[2 : last + 1], "".join(lines[last + 1 :])]
+    n = len(blocks)
+    return [(block, n - 3 <= i < n - 1) for i, block in enumerate(blocks)]
+
+
+class PrefixCache:
+    """What a provider's cache holds after the calls before, for an estimate. A token is `characters` characters."""
+
+    def __init__(self, characters: int = 4) -> None:
+        self._characters = characters
+        self._held: set[bytes] = set()
+        self._new: set[bytes] = set()
+
+    def charge(self, messages: Messages) -> tuple[int, int]:
+        """Return the tokens that a call reads from the cache, and those that it writes.
+
+        It reads what was written before this round of calls.
+        """
+        state = hashlib.blake2b(digest_size=16)
+        ends: list[tuple[bytes, int, bool]] = []
+        size = 0
+        for message in messages:
+            for text, is_end in _blocks(message["role"], message["content"]):
+                state.update(text.encode("utf-8", "surrogatepass"))
+                size += len(text)
+                ends.append((state.digest(), size // self._characters, is_end))
+        marks = [i for i, (_, n, is_end) in enumerate(ends) if is_end and n >= LEAST_TOKENS]
+        read = max((self._found(ends, i) for i in marks), default=0)
+        written = ends[marks[-1]][1] - read if marks else 0
+        self._new |= {ends[i][0] for i in marks}
+        return read, written
+
+    def next_round(self) -> None:
+        """Let the following calls read what those before have written."""
+        self._held |= self._new
+        self._new.clear()
+
+    def _found(self, ends: Sequence[tuple[bytes, int, bool]], mark: int) -> int:
+        before = ends[max(mark - LOOKED_BACK, 0) : mark + 1]
+        return max((n for key, n, _ in before if key in self._held), default=0)

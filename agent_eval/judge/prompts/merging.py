@@ -1,0 +1,46 @@
+"""Merging the verdicts on the windows of one record: labels by union, ratings by asking once more."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import JsonValue
+
+from agent_eval.judge.protocol import Scored, Verdict
+from agent_eval.metrics.answers import most_severe_first
+from agent_eval.metrics.base import NO_FAILURE, Metric
+
+
+def merge_windows(
+    metrics: Sequence[Metric], read: Sequence[Mapping[str, Verdict]]
+) -> tuple[dict[str, Verdict], list[Metric]]:
+    """The labels of all windows united, by metric, and the metrics that have to be asked over what was said.
+
+    A failure that any window shows is a failure of the whole; 'no failure' stands only where every window says so. The
+    reason and the quote are those of the window with the most severe label. What no window answered is neither.
+    """
+    united: dict[str, Verdict] = {}
+    rated: list[Metric] = []
+    for metric in metrics:
+        given = [v for part in read if isinstance(v := part.get(metric.name), Scored)]
+        if given and metric.is_failure:
+            each = [label for v in given for label in (v.label or NO_FAILURE, *v.further_labels)]
+            found = most_severe_first(metric, [label for label in each if label != NO_FAILURE])
+            main = found[0] if found else NO_FAILURE
+            voice = next(v for v in given if main in (v.label, *v.further_labels))
+            united[metric.name] = replace(voice, label=main, further_labels=found[1:])
+        elif given:
+            rated.append(metric)
+    return united, rated
+
+
+def said_of(read: Mapping[str, Verdict]) -> dict[str, JsonValue]:
+    """What a window's verdicts say, as data for the call that merges them."""
+    return {
+        name: {
+            "answer": next(a for a in (v.rating_1to5, v.value, v.label) if a is not None),
+            "reason": v.rationale,
+            "evidence": v.evidence,
+        }
+        for name, v in read.items()
+        if isinstance(v, Scored)
+    }

@@ -1,0 +1,175 @@
+"""Prompts for providers that cache what is marked: the marks, what is billed, and what an estimate says of it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from agent_eval.judge.estimate import estimate
+from agent_eval.judge.llm.budget import Price
+from agent_eval.judge.llm.calls import QuestionSequence, plan
+from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, caches_marked_blocks
+from agent_eval.judge.llm.panel import JudgeRuntime, Panel
+from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.judge.prompts import build_prompt, marked, read_reply, shared_rubrics
+from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.metric_set import DEFAULT, TURN_METRICS
+from agent_eval.tables import table
+from agent_eval.transcripts.models import Conversation
+from benchmarks import mock_anthropic
+from tests.judge.fakes import Kept
+from tests.judge.material import agent, conversation, user
+from tests.judge.test_requests import questions
+
+SHOWN = shared_rubrics(DEFAULT.metrics)
+PRICE = Price(3.0, 15.0, 0.3, 3.75)
+
+
+def talk(n_turns: int, name: str = "c") -> Conversation:
+    said = [m for i in range(n_turns) for m in (user(f"{name} asks {i} " * 60), agent(f"Answer {i}. " * 60))]
+    return conversation(*said, conversation_id=name)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        blocks = list(mock_anthropic._blocks(asked))
+        marks = [i for i, (_, is_marked) in enumerate(blocks) if is_marked]
+        usage, written = mock_anthropic.charge([text for text, _ in blocks], marks)
+        mock_anthropic.HELD.update(written)
+        text = mock_anthropic.answer(asked)
+        usage["output_tokens"] = len(text) // 4
+        BODIES.append((asked, usage))
+        reply = {
+            "id": "m", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": text}], "usage": usage,
+        }  # fmt: skip
+        body = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+BODIES: list[tuple[dict[str, object], dict[str, int]]] = []
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    BODIES.clear()
+    mock_anthropic.HELD.clear()
+    serving = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    monkeypatch.setenv("ANTHROPIC_API_BASE", f"http://127.0.0.1:{serving.server_port}")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-planted-0123456789")
+    yield
+    serving.shutdown()
+    serving.server_close()
+
+
+def test_the_marks_change_no_word_and_stand_where_the_next_turn_reads() -> None:
+    prompts = [build_prompt([q], secret=b"s", metrics=SHOWN) for q in questions(talk(3), TURN_METRICS)]
+    sent = [marked(prompt.messages) for prompt in prompts]
+    for prompt, messages in zip(prompts, sent, strict=True):
+        joined = ["".join(block["text"] for block in message["content"]) for message in messages]
+        assert joined == [message["content"] for message in prompt.messages]
+        assert all(block["text"].strip() for message in messages for block in message["content"])
+    marks = [["cache_control" in block for message in one for block in message["content"]] for one in sent]
+    # system | frame, turns 0 to k | the question: after the system message, before turn k and after it
+    assert marks == [
+        [True, True, True, False],
+        [True, False, True, True, False],
+        [True, False, False, True, True, False],
+    ]
+    texts = [[block["text"] for block in one[1]["content"]] for one in sent]
+    assert texts[2][:3] == texts[1][:-1]  # what turn 1 marks is the beginning of turn 2's prompt
+
+
+def test_a_call_without_a_turn_is_marked_after_its_system_message() -> None:
+    messages = ({"role": "system", "content": "s"}, {"role": "user", "content": "names of clusters"})
+    assert [["cache_control" in b for b in m["content"]] for m in marked(messages)] == [[True], [False]]
+
+
+@pytest.mark.parametrize(
+    ("model", "is_marked"),
+    [
+        ("anthropic/claude-sonnet-4-5", True),
+        ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", True),
+        ("vertex_ai/claude-sonnet-4@20250514", True),
+        ("bedrock/meta.llama3-70b-instruct-v1:0", False),
+        ("openai/claude", False),
+        ("no-such-model", False),
+    ],
+)
+def test_only_models_whose_provider_caches_what_is_marked_get_marks(model: str, is_marked: bool) -> None:
+    assert caches_marked_blocks(model) is is_marked
+
+
+def test_a_pass_pays_no_prompt_token_twice_and_costs_what_the_estimate_says(server: None) -> None:
+    sequences = [QuestionSequence(questions(talk(6, name), TURN_METRICS)) for name in ("a", "b")]
+    price, kept = PRICE, Kept()
+    runtime = JudgeRuntime(lambda model: LiteLLMClient(model, price=price), kept.writing, b"s", concurrency=1)
+    spec = JudgeSpec(("anthropic/claude-sonnet-4-5",))
+    Panel(spec, runtime).answers(sequences, table("judge_cache").empty(), SHOWN)
+    assert len(BODIES) == 12
+    for body, _ in BODIES:
+        assert 1 <= json.dumps(body).count('"cache_control"') <= 4
+        assert "tools" not in body
+    read = sum(usage["cache_read_input_tokens"] for _, usage in BODIES)
+    written = sum(usage["cache_creation_input_tokens"] for _, usage in BODIES)
+    fresh = sum(usage["input_tokens"] for _, usage in BODIES)
+    assert read / (read + written + fresh) > 0.8
+    said = estimate(plan(sequences, ()), SHOWN)
+    assert said.n_tokens_cached == pytest.approx(read, rel=0.02)
+    assert said.n_tokens_written == pytest.approx(written, rel=0.02)
+    paid = runtime.budget.known_cost_usd
+    n_out = sum(usage["output_tokens"] for _, usage in BODIES)
+    assert paid == pytest.approx(price.of(fresh + read + written, n_out, read, written))
+    assert runtime.budget.n_unscored == 0
+    without = price.of(said.n_tokens_in, n_out)
+    assert paid is not None
+    assert paid < 0.6 * without
+
+
+def test_an_estimate_reads_only_what_calls_before_it_wrote() -> None:
+    sequences = [QuestionSequence(questions(talk(6, name), TURN_METRICS)) for name in "ab"]
+    one, many = (estimate(plan(sequences, ()), SHOWN, concurrency=n) for n in (1, 16))
+    assert one.n_tokens_in == many.n_tokens_in
+    assert one.n_tokens_cached > many.n_tokens_cached  # turns that are asked together cannot read one another
+    assert many.n_tokens_written > one.n_tokens_written
+
+
+def test_short_prompts_are_not_cached_and_five_marks_are_refused() -> None:
+    usage, written = mock_anthropic.charge(["x" * 400, "y" * 400], [0, 1])
+    assert (usage["cache_creation_input_tokens"], written) == (0, [])
+    text = [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}] * 5
+
+    class Asked:
+        async def body(self) -> bytes:
+            return json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+
+    reply = asyncio.run(mock_anthropic.messages(Asked()))  # type: ignore[arg-type]
+    assert reply.status_code == 400
+
+
+def test_a_single_call_is_read_without_a_schema(server: None) -> None:
+    prompt = build_prompt([questions(talk(1), TURN_METRICS)[0]], secret=b"s", metrics=SHOWN)
+    client = LiteLLMClient("anthropic/claude-sonnet-4-5", price=PRICE)
+
+    async def go() -> Reply | CallError:
+        try:
+            return await client.complete(prompt.messages, prompt, 300)
+        finally:
+            await client.close()
+
+    reply = run_sync(go())
+    assert isinstance(reply, Reply)
+    assert read_reply(prompt, reply.text).keys() == {metric.name for metric in TURN_METRICS}
+    assert reply.dropped == ("response_format",)
