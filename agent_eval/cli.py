@@ -349,15 +349,41 @@ def tournament(
     verdicts: Annotated[
         Path | None, typer.Option("--verdicts", help="Folder of *.jsonl. Default: data/pairwise.")
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--judge",
+            help="Ask this judge model about all pairs of conversations on the same task; may be repeated.",
+        ),
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", min=0, help="With --judge: US dollars that it may cost.")
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option("--max-calls", min=0, help="With --judge: judge calls that it may make.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Best-of from recorded pairwise verdicts: ratings, win matrix, circles, the judge's position bias.
+    """Best-of from pairwise verdicts, recorded or asked of a model: ratings, win matrix, circles, position bias.
 
-    Exit code: 1 when a line was refused; else 0.
+    Exit code: 0; 1 when a line was refused or some comparisons have no verdict; 2 when none has.
     """
-    from agent_eval.commands.results.tournament import show_tournament
+    from agent_eval.commands.results.tournament import ask_tournament, show_tournament
     from agent_eval.commands.terminal.output import consoles
+    from agent_eval.commands.terminal.progress import shown_progress
 
+    if judge:
+        if verdicts is not None:
+            raise typer.BadParameter("--verdicts reads recorded verdicts, --judge asks; name one of them")
+        project = _project().with_settings(
+            judge_model=",".join(judge), max_cost_usd=max_cost, max_calls=max_calls
+        )
+        out, err = consoles()
+        with shown_progress(err) as progress:
+            code = ask_tournament(
+                project, out, err, agents=agent or (), watch=progress.watch, as_json=as_json
+            )
+        raise typer.Exit(code)
     code = show_tournament(_project(), *consoles(), folder=verdicts, agents=agent or (), as_json=as_json)
     raise typer.Exit(code)
 

@@ -1,4 +1,4 @@
-"""`agent-eval tournament`: best-of between agents, from recorded pairwise verdicts."""
+"""`agent-eval tournament`: best-of between agents, from recorded pairwise verdicts or asked of a judge model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +8,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent_eval.commands.estimate import NoJudgeError
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.pairwise import compare_pairs, comparisons
 from agent_eval.project import Project
+from agent_eval.project.ingest import ingest
 from agent_eval.scores.statistics.tournament import Tournament, tournament
 
 
@@ -24,6 +29,16 @@ class NoVerdictsError(AgentEvalError):
         super().__init__(
             f"No pairwise verdicts{of} in {folder}/*.jsonl. Write one JSON object a line: task, first, second (agent ids), "
             'winner ("first", "second", "tie" or null) and judge; each pair of answers both ways round.'
+        )
+
+
+class NoPairsError(AgentEvalError):
+    """No two agents can be compared."""
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        super().__init__(
+            f"No two of the agents {', '.join(agents) or '(none yet)'} have a task in common. A task is shared where the "
+            "conversations of both name the same task_id in the same set of tasks."
         )
 
 
@@ -46,6 +61,52 @@ def show_tournament(
         verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
     if verdicts.is_empty():
         raise NoVerdictsError(source, agents)
+    _show(out, err, verdicts, as_json=as_json)
+    return 1 if refusals else 0
+
+
+def ask_tournament(
+    project: Project, out: Console, err: Console, *, agents: Sequence[str], watch: Watch, as_json: bool
+) -> int:
+    """Have the judge models of the settings compare all pairs of agents on their common tasks, and print the same.
+
+    Answers are stored as they come and asked once; the caps of the settings hold.
+
+    Returns:
+        0, 1 when some comparisons have no verdict, 2 when none has.
+
+    Raises:
+        NoPairsError: If no two agents have a task in common.
+        UnknownAgentError: If an agent is named that is not known.
+        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+    """
+    judge = project.own_judge
+    if judge is None:
+        raise NoJudgeError
+    chosen = project.some_agents(agents)
+    tables = ingest(project, chosen)
+    asked = comparisons(tables["conversations"], tables["turns"])
+    if not asked:
+        raise NoPairsError(chosen)
+    panel = Panel(judge, project.judge_runtime, project.view_limits)
+    names = project.blinded_terms(chosen)
+    try:
+        found = compare_pairs(asked, panel, project.answers.find, names=names, watch=watch)
+    finally:
+        project.record_spending(run_id=project.origin.run)
+    budget = project.judge_runtime.budget
+    cost = "cost unknown" if budget.known_cost_usd is None else f"${budget.cost_usd:.4f}"
+    err.print(f"{len(asked):,} comparisons; {budget.n_calls:,} judge calls, {cost}.", markup=False)
+    if found.lost:
+        why = plain(f"{found.lost[0].reason}: {found.lost[0].detail}")
+        err.print(f"{len(found.lost):,} comparisons have no verdict ({why}).", markup=False)
+    if found.verdicts["winner"].null_count() == found.verdicts.height:
+        return 2
+    _show(out, err, found.verdicts, as_json=as_json)
+    return 1 if found.lost else 0
+
+
+def _show(out: Console, err: Console, verdicts: pl.DataFrame, *, as_json: bool) -> None:
     result = tournament(verdicts)
     if as_json:
         print_json(result.standings)
@@ -53,7 +114,6 @@ def show_tournament(
         _print(out, result, verdicts)
     for line in _notes(result):
         (err if as_json else out).print(line, markup=False)
-    return 1 if refusals else 0
 
 
 def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:

@@ -42,6 +42,7 @@ class AdaptiveConcurrency:
         self._count = itertools.count()
         self._is_warm = False
         self._is_filling = False
+        self._has_waited = False  # since the last slot became free, for calls that come next
         self._paused_until = 0.0
         self._n_done = self._n_refused = 0
 
@@ -53,6 +54,7 @@ class AdaptiveConcurrency:
             yield
         finally:
             self.n_running -= 1
+            self._has_waited = False
             if not self._is_warm:
                 self._is_warm, self.limit = True, float(self.most)
             self._fill()
@@ -80,12 +82,13 @@ class AdaptiveConcurrency:
             self._fill()
 
     async def _take(self, place: Place) -> None:
-        if not self._waiting and self._has_room():
+        if not self._waiting and not place.is_ahead and self._has_room():
             self.n_running += 1
             return
         mine = asyncio.get_running_loop().create_future()
         place.waiting = mine
         heapq.heappush(self._waiting, (place.is_ahead, place.sequence, next(self._count), mine))
+        self._fill()
         try:
             await mine
         except asyncio.CancelledError:
@@ -106,7 +109,8 @@ class AdaptiveConcurrency:
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True
             loop = asyncio.get_running_loop()
-            if self._waiting[0][0]:
+            if self._waiting[0][0] and not self._has_waited:
+                self._has_waited = True
                 loop.call_later(AHEAD_AFTER_S, self._grant)
             else:
                 loop.call_soon(self._grant)

@@ -1,0 +1,161 @@
+"""Pairwise comparison by a judge model: two agents' conversations on one task, each shown first once.
+
+Asked through the same engine as judgments: each answer is stored as it comes, never paid twice, and counted against the
+caps; what is missing is asked by the next run.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import polars as pl
+
+from agent_eval.formats.hashing import digest
+from agent_eval.judge.keys import question_key
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.protocol import Question, Scored, Unscored
+from agent_eval.metrics.base import Metric
+from agent_eval.metrics.profile import asked_since
+from agent_eval.scores.statistics.tournament import VERDICTS
+from agent_eval.transcripts.frames import conversations_from
+from agent_eval.transcripts.models import Conversation
+
+PAIRWISE_PREFERENCE = Metric(
+    name="pairwise_preference",
+    grain="session",
+    kind="label",
+    question=(
+        "Two agents were given the same task, one in conversation 1 and the other in conversation 2. Which of them did the "
+        "better work for its user?"
+    ),
+    anchors={
+        "first": "The agent of conversation 1 did the better work.",
+        "second": "The agent of conversation 2 did the better work.",
+        "tie": "Neither is better in anything that matters to the user.",
+    },
+    notes=(
+        "Compare what was reached, whether it is right by the tools' results and the policy, and what it cost the user. "
+        "Which conversation comes first, and which is longer, means nothing."
+    ),
+)
+_KEY = ("agent_id", "conversation_id")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two agents' conversations on one task, in one of the two orders."""
+
+    task: str
+    task_set: str | None
+    first: str
+    second: str
+    question: Question
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The verdicts (columns of `tournament.VERDICTS`; winner null where none was given), and why some are missing."""
+
+    verdicts: pl.DataFrame
+    lost: tuple[Unscored, ...]
+
+
+def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Comparison]:
+    """Return every two agents' conversations on a common task, both ways round, by task and agents.
+
+    Of several trials the one of the lowest number counts, of equal ones that of the first id. Trials that the harness
+    lost and conversations without a task or a turn are left out.
+
+    Args:
+        conversations: Table conversations.
+        turns: Table turns of them.
+    """
+    played = conversations.filter(
+        pl.col("task_id").is_not_null(),
+        pl.col("n_turns") > 0,
+        pl.col("outcome_class").fill_null("unknown") != "harness_error",
+    )
+    one_each = played.sort("trial", "conversation_id", nulls_last=True).unique(
+        ["task_set", "task_id", "agent_id"], keep="first", maintain_order=True
+    )
+    tasks = one_each.group_by("task_set", "task_id").agg("agent_id").filter(pl.col("agent_id").list.len() > 1)
+    chosen = one_each.join(tasks, on=["task_set", "task_id"], how="semi", nulls_equal=True)
+    hashes = {(a, c): h for a, c, h in chosen.select(*_KEY, "content_hash").iter_rows()}
+    held = {
+        (a, c.conversation_id): c
+        for a, c in conversations_from(chosen, turns.join(chosen, on=_KEY, how="semi"))
+    }
+    by_task: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for row in chosen.iter_rows(named=True):
+        place = (row["task_set"] or "", row["task_id"])
+        by_task.setdefault(place, {})[row["agent_id"]] = (row["agent_id"], row["conversation_id"])
+    return [
+        Comparison(
+            task,
+            task_set or None,
+            one,
+            other,
+            _question([(held[given[a]], hashes[given[a]]) for a in (one, other)]),
+        )
+        for (task_set, task), given in sorted(by_task.items())
+        for a, b in combinations(sorted(given), 2)
+        for one, other in ((a, b), (b, a))
+    ]
+
+
+def _question(pair: list[tuple[Conversation, str]]) -> Question:
+    metric, content = PAIRWISE_PREFERENCE, digest("pair", *(content_hash for _, content_hash in pair))
+    key = question_key(content, None, metric.name, metric.rubric_hash, asked_since(metric.name))
+    shown = tuple(conversation for conversation, _ in pair)
+    return Question(shown, tuple(c.turns() for c in shown), None, content, (metric,), {metric.name: key})
+
+
+def compare_pairs(
+    asked: Collection[Comparison],
+    panel: Panel,
+    lookup: Callable[[Collection[str]], pl.DataFrame],
+    *,
+    names: Mapping[str, BlindedTerms],
+    watch: Watch | None = None,
+) -> Compared:
+    """Have the panel's models compare; what was answered before is not asked again.
+
+    Args:
+        asked: What is compared.
+        panel: The judge models; each gives verdicts of its own.
+        lookup: Finds stored verdicts by question key.
+        names: By agent, what a model is not to see; of both agents nothing is shown.
+        watch: Is called with the progress.
+    """
+    sequences = [
+        QuestionSequence([one.question], _both(names.get(one.first), names.get(one.second))) for one in asked
+    ]
+    cache = lookup({one.question.keys[PAIRWISE_PREFERENCE.name] for one in asked})
+    given = panel.answers(sequences, cache, watch=watch)
+    rows: list[dict[str, object]] = []
+    lost: list[Unscored] = []
+    for one in asked:
+        for model, verdict in given.get(one.question.keys[PAIRWISE_PREFERENCE.name], ()):
+            if model not in panel.spec.models:  # what an ensemble makes of them
+                continue
+            if isinstance(verdict, Unscored):
+                lost.append(verdict)
+            winner = verdict.label if isinstance(verdict, Scored) else None
+            rows.append(
+                {"task": one.task, "task_set": one.task_set, "first": one.first, "second": one.second,
+                 "winner": winner, "judge": model}
+            )  # fmt: skip
+    return Compared(pl.DataFrame(rows, schema=VERDICTS), tuple(lost))
+
+
+def _both(*terms: BlindedTerms | None) -> BlindedTerms:
+    words = dict(_words(terms))
+    return BlindedTerms(tuple(sorted(words.items(), key=lambda pair: (-len(pair[0]), pair))))
+
+
+def _words(terms: Collection[BlindedTerms | None]) -> Iterator[tuple[str, str]]:
+    for one in terms:
+        yield from one.words if one is not None else ()
