@@ -89,8 +89,9 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
     transcripts = admit_all(tables["conversations"], tables["sessions"], tables["agents"], methodologies)
     transcripts = transcripts.join(stale, on=["agent_id", "methodology_version"], how="semi")
     names = project.blinded_terms(agents)
+    judge = project.own_judge
     judged = (transcripts, tables["conversations"], tables["turns"])
-    of_turns = engine.open_questions(*judged, project.metrics, names)
+    of_turns = engine.open_questions(*judged, project.metrics, names, judge.sample if judge else None)
     of_rubrics = rubric.open_questions(*judged, tables["sessions"], methodologies, names)
     turns = _estimated(project, of_turns, shared_rubrics(project.metrics.metrics))
     rubrics = _estimated(project, of_rubrics, None)

@@ -34,6 +34,7 @@ from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import BlindedTerms, shared_rubrics
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
+from agent_eval.judge.sampling import NOT_SAMPLED, sampled
 from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
@@ -109,6 +110,7 @@ def judge_transcripts(
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
+    _draw(items, transcripts, None if panel is None else panel.spec.sample)
     asked = [item.asked for item in items]
     judge_questions(
         asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
@@ -133,11 +135,20 @@ def open_questions(
     turns: pl.DataFrame,
     metrics: MetricSet,
     names: Mapping[str, BlindedTerms],
+    sample: float | None = None,
 ) -> list[QuestionSequence]:
     """What `judge_transcripts` would put to a model that has answered nothing yet: one sequence per conversation."""
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
-    asked = [item.asked for item in _items(admitted, conversations, turns, metrics)]
-    return unanswered_sequences(asked, names)
+    items = list(_items(admitted, conversations, turns, metrics))
+    _draw(items, transcripts, sample)
+    return unanswered_sequences([item.asked for item in items], names)
+
+
+def _draw(items: Sequence["_Item"], transcripts: pl.DataFrame, share: float | None) -> None:
+    """Mark the conversations that are not in the sample."""
+    chosen = sampled(transcripts, share)
+    for item in items if chosen is not None else ():
+        item.asked.is_sampled = (item.agent_id, item.conversation.conversation_id) in (chosen or ())
 
 
 @dataclass
@@ -245,7 +256,8 @@ def _rows(
     given = list(given_answers(answers))
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
-        open_because = NEEDS_MODEL if item.turns else NO_TURNS
+        open_because = NEEDS_MODEL if item.asked.is_sampled else NOT_SAMPLED
+        open_because = open_because if item.turns else NO_TURNS
         yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
     for judge, verdict, is_effective in given:
         row = _verdict_row(item.transcript, question.turn_index, judge, verdict)

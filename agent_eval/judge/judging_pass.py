@@ -45,6 +45,7 @@ class AskedQuestions:
     agent_id: str
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
+    is_sampled: bool = True  # else no model is asked
     answers: list[Answers] = field(default_factory=list[Answers])  # one per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
@@ -109,7 +110,11 @@ def _ask_rules(asked: Sequence[AskedQuestions]) -> None:
 def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]) -> list[QuestionSequence]:
     return [
         QuestionSequence(
-            [p for pair in one.with_answers() if any(pair[0].turns) and (p := unanswered_part(*pair))],
+            [
+                part
+                for pair in one.with_answers()
+                if one.is_sampled and any(pair[0].turns) and (part := unanswered_part(*pair))
+            ],
             names.get(one.agent_id, NO_BLINDED_TERMS),
             one.findings,
         )

@@ -56,7 +56,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Compared:
+class PairwiseAnswers:
     """The verdicts (columns of `tournament.VERDICTS`; winner null where none was given), and why some are missing."""
 
     verdicts: pl.DataFrame
@@ -120,7 +120,7 @@ def compare_pairs(
     *,
     names: Mapping[str, BlindedTerms],
     watch: Watch | None = None,
-) -> Compared:
+) -> PairwiseAnswers:
     """Have the panel's models compare; what was answered before is not asked again.
 
     Args:
@@ -148,7 +148,7 @@ def compare_pairs(
                 {"task": one.task, "task_set": one.task_set, "first": one.first, "second": one.second,
                  "winner": winner, "judge": model}
             )  # fmt: skip
-    return Compared(pl.DataFrame(rows, schema=VERDICTS), tuple(lost))
+    return PairwiseAnswers(pl.DataFrame(rows, schema=VERDICTS), tuple(lost))
 
 
 def _both(*terms: BlindedTerms | None) -> BlindedTerms:

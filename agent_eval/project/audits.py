@@ -50,7 +50,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     lost: list[Unscored] = []
     n_asked = 0
     for model in spec.models:
-        one = replace(spec, models=(model,))
+        one = replace(spec, models=(model,), repeats=1)
         before = {str(row["question_key"]): row for row in _answers(stored, one).iter_rows(named=True)}
         sample = audit_sample(sequences, before, project.settings.audit_size)
         runtime = replace(project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id))

@@ -1,4 +1,4 @@
-"""What people differ on and no one has decided, as stored in the judged tables."""
+"""What the judged tables in the store say beside the scores: what people differ on, and how much judges were shown."""
 
 import polars as pl
 
@@ -35,3 +35,20 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
         found.append(rows.rename(_NAMES, strict=False))
     joined = pl.concat([pl.DataFrame(schema=_SCHEMA), *found], how="diagonal")
     return joined.select(list(_SCHEMA))
+
+
+def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the effective rows of all judged tables of some agents and versions, with what `board_facts` counts.
+
+    `pairs`: columns agent_id and methodology_version.
+    """
+    wanted = pairs.select(_PAIR).unique().with_columns(is_effective=pl.lit(value=True))
+    columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share"]
+    return pl.concat(
+        project.store.read(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
+        for name, why in (
+            ("turn_judgments", "unscored_reason"),
+            ("conversation_judgments", "unscored_reason"),
+            ("rubric_ratings", "reason"),
+        )
+    )

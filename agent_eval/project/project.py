@@ -211,7 +211,9 @@ class Project:
         if not s.judge_models:
             return None
         return JudgeSpec(
-            s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine, s.judge_context_tokens
+            *(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine, s.judge_context_tokens),
+            repeats=s.judge_repeats,
+            sample=s.judge_sample if s.judge_sample != 1 else None,
         )
 
     def by_judge(self, transcripts: pl.DataFrame) -> Iterator[tuple[Panel | None, pl.DataFrame]]:

@@ -1,5 +1,6 @@
 """The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
 
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
@@ -77,12 +78,43 @@ def _lead(row: dict[str, Any]) -> str:
 
 
 def outcomes(board: pl.DataFrame) -> list[str]:
-    """For each agent of which not every planned trial is known: what is missing, and what it could change."""
+    """For each agent of which not everything is known: what is missing, and what it could change.
+
+    Trials that are not known, judgments on part of the evidence, and conversations outside the judged sample.
+    """
     return [
-        f"{row['name'] or row['agent_id']}: {_outcome(row)}"
+        f"{row['name'] or row['agent_id']}: {said}"
         for row in board.iter_rows(named=True)
-        if shortfall(row)
+        for said in (_outcome(row) if shortfall(row) else None, _seen(row), _sampled(row))
+        if said
     ]
+
+
+def _seen(row: dict[str, Any]) -> str | None:
+    """'12 of 340 judgments were made on part of the evidence, at least 41.0 % of it'."""
+    if not row.get("n_seen_in_part"):
+        return None
+    least = math.floor(1000 * row["least_seen_share"]) / 10
+    return (
+        f"{row['n_seen_in_part']:,} of {row['n_judged']:,} judgments were made on part of the evidence, "
+        f"at least {least:.1f} % of it"
+    )
+
+
+def _sampled(row: dict[str, Any]) -> str | None:
+    """'41 of 205 conversations were put to a judge model (judge_sample); a share of them is known to ±13.8 points'.
+
+    Half of a 95 % interval of a share of one half, drawn without replacement (Cochran, Sampling Techniques, 1977, 3.1).
+    """
+    n, total = row.get("n_sampled"), row.get("n_to_sample")
+    if n is None or total is None:
+        return None
+    left = (total - n) / max(total - 1, 1)
+    points = 100 * min(1.959963984540054 * math.sqrt(0.25 / n * left), 1.0) if n else 100.0
+    return (
+        f"{n:,} of {total:,} conversations were put to a judge model (judge_sample); "
+        f"a share measured on them is known to ±{points:.1f} points"
+    )
 
 
 def _outcome(row: dict[str, Any]) -> str:
@@ -219,7 +251,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
         for row in texts.iter_rows(named=True)
     ]
     lacking = (
-        markdown_table(pl.DataFrame({"not every trial is known": told})) if (told := outcomes(board)) else ""
+        markdown_table(pl.DataFrame({"not everything is known": told})) if (told := outcomes(board)) else ""
     )
     shown = markdown_table(linked, links={"agent": "_composite", "report": "_report"})
     return "\n\n".join(filter(None, [plot, shown, "\n".join(reasons), lacking]))

@@ -155,6 +155,20 @@ class Settings(BaseSettings):
         "100 the conversations of the usual benchmarks are shown whole, and the price of a long one grows with its "
         "length, not with the square of it.",
     )
+    judge_repeats: int = Field(
+        default=1,
+        ge=1,
+        le=20,
+        description="Times that each judge model is asked the same. The median counts (of labels the majority), and column "
+        "`disagreement` holds the spread.",
+    )
+    judge_sample: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of conversations whose turns are put to a judge model, drawn in each session, always the same "
+        "ones. Those that serve a slot or a required test are always judged. Without it all are.",
+    )
     judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
     judge_max_reply_mb: float = Field(
         default=4.0, gt=0, le=100, description="Megabytes of one reply, unpacked; a larger one is not read."

@@ -198,6 +198,15 @@ BOARD_FACTS = (
         I,
         "Conversations dropped because the harness failed: their session is marked so, or their class is harness_error",
     ),
+    Column("n_judged", I, "Judgments and ratings of judge models that count"),
+    Column("n_seen_in_part", I, "Of them those that were made on part of the evidence (seen_share below 1)"),
+    Column("least_seen_share", F, "Smallest share of the evidence behind one of them, 0–1; null without any"),
+    Column(
+        "n_sampled",
+        I,
+        "Conversations that judge models were asked about, where judge_sample asks for a share; null where all were",
+    ),
+    Column("n_to_sample", I, "Conversations that these were drawn from; null likewise"),
 )
 INPUTS = (
     Column("sessions_hash", S, "Hash of the agent's session files and of its entry in agents.yaml"),

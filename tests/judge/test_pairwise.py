@@ -6,7 +6,7 @@ import pytest
 
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import CallError
-from agent_eval.judge.pairwise import Compared, compare_pairs, comparisons
+from agent_eval.judge.pairwise import PairwiseAnswers, compare_pairs, comparisons
 from agent_eval.judge.prompts import BlindedTerms
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.models import Agent, Conversation, Message
@@ -37,7 +37,7 @@ ASKED = comparisons(HELD.conversations.frame(), HELD.turns.frame())
 NAMES = {"alder": BlindedTerms.of(Agent(agent_id="alder", name="Alder Desk"))}
 
 
-def compare(client: ScriptedClient, kept: Kept, budget: Budget | None = None) -> Compared:
+def compare(client: ScriptedClient, kept: Kept, budget: Budget | None = None) -> PairwiseAnswers:
     panel = panel_of(client, kept=kept, budget=budget or Budget())
     return compare_pairs(ASKED, panel, finding(kept.frame()), names=NAMES)
 

@@ -9,7 +9,7 @@ from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
-from agent_eval.project.disputes import disputes
+from agent_eval.project.disputes import disputes, effective_judgments
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.composite.history import with_inputs
@@ -106,6 +106,7 @@ def composite_scores(
     scored = composite.composite_scores(
         universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
         project.methodologies(versions_of(context)), disputes(project, transcripts), import_errors,
+        effective_judgments(project, transcripts),
     )  # fmt: skip
     scored = with_inputs(scored, score_inputs(project, agent_versions(context)))
     yield from check_and_store(

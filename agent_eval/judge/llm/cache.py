@@ -31,7 +31,7 @@ def rows_of(
         question = call.question_of(name)
         metric = next(m for m in question.metrics if m.name == name)
         yield {
-            "cache_key": cache_key(question.keys[name], model, parameters),
+            "cache_key": cache_key(question.keys[name], model, parameters, call.repeat),
             "question_key": question.keys[name],
             "content_hash": question.content_hash,
             "turn_index": question.turn_index,
@@ -40,7 +40,7 @@ def rows_of(
             "profile_version": asked_since(metric.name),
             "model": model,
             "parameters": written,
-            "repeat": 0,
+            "repeat": call.repeat,
             "verdict": canonical(_written(answer)).decode(),
             **{name: getattr(answer, name) for name in (*_PAID, *_SEEN, *_ANSWERED)},
             "judged_at": answer.answered_at,
@@ -52,6 +52,7 @@ def answers_of(
     model: str,
     parameters: Mapping[str, object],
     context_tokens: Callable[[], int] | None = None,
+    repeat: int = 0,
 ) -> dict[str, Scored | Unscored]:
     """Question key → the answer of one model with these parameters. A recorded verdict is no answer of a model.
 
@@ -63,10 +64,11 @@ def answers_of(
         parameters: As JudgeSpec gives them.
         context_tokens: Gives what the model may be shown now, and is asked only where that matters; None: every answer
             counts.
+        repeat: Number of the repeat, from 0.
     """
     written = canonical(dict(parameters)).decode()
     is_own = pl.col("is_recorded").is_null() & (pl.col("model") == model) & (pl.col("parameters") == written)
-    mine = cache.filter(is_own)
+    mine = cache.filter(is_own, pl.col("repeat") == repeat)
     in_part = pl.col("seen_share").fill_null(1.0) < 1
     if context_tokens is not None and mine.select(in_part.any()).item():
         mine = mine.filter(~in_part | (pl.col("context_tokens") == context_tokens()))

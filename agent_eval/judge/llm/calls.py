@@ -27,6 +27,7 @@ class JudgeCall:
     number: int = 0  # of its sequence: lower ones go first
     names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[RatingFinding, ...] = ()
+    repeat: int = 0  # number of the repeat
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

@@ -8,9 +8,11 @@ halves down. A judge that gave no answer has no voice.
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.spec import Combine
-from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict
+from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict, is_lost
 from agent_eval.metrics.base import Metric
 
 
@@ -33,6 +35,41 @@ def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = 
     return _by_middle(metric, given, combine, f"Answers: {said}.{silent}")
 
 
+def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
+    """Return what one model says that was asked the same several times: the median, of labels the majority.
+
+    `disagreement` is the spread, as in an ensemble; tokens and cost are those of all answers. An answer that was lost
+    leaves the whole lost, so that it is asked again.
+    """
+    lost = next((v for v in answers if is_lost(v)), None)
+    if len(answers) == 1 or lost is not None:
+        return answers[0] if lost is None else lost
+    made = combined(metric, {f"answer {i}": v for i, v in enumerate(answers, start=1)}, "median")
+    given = [v for v in answers if isinstance(v, Scored)]
+    if not isinstance(made, Scored):
+        return answers[0]
+    usages = (Usage(v.n_tokens_in, v.n_tokens_out, v.n_tokens_cached, v.cost_usd) for v in given)
+    paid = sum(usages, Usage())
+    shares = [v.seen_share for v in given if v.seen_share is not None]
+    return replace(
+        given[0],
+        rationale=made.rationale,
+        evidence=made.evidence,
+        rating_1to5=made.rating_1to5,
+        value=made.value,
+        label=made.label,
+        further_labels=made.further_labels,
+        item_verdicts=made.item_verdicts,
+        answered_at=made.answered_at,
+        disagreement=made.disagreement,
+        cost_usd=paid.cost_usd,
+        n_tokens_in=paid.n_in,
+        n_tokens_out=paid.n_out,
+        n_tokens_cached=paid.n_cached,
+        seen_share=min(shares, default=None),
+    )
+
+
 def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) -> Scored:
     counts = {vote: votes.count(vote) for vote in votes}  # in the order of the judges
     winner = max(counts, key=lambda vote: counts[vote])
@@ -51,6 +88,7 @@ def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) ->
         value=voice.value,
         label=voice.label,
         further_labels=tuple(kept),
+        item_verdicts=voice.item_verdicts,
         answered_by=_names(given),
         answered_at=_last(given),
         disagreement=max(values) - min(values) if values else 1 - counts[winner] / len(votes),
@@ -68,6 +106,7 @@ def _by_middle(metric: Metric, given: Sequence[Scored], combine: Combine, said: 
         evidence=voice.evidence,
         rating_1to5=math.ceil(middle - 0.5) if is_integer else None,
         value=None if is_integer else middle,
+        item_verdicts=voice.item_verdicts,
         answered_by=_names(given),
         answered_at=_last(given),
         disagreement=max(numbers) - min(numbers),

@@ -6,9 +6,9 @@ answers that were given before are given again, and the rest is left to others.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import polars as pl
@@ -18,7 +18,7 @@ from agent_eval.judge.llm.cache import answers_of, rows_of
 from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence, plan
 from agent_eval.judge.llm.client import Client
 from agent_eval.judge.llm.concurrency import AdaptiveConcurrency, Place
-from agent_eval.judge.llm.ensemble import combined
+from agent_eval.judge.llm.ensemble import combined, repeated
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
@@ -84,9 +84,12 @@ class Panel:
         Raises:
             OSError: If answers cannot be stored.
         """
-        by_model = {model: dict[str, Verdict](self._known(model, cache)) for model in self.spec.models}
+        by_model = {
+            model: {repeat: dict[str, Verdict](found) for repeat, found in self._known(model, cache).items()}
+            for model in self.spec.models
+        }
         if self.runtime is not None:
-            planned = {m: plan(sequences, known, self.spec.mode) for m, known in by_model.items()}
+            planned = {model: self._planned(sequences, known) for model, known in by_model.items()}
             fresh = run_sync(
                 _ask(
                     self.spec,
@@ -99,7 +102,8 @@ class Panel:
                 )
             )
             for model, verdicts in fresh.items():
-                by_model[model] |= verdicts
+                for (repeat, key), verdict in verdicts.items():
+                    by_model[model][repeat][key] = verdict
         return self._given(sequences, by_model)
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
@@ -107,8 +111,19 @@ class Panel:
         return [
             calls
             for model in self.spec.models
-            for calls in plan(sequences, self._known(model, cache), self.spec.mode)
+            for calls in self._planned(sequences, self._known(model, cache))
         ]
+
+    def _planned(
+        self, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
+    ) -> list[list[JudgeCall]]:
+        """The calls of one model, all its repeats together; those of the first repeat come first."""
+        calls = [
+            [replace(call, repeat=repeat) for call in calls]
+            for repeat, answered in known.items()
+            for calls in plan(sequences, answered, self.spec.mode)
+        ]
+        return [[replace(call, number=i) for call in held] for i, held in enumerate(calls)]
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
         """The rubrics of every system message; an audit with one call per metric shows each its own."""
@@ -118,17 +133,24 @@ class Panel:
         """What a model is shown."""
         return DEFAULT_LIMITS if self.limits is None else self.limits(model)
 
-    def _known(self, model: str, cache: pl.DataFrame) -> dict[str, Scored | Unscored]:
+    def _known(self, model: str, cache: pl.DataFrame) -> dict[int, dict[str, Scored | Unscored]]:
+        """Number of the repeat → question key → answer."""
         now = None if self.limits is None else lambda: self.limits_of(model).context_tokens
-        return answers_of(cache, model, self.spec.parameters, now)
+        repeats = range(self.spec.repeats)
+        return {n: answers_of(cache, model, self.spec.parameters, now, n) for n in repeats}
 
     def _given(
-        self, sequences: Sequence[QuestionSequence], by_model: Mapping[str, Mapping[str, Verdict]]
+        self,
+        sequences: Sequence[QuestionSequence],
+        by_model: Mapping[str, Mapping[int, Mapping[str, Verdict]]],
     ) -> AnswersByQuestion:
         metrics = {q.keys[m.name]: m for t in sequences for q in t.questions for m in q.metrics}
         given: AnswersByQuestion = {}
         for key, metric in metrics.items():
-            answers = {model: said[key] for model, said in by_model.items() if key in said}
+            answers: dict[str, Verdict] = {}
+            for model, repeats in by_model.items():
+                if said := [found[key] for found in repeats.values() if key in found]:
+                    answers[model] = repeated(metric, said)
             if not answers:
                 continue
             own = list(answers.items())
@@ -146,8 +168,8 @@ async def _ask(
     limits: Callable[[str], ViewLimits],
     watch: Watch | None,
     every_s: float,
-) -> dict[str, dict[str, Verdict]]:
-    """Model → question key → verdict, for every planned call."""
+) -> dict[str, dict[tuple[int, str], Verdict]]:
+    """Model → (repeat, question key) → verdict, for every planned call."""
     n_calls = sum(len(calls) for sequences in planned.values() for calls in sequences)
     if n_calls == 0:
         return {}
@@ -178,17 +200,17 @@ async def _pass(
     limits: ViewLimits,
     writer: AnswerWriter,
     reporter: Reporter,
-) -> dict[str, Verdict]:
+) -> dict[tuple[int, str], Verdict]:
     async def keep(call: JudgeCall, answers: Mapping[str, Scored | Unscored]) -> None:
         await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
     concurrency = AdaptiveConcurrency(runtime.concurrency)
     judge = ModelJudge(client, prompt_format, concurrency, runtime.budget, keep, limits=limits)
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[tuple[int, str], Verdict] = {}
 
     async def one(call: JudgeCall, place: Place) -> None:
         answered = await _answered(judge, call, place)
-        verdicts.update({call.keys[name]: verdict for name, verdict in answered.items()})
+        verdicts.update({(call.repeat, call.keys[name]): verdict for name, verdict in answered.items()})
         n_unscored = sum(map(is_lost, answered.values()))
         runtime.budget.n_unscored += n_unscored
         runtime.budget.n_scored += len(answered) - n_unscored

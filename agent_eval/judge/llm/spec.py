@@ -23,6 +23,10 @@ class JudgeSpec:
     mode: Mode = "one_call"
     combine: Combine = "median"  # how an ensemble's ratings become one; labels go by majority
     context_tokens: int | None = None  # that a model is shown, as the settings say; no part of a key
+    repeats: int = 1  # times that each model is asked the same; the median counts
+    sample: float | None = (
+        None  # share of conversations that is asked about, see judge/sampling.py; None: all
+    )
 
     @property
     def name(self) -> str:
@@ -38,8 +42,9 @@ class JudgeSpec:
     def to_json(self) -> str:
         """The spec as one line of JSON; equal specs have equal texts."""
         facts = asdict(self)
-        if self.context_tokens is None:  # as in earlier releases, so that nothing becomes stale
-            del facts["context_tokens"]
+        for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None)):
+            if facts[name] == usual:  # as in earlier releases, so that nothing becomes stale
+                del facts[name]
         return json.dumps(facts, sort_keys=True)
 
     @classmethod

@@ -11,6 +11,10 @@ from agent_eval.tables.agent_version import AgentVersion
 
 _RATED = (*(d.lower() for d in DIMENSIONS), *(s.lower() for s in SCENARIOS))
 _SESSION = ("agent_id", "session_id")
+_SEEN = {"n_judged": pl.Int64, "n_seen_in_part": pl.Int64, "least_seen_share": pl.Float64}
+_SAMPLED = {"n_sampled": pl.Int64, "n_to_sample": pl.Int64}
+NOT_SAMPLED = "not in the judged sample (judge_sample)"
+"""Reason of a conversation that no judge model was asked about (judge/sampling.py)."""
 Facts = dict[str, object]
 
 
@@ -21,10 +25,12 @@ def board_facts(
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
+    judged: pl.DataFrame | None = None,
 ) -> dict[AgentVersion, Facts]:
     """The columns BOARD_FACTS of every pair in `transcripts`.
 
     Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is null.
+    `judged`: columns PAIR, conversation_id, judge, status, reason, seen_share of the effective judgments and ratings.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -36,12 +42,56 @@ def board_facts(
     rows = _per_pair(transcripts, sessions, conversations)
     for scores in rated:
         rows = rows.join(scores, on=PAIR, how="left")
-    shown = (*_RATED, "session_dates", "evaluators", "n_harness_failures_dropped", "has_entered")
+    rows = rows.join(_seen(judged), on=PAIR, how="left").join(_sampled(judged), on=PAIR, how="left")
+    shown = (
+        *_RATED,
+        *_SEEN,
+        *_SAMPLED,
+        "session_dates",
+        "evaluators",
+        "n_harness_failures_dropped",
+        "has_entered",
+    )
     return {
         AgentVersion(row["agent_id"], row["methodology_version"]): {name: row[name] for name in shown}
         | {"methodology_content_hash": methodology_of(row["methodology_version"], methodologies).content_hash}
         for row in rows.iter_rows(named=True)
     }
+
+
+def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
+    """How many judgments of models count, and on how much of the evidence they were made."""
+    if judged is None:
+        return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SEEN})
+    is_model = ~pl.col("judge").is_in(["human", "rule", "recorded", "none"])
+    share = pl.col("seen_share")
+    return (
+        judged.filter(is_model, pl.col("status") == "scored")
+        .group_by(PAIR)
+        .agg(
+            n_judged=pl.len().cast(pl.Int64),
+            n_seen_in_part=(share < 1).sum().cast(pl.Int64),
+            least_seen_share=share.min(),
+        )
+    )
+
+
+def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
+    """How many conversations were drawn of how many; a row only where some were left out."""
+    if judged is None:
+        return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SAMPLED})
+    is_left_out = (pl.col("reason") == NOT_SAMPLED).fill_null(False)
+    return (
+        judged.drop_nulls("conversation_id")
+        .group_by(*PAIR, "conversation_id")
+        .agg(is_left_out=is_left_out.any())
+        .group_by(PAIR)
+        .agg(
+            n_sampled=(~pl.col("is_left_out")).sum().cast(pl.Int64),
+            n_to_sample=pl.len().cast(pl.Int64),
+        )
+        .filter(pl.col("n_sampled") < pl.col("n_to_sample"))
+    )
 
 
 def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:

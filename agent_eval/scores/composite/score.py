@@ -143,6 +143,7 @@ def composite_scores(
     methodologies: Mapping[str, Methodology],
     disputes: pl.DataFrame | None = None,
     import_errors: pl.DataFrame | None = None,
+    judged: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
 
@@ -151,7 +152,7 @@ def composite_scores(
     disclosure is missing, ratings are missing only since people differ, two models rated that were not declared
     as an ensemble, or a session is a copy of another one), published.
 
-    `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'.
+    `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'. `judged`: what `board_facts` counts.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -162,7 +163,8 @@ def composite_scores(
     measured = _measured(
         transcripts, conversations, conversation_judgments, refused_records(errors, transcripts)
     )
-    facts = board_facts(universal_scores, domain_scores, transcripts, sessions, conversations, methodologies)
+    held = (universal_scores, domain_scores, transcripts, sessions, conversations)
+    facts = board_facts(*held, methodologies, judged)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))

@@ -1,0 +1,38 @@
+"""The sample of conversations that a judge model is asked about, where the setting `judge_sample` asks for a share.
+
+Drawn in each session by a hash of the conversation's id: always the same conversations, and a larger share holds those of
+a smaller one. Conversations in a slot or with a required test are always judged: the composite rests on them.
+"""
+
+import math
+
+import polars as pl
+
+from agent_eval.formats.hashing import digest
+from agent_eval.scores.composite.board_facts import NOT_SAMPLED as NOT_SAMPLED
+
+_SEED = "judge sample 1"
+_CONVERSATION = ["agent_id", "conversation_id"]
+
+
+def sampled(transcripts: pl.DataFrame, share: float | None) -> set[tuple[str, str]] | None:
+    """Return (agent, conversation) of what a model is asked about; None: everything.
+
+    Args:
+        transcripts: Table transcripts; rows that are not admitted are passed over.
+        share: Of each session's conversations that no score rests on, rounded up.
+    """
+    if share is None:
+        return None
+    is_needed = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0)
+    held = (
+        transcripts.filter("is_admitted")
+        .group_by(*_CONVERSATION, "session_id")
+        .agg(is_needed=is_needed.any())
+        .sort("session_id", *_CONVERSATION)
+    )
+    chosen = {(a, c) for a, c in held.filter("is_needed").select(_CONVERSATION).iter_rows()}
+    for _, of_session in held.filter(~pl.col("is_needed")).group_by("agent_id", "session_id"):
+        drawn = sorted(of_session.select(_CONVERSATION).iter_rows(), key=lambda one: digest(_SEED, *one))
+        chosen |= set(drawn[: math.ceil(share * len(drawn))])
+    return chosen
