@@ -73,7 +73,9 @@ def test_the_board_says_how_much_was_drawn_and_seen() -> None:
     # 1.96 × √(0.25 / 41 × 164 / 204) = 0.1372
     assert drawn.startswith("A: 41 of 205 conversations were put to a judge model (judge_sample)")
     assert drawn.endswith("known to ±13.7 points")
-    assert outcomes(pl.DataFrame([row | {"n_seen_in_part": 0, "n_sampled": None, "n_to_sample": None}])) == []
+    assert (
+        outcomes(pl.DataFrame([{**row, "n_seen_in_part": 0, "n_sampled": None, "n_to_sample": None}])) == []
+    )
 
 
 def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
@@ -87,7 +89,7 @@ def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
     ]  # fmt: skip
     from agent_eval.scores.composite import board_facts as module
 
-    judged = pl.DataFrame([where | row for row in rows])
+    judged = pl.DataFrame([{**where, **row} for row in rows])
     assert module._seen(judged).drop(*where).rows() == [(2, 1, 0.4)]
     assert module._sampled(judged).drop(*where).rows() == [(1, 2)]
     assert module._sampled(judged.head(4)).is_empty()
