@@ -80,7 +80,7 @@ def test_the_board_says_how_much_was_drawn_and_seen() -> None:
 
 def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
     where = {"methodology_version": "1.3.0", "agent_id": "a"}
-    rows = [
+    rows: list[dict[str, object]] = [
         {"conversation_id": "c", "judge": "m", "status": "scored", "reason": None, "seen_share": 0.4},
         {"conversation_id": "c", "judge": "m", "status": "scored", "reason": None, "seen_share": 1.0},
         {"conversation_id": "c", "judge": "m", "status": "unscored", "reason": "x", "seen_share": 0.1},
