@@ -20,7 +20,6 @@ app = typer.Typer(
     name="agent-eval",
     help="Agent transcripts in, leaderboards that can be defended out.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 methodology_app = typer.Typer(
@@ -36,6 +35,64 @@ Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
 Agents = Annotated[list[str] | None, typer.Option("--agent", help="Only this agent; may be repeated.")]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from agent_eval import __version__
+
+        typer.echo(f"agent-eval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main_options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the release and exit."),
+    ] = False,
+) -> None:
+    """Turn agent transcripts into leaderboards you can defend."""
+
+
+@app.command()
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of the project; made if it is missing.")
+    ],
+    sample: Annotated[
+        bool,
+        typer.Option("--sample", help="Copy the sample: agents, sessions, ratings and recorded verdicts."),
+    ] = False,
+) -> None:
+    """Make a project: agent_eval.toml with comments, the data folders, workspace.yaml and .gitignore.
+
+    A file that exists is kept.
+    """
+    from agent_eval.commands.setup.init import init as make
+    from agent_eval.commands.terminal.output import consoles
+
+    make(consoles()[0], folder, with_sample=sample)
+
+
+@app.command("mock-judge")
+def mock_judge(
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1.")] = 8901,
+) -> None:
+    """Serve a judge that gives full marks without a model, to try the commands without a key. Ctrl-C stops it.
+
+    Use it with OPENAI_BASE_URL=http://127.0.0.1:PORT/v1 OPENAI_API_KEY=none agent-eval run --judge openai/mock.
+    """
+    from agent_eval.commands.setup.mock_judge import serve
+
+    serve(port)
+
+
+def _project_or_packaged() -> "Project":
+    """The project around the working directory, else one of the packaged methodologies and metrics alone."""
+    from agent_eval.project import Project
+
+    return Project.open_or_packaged()
 
 
 def _project() -> "Project":
@@ -92,6 +149,9 @@ def run(
             "--dry-run", help="Only tell which judge calls would be made, and what they would cost."
         ),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print each judge's answer with its reason as it arrives.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Take in what is new, materialise every stale asset through Dagster, print board and gates.
@@ -118,7 +178,11 @@ def run(
         return
     with shown_progress(err) as progress:
         report = run_project(
-            project.watched(progress.watch), agent or (), methodology or (), say=progress.say, boards=boards
+            project.watched(progress.watch, progress.heard if verbose else None),
+            agent or (),
+            methodology or (),
+            say=progress.say,
+            boards=boards,
         )
     shown = methodology[-1] if methodology else project.registry.current.version
     print_run(project, out, err, report, version=shown, as_json=as_json)
@@ -281,21 +345,41 @@ def explain(
     agent: Annotated[str, typer.Argument(help="The agent's id.")],
     methodology: Version = None,
     score: Annotated[str, typer.Option(help="composite, U, D, U1..U6 or D1..D5.")] = "composite",
+    metric: Annotated[
+        str | None, typer.Option(help="Show the worst answers about this metric, e.g. helpfulness.")
+    ] = None,
+    worst: Annotated[int, typer.Option(min=1, help="With --metric: how many answers.")] = 10,
+    everything: Annotated[bool, typer.Option("--all", help="Print everything, not a page of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """From a number to the turns, the judge's words and the rubric."""
-    from agent_eval.commands.results.explain import explain as show
+    """Trace a score down to the turns, the judge's words and the rubric, or show the worst answers about a metric."""
+    from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
     project = _project()
-    show(
-        project,
-        consoles()[0],
-        agent_id=agent,
-        version=_marked_version(project, methodology),
-        score=score,
-        as_json=as_json,
+    version, out = _marked_version(project, methodology), consoles()[0]
+    if metric is not None:
+        explaining.explain_metric(
+            project, out, agent_id=agent, version=version, metric=metric, n_worst=worst, as_json=as_json, is_whole=everything
+        )  # fmt: skip
+        return
+    explaining.explain(
+        project, out, agent_id=agent, version=version, score=score, as_json=as_json, is_whole=everything
     )
+
+
+@app.command()
+def summary(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
+    """Summarise each agent's conversations: success, metrics, failures and cost, with intervals and the worst errors.
+
+    For logs, which have no tasks in common and no slots: means over conversations, without a rank.
+    """
+    from agent_eval.commands.results.summary import summary as show
+    from agent_eval.commands.terminal.output import consoles
+
+    project = _project()
+    version = _marked_version(project, methodology)
+    show(project, consoles()[0], version=version, agents=agent or (), as_json=as_json)
 
 
 @app.command()
@@ -571,7 +655,7 @@ def prompts(
     from agent_eval.commands.prompts import prompts as show
     from agent_eval.commands.terminal.output import consoles
 
-    project = _project()
+    project = _project_or_packaged() if agent is None else _project()
     version = project.registry.get(_version(project, methodology))
     if agent is None and conversation is not None:
         raise AgentEvalError("--conversation needs --agent: an id is an agent's own.")
@@ -600,7 +684,7 @@ def methodology_list(as_json: AsJson = False) -> None:
     from agent_eval.commands.methodology import show_list
     from agent_eval.commands.terminal.output import consoles
 
-    show_list(_project().registry, consoles()[0], as_json=as_json)
+    show_list(_project_or_packaged().registry, consoles()[0], as_json=as_json)
 
 
 @methodology_app.command("show")
@@ -609,7 +693,7 @@ def methodology_show(version: str, as_json: AsJson = False) -> None:
     from agent_eval.commands.methodology import show
     from agent_eval.commands.terminal.output import consoles
 
-    show(_project().registry, version, consoles()[0], as_json=as_json)
+    show(_project_or_packaged().registry, version, consoles()[0], as_json=as_json)
 
 
 @methodology_app.command("diff")
@@ -618,7 +702,7 @@ def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
     from agent_eval.commands.methodology import show_diff
     from agent_eval.commands.terminal.output import consoles
 
-    show_diff(_project().registry, before, after, consoles()[0], as_json=as_json)
+    show_diff(_project_or_packaged().registry, before, after, consoles()[0], as_json=as_json)
 
 
 @methodology_app.command("validate")

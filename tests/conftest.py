@@ -13,6 +13,9 @@ hypothesis.settings.register_profile("shared machine", deadline=None)
 hypothesis.settings.load_profile("shared machine")
 
 REPOSITORY = Path(__file__).parents[1]
+os.environ.pop(
+    "COLUMNS", None
+)  # set by xdist in its workers: tables are printed as in a pipe, for 160 columns
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

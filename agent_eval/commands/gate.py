@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.results.leaderboard import edited_notes
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
 from agent_eval.project.gates import gate_results
@@ -92,13 +92,11 @@ def gate(
     return exit_code(rows)
 
 
-def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> Table | str:
+def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable | str:
     """The gates for people; `shown` changes the words of strangers."""
     if rows.is_empty():
         return "No gate was evaluated: nothing has been run yet."
-    grid = Table(title=f"Gates · methodology {version}", title_justify="left", header_style="bold")
-    for name in ("agent", "gate", "result", "evidence"):
-        grid.add_column(name, overflow="fold")
+    grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]),

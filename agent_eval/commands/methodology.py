@@ -234,12 +234,11 @@ def _print_line(console: "Console", line: str, style: str | None = None) -> None
 
 
 def _print_table(console: "Console", rows: Sequence[Row]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table()
-    for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
+    from agent_eval.commands.terminal.tables import FittingTable
+
+    table = FittingTable("", rows[0] if rows else ())
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row.values()))
     console.print(table)

@@ -24,8 +24,9 @@ from agent_eval.judge.llm.client import (
     context_tokens_of,
     is_paid,
     price_of,
+    problem_of,
 )
-from agent_eval.judge.llm.panel import JudgeRuntime, Panel
+from agent_eval.judge.llm.panel import Heard, JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
@@ -36,7 +37,7 @@ from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
 from agent_eval.project.answers import AnswerCache
 from agent_eval.settings import Settings, read_settings
-from agent_eval.settings.home import Home, find_root
+from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import Ledger, SpendingCap, spent
 from agent_eval.tables import TABLES, table
@@ -92,6 +93,7 @@ class Project:
     home: Home
     settings: Settings
     watch: Watch | None = None  # told how far judge models are
+    heard: Heard | None = None  # gets the answers of each judge call as they arrive
     origin: Origin = field(default_factory=Origin.of_environment)
 
     @classmethod
@@ -100,6 +102,15 @@ class Project:
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)
         return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
+
+    @classmethod
+    def open_or_packaged(cls) -> "Project":
+        """Return the project around the working directory; without one, the packaged methodologies, metrics and settings."""
+        try:
+            return cls.open()
+        except NoRootError:
+            here = Path.cwd()
+            return cls(home=Home(root=here, data=here / "data"), settings=Settings())
 
     def table(self, name: str) -> pl.DataFrame:
         """Return all rows of a stored table in key order; docs/reference/tables.md describes them.
@@ -117,9 +128,9 @@ class Project:
         given = {name: value for name, value in changed.items() if value is not None}
         return replace(self, settings=self.settings.model_copy(update=given))
 
-    def watched(self, watch: Watch) -> "Project":
-        """The same project, with somebody to be told how far judge models are."""
-        return replace(self, watch=watch)
+    def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
+        """Return the same project with who is told how far judge models are, and what they answer."""
+        return replace(self, watch=watch, heard=heard)
 
     @cached_property
     def store(self) -> Store:
@@ -250,6 +261,7 @@ class Project:
             budget=Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed()),
             concurrency=s.judge_concurrency,
             max_tokens=s.judge_max_tokens,
+            heard=self.heard,
         )
         in_dollars = [s.max_cost_usd, s.max_cost_usd_per_day, s.max_cost_usd_in_all]
         in_dollars += [s.automation_max_cost_usd_per_day] * self.origin.is_automatic
@@ -257,6 +269,13 @@ class Project:
             if self.price_of(model) is None:
                 raise UnknownPriceError(model)
         return runtime
+
+    def judge_problems(self) -> list[str]:
+        """Return why calls to the judge models of the settings cannot succeed, one sentence for each such model."""
+        s = self.settings
+        is_priced = s.judge_price_in is not None and s.judge_price_out is not None
+        found = [problem_of(model, is_listed=is_priced) for model in s.judge_models]
+        return [problem for problem in found if problem]
 
     @cached_property
     def _ledger(self) -> Ledger:

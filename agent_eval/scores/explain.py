@@ -105,6 +105,49 @@ def to_rows(node: Node) -> list[dict[str, object]]:
     return list(_flat(node, ()))
 
 
+_STEPS: tuple[Mapping[str, int], ...] = (
+    {},
+    {"turn": 3, "conversation": 3},
+    {"turn": 1, "conversation": 1, "rating": 2},
+    {"turn": 0, "conversation": 1, "rating": 2},
+    {"conversation": 0, "rating": 2},
+    {"conversation": 0, "rating": 1},
+    {"conversation": 0, "rating": 0},
+)
+"""By how much a long tree is shortened: how many children of a kind each node keeps, kinds by the first word of a title."""
+
+
+def shortened(root: Node, most_lines: int) -> Node:
+    """Return the tree with so few ratings, conversations and turns that it has at most `most_lines` lines, if any step does.
+
+    What is left out is counted where it was.
+    """
+    for kept in _STEPS:
+        tree = _kept(root, kept)
+        if _n_lines(tree) <= most_lines:
+            return tree
+    return tree
+
+
+def _kept(node: Node, most: Mapping[str, int]) -> Node:
+    children: list[Node] = []
+    left_out: dict[str, int] = {}
+    n_kept: dict[str, int] = {}
+    for child in node.children:
+        kind = child.title.split(" ", 1)[0]
+        if kind in most and n_kept.get(kind, 0) >= most[kind]:
+            left_out[kind] = left_out.get(kind, 0) + 1
+            continue
+        n_kept[kind] = n_kept.get(kind, 0) + 1
+        children.append(_kept(child, most))
+    more = [Node(f"… {n} {kind}{'s' if n > 1 else ''}: --all") for kind, n in left_out.items()]
+    return Node(node.title, node.detail, (*children, *more))
+
+
+def _n_lines(node: Node) -> int:
+    return 1 + sum(line.count("\n") + 1 for line in node.detail) + sum(map(_n_lines, node.children))
+
+
 def _flat(node: Node, above: tuple[str, ...]) -> Iterator[dict[str, object]]:
     path = (*above, node.title)
     yield {

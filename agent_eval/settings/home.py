@@ -13,7 +13,7 @@ class NoRootError(AgentEvalError):
     def __init__(self, start: Path) -> None:
         super().__init__(
             f"No agent_eval project at or above {start}: looked for agent_eval.toml or a data/ folder. "
-            "Change into your project, or set AGENT_EVAL_HOME to its folder."
+            "Make one with `agent-eval init DIR` and change into it, or set AGENT_EVAL_HOME to its folder."
         )
 
 
@@ -22,8 +22,8 @@ class MissingDataError(AgentEvalError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"The data folder {folder} does not exist. Mount its disk, create it, or import transcripts; "
-            "`data_dir` in agent_eval.toml says where it lies."
+            f"The data folder {folder} does not exist. In a new project create it with `agent-eval init DIR`; if it is on "
+            "a disk of its own, mount that. `data_dir` in agent_eval.toml names the folder."
         )
 
 

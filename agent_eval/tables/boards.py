@@ -74,6 +74,15 @@ _BOARD = (
     DISPUTED,
 )
 
+
+def _with_bounds(name: str, meaning: str) -> tuple[Column, ...]:
+    return (
+        Column(name, F, f"{meaning}; null when unknown"),
+        Column(f"{name}_low", F, "Lower 95 % bound; null with fewer than two clusters"),
+        Column(f"{name}_high", F, "Upper 95 % bound"),
+    )
+
+
 DECLARED = (
     Table(
         "leaderboard",
@@ -183,6 +192,45 @@ DECLARED = (
             ),
             Column("n_common_tasks", I, "Tasks that all agents of the task_group were estimated on"),
             *PASS_K,
+        ),
+        ("methodology_version",),
+    ),
+    Table(
+        "log_leaderboard",
+        "one row per agent whose conversations fill no slot: headline figures of its logs, without ranks",
+        ("methodology_version", "agent_id"),
+        (
+            VERSION,
+            AGENT,
+            Column("name", S, "Display name"),
+            Column("n_conversations", I, "Admitted conversations", nullable=False),
+            Column("n_sessions", I, "Their sessions", nullable=False),
+            *_with_bounds("success_rate", "Mean of known outcomes, 0–1"),
+            *_with_bounds("helpfulness_1to5", "Mean helpfulness over conversations, 1–5"),
+            *_with_bounds("behavior_failure_rate", "Share of judged turns with a behaviour failure, 0–1"),
+            *_with_bounds("tool_failure_rate", "Share of judged turns with a failed use of a tool, 0–1"),
+            *_with_bounds("cost_usd_per_conversation", "Mean cost of a conversation, US dollars"),
+            Column("n_scored", I, "Answers of judges, people and rules", nullable=False),
+            Column("n_unscored", I, "Answers that were lost or that people differ on", nullable=False),
+            Column(
+                "n_unasked",
+                I,
+                "Answers that only a judge model could give, and none was asked",
+                nullable=False,
+            ),
+            Column("judges", NAMES, "Who answered, sorted", nullable=False),
+            Column(
+                "top_cluster_id",
+                S,
+                "The most severe error cluster, of these the one of most turns; null without one",
+            ),
+            Column("top_error", S, "Its short name"),
+            Column("severity", S, "Its severity: low < medium < high < critical"),
+            Column(
+                "top_error_rate_per_100_turns",
+                F,
+                "Its rate per 100 judged turns; null when only rules saw it",
+            ),
         ),
         ("methodology_version",),
     ),

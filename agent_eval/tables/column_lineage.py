@@ -19,6 +19,19 @@ _SCORE = ("universal_exact", "domain_exact")
 _PENALISED = (*_SCORE, "session_universal", "session_domain", "repeatability_tested")
 _RANKED = ("composite_exact", "status", "template", "session_scores", "point_0to100", "repeatability_penalty")
 
+_MEAN = ("mean", "low", "high", "n_conversations")
+_SUMMARISED = {
+    **dict.fromkeys(_MEAN, ("metric", "rating_1to5", "value", "label", "status", "is_effective")),
+    **dict.fromkeys(("n_scored", "n_unscored", "n_unasked", "unscored_share"), ("status", "unscored_reason")),
+    **dict.fromkeys(("quantity", "scale_low", "scale_high"), ("metric",)),
+    "judges": ("judge",),
+}
+_BOUNDS = {"": "mean", "_low": "low", "_high": "high"}
+_HEADLINES = (
+    *("success_rate", "helpfulness_1to5", "behavior_failure_rate", "tool_failure_rate"),
+    "cost_usd_per_conversation",
+)
+
 _CARRIED: Mapping[str, tuple[str, ...]] = {
     "universal_scores": ("rubric_ratings",),
     "domain_scores": ("rubric_ratings", "transcripts"),
@@ -26,6 +39,8 @@ _CARRIED: Mapping[str, tuple[str, ...]] = {
     "leaderboard": ("composite_scores", "reliability", "agents"),
     "reliability_leaderboard": ("reliability",),
     "pairwise_comparisons": ("composite_scores",),
+    "quality_summary": ("transcripts",),
+    "log_leaderboard": ("transcripts", "agents", "error_clusters"),
 }
 """Table → the tables whose columns it carries on under the same name; where several have the column, all of them."""
 
@@ -110,6 +125,26 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "other_agent_id": ("agent_id",),
             "other_n_sessions": ("n_sessions",),
         }
+    },
+    "quality_summary": {
+        "turn_judgments": _SUMMARISED,
+        "conversation_judgments": _SUMMARISED,
+        "conversations": dict.fromkeys(
+            (*_MEAN, "n_scored", "n_unscored", "unscored_share"), ("outcome_correct", "cost_usd")
+        ),
+        "transcripts": dict.fromkeys(("n_clusters", "clustered_by"), ("session_id", "task_id")),
+    },
+    "log_leaderboard": {
+        "quality_summary": {
+            **{f"{name}{end}": ("quantity", value) for name in _HEADLINES for end, value in _BOUNDS.items()},
+            **{name: (name,) for name in ("n_scored", "n_unscored", "n_unasked", "judges")},
+        },
+        "transcripts": {"n_conversations": ("is_admitted",), "n_sessions": ("session_id",)},
+        "error_clusters": {
+            "top_cluster_id": ("cluster_id", "severity", "n_turns"),
+            "top_error": ("title",),
+            "top_error_rate_per_100_turns": ("rate_per_100_turns",),
+        },
     },
 }
 """Table → parent → column → the parent's columns that it is computed from."""

@@ -40,6 +40,10 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
         *("transcripts", "conversations", "import_errors", "turn_judgments", "conversation_judgments"),
         *("tool_correctness", "scoring_spec"),
     ),
+    "quality_summary": (
+        *("transcripts", "conversations", "tool_correctness", "turn_judgments", "conversation_judgments"),
+        *("error_clusters", "scoring_spec"),
+    ),
     "composite_scores": (
         *("universal_scores", "domain_scores", "transcripts", "sessions", "conversations"),
         *("conversation_judgments", "import_errors", "scoring_spec"),
@@ -52,6 +56,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
     "pairwise_comparisons": ("composite_scores",),
     "reliability_leaderboard": ("reliability",),
+    "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents"),
 }  # fmt: skip
 """Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""
 

@@ -30,6 +30,8 @@ PARENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "composite_scores": ("universal_scores", ("methodology_version", "agent_id")),
     "leaderboard": ("composite_scores", ("methodology_version", "agent_id")),
     "reliability_leaderboard": ("reliability", ("methodology_version", "agent_id")),
+    "quality_summary": ("transcripts", ("methodology_version", "agent_id")),
+    "log_leaderboard": ("transcripts", ("methodology_version", "agent_id")),
 }
 """Table → the table that its rows belong to, and by which columns. A null in one of them belongs to nothing finer."""
 

@@ -185,4 +185,62 @@ DECLARED = (
         ),
         BY_PAIR,
     ),
+    Table(
+        "quality_summary",
+        "one row per agent, version and quantity: success, each metric, the failure rate of each failure metric, cost",
+        ("methodology_version", "agent_id", "quantity"),
+        (
+            VERSION,
+            AGENT,
+            Column(
+                "quantity",
+                S,
+                "success rate, a metric, 'failure rate: ' and a metric, or cost_usd",
+                nullable=False,
+            ),
+            Column("scale_low", F, "Lower end of the quantity's scale", nullable=False),
+            Column("scale_high", F, "Upper end; null for cost_usd: US dollars per conversation"),
+            Column(
+                "mean",
+                F,
+                "Mean over conversations, of each the mean of its answers, on the scale; null when none is known",
+            ),
+            Column(
+                "low", F, "Lower 95 % bound of the mean over new sessions; null with fewer than two clusters"
+            ),
+            Column("high", F, "Upper 95 % bound"),
+            Column("n_conversations", I, "Conversations behind the mean", nullable=False),
+            Column(
+                "n_clusters", I, "Clusters of conversations that may depend on each other", nullable=False
+            ),
+            Column(
+                "clustered_by",
+                S,
+                "session, or in a single session: task or conversation; null without a mean",
+            ),
+            Column("n_scored", I, "Answers: of turns, or of conversations", nullable=False),
+            Column(
+                "n_unscored",
+                I,
+                "Answers that were lost or that people differ on, and unknown outcomes",
+                nullable=False,
+            ),
+            Column(
+                "n_unasked",
+                I,
+                "Answers that only a judge model could give, and none was asked",
+                nullable=False,
+            ),
+            Column(
+                "unscored_share", F, "n_unscored / (n_scored + n_unscored), 0–1; null when none was asked"
+            ),
+            Column(
+                "judges",
+                NAMES,
+                "Who answered; of the success rate, what decided: see correctness_source",
+                nullable=False,
+            ),
+        ),
+        BY_PAIR,
+    ),
 )

@@ -55,6 +55,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model()
     monkeypatch.setattr("agent_eval.project.project.LiteLLMClient", model.client)
     monkeypatch.setattr("agent_eval.project.project.price_of", lambda _: None)
+    monkeypatch.setattr("agent_eval.project.project.problem_of", lambda _model, is_listed: None)
     monkeypatch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0001)
     return model
 

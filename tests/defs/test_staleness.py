@@ -82,9 +82,9 @@ def test_edited_weights_make_only_the_scores_of_their_version_stale(
         tmp_path, "1.2.0", 'universal: "0.40"\n  domain: "0.60"', 'universal: "0.60"\n  domain: "0.40"'
     )
     by_dagster, by_command = stale(sample_copy, package)
-    # reliability and tool_correctness read their settings from the same source as the scores read their weights
+    # reliability, tool_correctness and quality_summary read their settings from the same source as the scores read their weights
     scores = {"universal_scores", "domain_scores", "composite_scores"}
-    assert set(by_dagster) == scores | {"reliability", "tool_correctness"}
+    assert set(by_dagster) == scores | {"reliability", "tool_correctness", "quality_summary"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
     assert set(by_command) == below(*by_dagster)
     assert_only(by_command, versions=["1.2.0"])

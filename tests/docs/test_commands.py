@@ -25,7 +25,7 @@ PORT = "8901"  # of the stand-in, in the pages
 NOT_RUN = {
     "python3 -m venv .venv": "installs from the package index; CI does it before the tests",
     ".venv/bin/ruff check": "the test command itself; CI runs this very line",
-    "git clone": "needs the repository's address and installs from the package index",
+    "pip install dagster-agent-eval": "installs from the package index",
     "agent-eval ui": "serves until it is stopped; tests/defs/test_live.py runs it",
     "OPENAI_API_KEY=…": "needs keys, or a local server of a model",
     "agent-eval run --judge openai/gpt-4o-mini --judge anthropic": "needs two providers; ensembles: tests/judge",
@@ -35,7 +35,7 @@ NOT_RUN = {
 
 # What a page must print, in this order: what its prose says.
 PRINTED = {
-    "tutorial.md": ["incomplete", "ignored tool result", "exit code 2", "90.0", "published", "exit code 1"],
+    "tutorial.md": ["Logs", "ignored tool result", "exit code 2", "90.0", "published", "exit code 1"],
     "gate-a-pull-request.md": ["exit code 1", "::error", "exit code 1"],
     "publish-a-methodology-version.md": ["1.4.0", "Quill Help", "71.7"],  # 0.5 × 90 + 0.5 × 73.3 − 10
 }

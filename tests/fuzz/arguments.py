@@ -14,7 +14,7 @@ from tests.fuzz.holding import is_printable
 from tests.fuzz.hostile import texts
 
 COMMANDS: tuple[list[str], ...] = (
-    ["leaderboard"], ["explain"], ["explain", "a"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
+    ["leaderboard"], ["explain"], ["explain", "a"], ["explain", "a", "--metric"], ["summary"], ["reliability"], ["gate"], ["plan"], ["plan", "a"], ["plan", "a", "b"], ["import"], ["import", "openai"], ["import", "openai", "data", "--agent", "a"],
     ["import", "auto", "--agent", "a"], ["import", "auto", "source.json", "--agent", "a", "--slots"], ["export", "openai", "--agent", "a"], ["export"],
     ["import", "tau2", "source.json", "--agent", "a"], ["methodology"], ["methodology", "list"], ["methodology", "show"], ["methodology", "diff", "1.0.0"],
     ["methodology", "validate"], ["ui", "--port"], ["run", "--nosuch"], [],

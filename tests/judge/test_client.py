@@ -15,7 +15,7 @@ import pytest
 
 from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, price_of
+from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, price_of, problem_of
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import build_prompt
@@ -248,3 +248,33 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     seen = f"{verdict} {kept.rows} {caplog.text} {capfd.readouterr()}"
     assert KEY not in seen
     assert KEY[10:] not in seen
+
+
+@pytest.mark.parametrize(
+    ("model", "environment", "said"),
+    [
+        ("nosuch/model", {}, "provider is not known"),
+        ("openai/gpt-4o-mini", {}, "OPENAI_API_KEY"),
+        ("openai/gpt-4o-mini", {"OPENAI_API_KEY": "k"}, None),
+        ("openai/gpt-4o-mimi", {"OPENAI_API_KEY": "k"}, "Did you mean 'gpt-4o-mini'?"),
+        ("openai/mine", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:1"}, None),
+        ("ollama_chat/any", {}, None),
+    ],
+)
+def test_a_model_that_cannot_be_called_is_named_before_the_first_call(
+    model: str, environment: dict[str, str], said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    problem = problem_of(model)
+    assert problem is None if said is None else problem is not None and said in problem
+
+
+def test_a_model_with_a_price_in_the_settings_is_taken_for_one_that_exists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert problem_of("openai/gpt-of-tomorrow", is_listed=True) is None

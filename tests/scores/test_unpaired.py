@@ -114,7 +114,9 @@ def test_families_without_a_difference_are_seldom_told_apart() -> None:
 
 
 def conversations(**values: list[float]) -> pl.DataFrame:
-    rows = [(a, "s", f"{a}{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)]
+    rows = [
+        ("1.3.0", a, "s", f"{a}{i}", "success rate", v) for a, of in values.items() for i, v in enumerate(of)
+    ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 

@@ -32,7 +32,7 @@ def test_every_column_of_a_score_names_columns_of_the_tables_that_its_asset_read
 def test_other_tables_have_none() -> None:
     assert set(TABLES) == {
         "universal_scores", "domain_scores", "composite_scores",
-        "leaderboard", "reliability_leaderboard", "pairwise_comparisons",
+        "leaderboard", "reliability_leaderboard", "pairwise_comparisons", "quality_summary", "log_leaderboard",
     }  # fmt: skip
     assert column_lineage("turns") == {}
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.results.leaderboard import check_template
 from agent_eval.commands.terminal.output import print_csv, print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.plain_text import plain
 from agent_eval.methodology.models import in_version_order
 from agent_eval.project import Project
@@ -50,11 +50,9 @@ def show_changes(
         console.print(_grid(f"Changes of the board · methodology {', '.join(versions)}", changes))
 
 
-def _grid(title: str, changes: pl.DataFrame) -> Table:
+def _grid(title: str, changes: pl.DataFrame) -> FittingTable:
     texts = readable_changes(changes)
-    grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in texts.columns:
-        grid.add_column(name)
+    grid = FittingTable(title, texts.columns)
     for row in texts.iter_rows():
         grid.add_row(*(Text(plain(cell)) for cell in row))
     return grid

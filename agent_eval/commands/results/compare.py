@@ -4,19 +4,19 @@ from typing import NamedTuple
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.results.reliability import pairs_of, trial_tables
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.formats.plain_text import plain
-from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.project import Project
+from agent_eval.project.quality import values_of_conversations
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
-from agent_eval.scores.statistics.unpaired import CONVERSATIONS, conversation_values
+from agent_eval.scores.statistics.unpaired import CONVERSATIONS, SUCCESS_RATE
 from agent_eval.tables import table
 
 _NUMBERS = {"detectable", "A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
@@ -52,13 +52,7 @@ def compared(project: Project, version: str, agent: str, other: str | None) -> C
     sessions = comparing.session_values(
         stored("composite_scores"), stored("universal_scores"), stored("domain_scores")
     )
-    conversations = conversation_values(
-        outcomes,
-        comparing.conversation_metrics(known.turn_judgments, known.conversation_judgments),
-        known.turn_judgments,
-        [m.name for m in project.metrics.turn if m.is_failure],
-        NO_FAILURE,
-    )
+    conversations = values_of_conversations(project, known, outcomes)
     rows = None
     if other is not None:
         tasks = comparing.task_values(
@@ -97,7 +91,8 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     for line in _tested(rows):
         out.print(plain(line), markup=False)
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
-        out.print(f"{GOAL_METRIC} repeats the outcome that pass@1 compares: it is tested once.", markup=False)
+        same = SUCCESS_RATE if (rows["quantity"] == SUCCESS_RATE).any() else comparing.PASS_AT_1
+        out.print(f"{GOAL_METRIC} repeats the outcome that {same} compares: it is tested once.", markup=False)
 
 
 def _tested(rows: pl.DataFrame) -> list[str]:
@@ -139,11 +134,10 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _table(rows: pl.DataFrame, version: str) -> Table:
+def _table(rows: pl.DataFrame, version: str) -> FittingTable:
     agent, other = rows["agent_id"][0], rows["other_agent_id"][0]
     title = f"A = {agent} · B = {other} · methodology {version}"
-    grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in (
+    heads = (
         "quantity",
         "A",
         "B",
@@ -155,12 +149,12 @@ def _table(rows: pl.DataFrame, version: str) -> Table:
         "P(A better)",
         "over",
         "verdict",
-    ):
-        grid.add_column(name, justify="right" if name in _NUMBERS else "left")
+    )
+    grid = FittingTable(title, heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         n, other_n, unit = row["n"], row["other_n"], row["unit"]
         over = f"{n} common tasks of {row['task_set']}" if unit == "tasks" else f"{n} and {other_n} {unit}"
-        bounds = "none" if row["low"] is None else f"{row['low']:.3g} to {row['high']:.3g}"
+        bounds = "none" if row["low"] is None else signed(f"{row['low']:.3g} to {row['high']:.3g}")
         grid.add_row(
             Text(plain(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
             number(row["smallest_detectable"]), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
@@ -174,4 +168,4 @@ def _named(row: dict[str, str]) -> str:
 
 def number(value: float | None) -> str:
     """Return a number for people, with three digits; a dash for none."""
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else signed(f"{value:.3g}")

@@ -8,10 +8,16 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.metrics.base import NO_FAILURE, SEVERITIES
 from agent_eval.project import Project
-from agent_eval.scores.explain import Node, to_rows
+from agent_eval.scores.explain import Node, shortened, to_rows
 from agent_eval.scores.explain import explain as explained
+from agent_eval.scores.worst_answers import explained as explained_answers
+from agent_eval.scores.worst_answers import worst_answers
 from agent_eval.tables import table
+from agent_eval.tables.agent_version import AgentVersion
+
+PAGE = 160  # lines before they are wrapped
 
 EDITED = (
     "This derivation uses the weights and anchors of the edited file of methodology {}; "
@@ -23,9 +29,16 @@ _BY_PAIR = (
 
 
 def explain(
-    project: Project, out: Console, *, agent_id: str, version: str, score: str, as_json: bool
+    project: Project,
+    out: Console,
+    *,
+    agent_id: str,
+    version: str,
+    score: str,
+    as_json: bool,
+    is_whole: bool = False,
 ) -> None:
-    """Print the tree of one score.
+    """Print the tree of one score: a page of it, or all (`is_whole`; JSON is always all).
 
     Raises:
         UnknownAgentError: If the agent has no rows.
@@ -39,7 +52,54 @@ def explain(
     root = explained(agent_id, version, score, **frames, turns=turns, methodology=methodology)
     if version in project.registry.edited():
         root = replace(root, detail=(EDITED.format(version), *root.detail))
-    print_json(to_rows(root)) if as_json else out.print(_tree(root))
+    _print(root, out, as_json=as_json, is_whole=is_whole)
+
+
+def explain_metric(
+    project: Project,
+    out: Console,
+    *,
+    agent_id: str,
+    version: str,
+    metric: str,
+    n_worst: int,
+    as_json: bool,
+    is_whole: bool,
+) -> None:
+    """Print the worst answers about one metric, the worst first.
+
+    Raises:
+        UnknownAgentError: If the agent has no rows.
+        UnknownMetricError: If there is no such metric.
+    """
+    project.registry.get(version)
+    project.some_agents([agent_id])
+    asked = project.metrics.get(metric)
+    pair = AgentVersion.of(agent_id=agent_id, methodology_version=version)
+    key = pl.DataFrame({"agent_id": [agent_id], "methodology_version": [version], "metric": [metric]})
+    rows = project.store.read(
+        table("turn_judgments" if asked.grain == "turn" else "conversation_judgments"), key
+    )
+    labels = sorted(
+        (label for label in asked.all_labels if asked.is_failure and label != NO_FAILURE),
+        key=lambda label: -SEVERITIES.index(asked.severity_of(label)),
+    )
+    worst = worst_answers(rows, labels, n_worst)
+    places = worst.select(set(worst.columns) & {"agent_id", "conversation_id", "turn_index"})
+    is_of_turns = asked.grain == "turn" and worst.height > 0
+    turns = project.store.read(table("turns"), places) if is_of_turns else table("turns").empty()
+    n_answers = rows.filter("is_effective", pl.col("status") == "scored").height
+    _print(
+        explained_answers(pair, metric, worst, n_answers, turns, is_whole=is_whole or as_json),
+        out, as_json=as_json, is_whole=True,
+    )  # fmt: skip
+
+
+def _print(root: Node, out: Console, *, as_json: bool, is_whole: bool) -> None:
+    if as_json:
+        print_json(to_rows(root))
+        return
+    out.print(_tree(root if is_whole else shortened(root, PAGE)))
 
 
 def _tree(node: Node) -> Tree:

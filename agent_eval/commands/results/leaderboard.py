@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from agent_eval.commands.results.summary import NO_TRANSCRIPTS, logs_table
 from agent_eval.commands.terminal.output import print_csv, print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.formats.timestamps import parse_timestamp
@@ -70,6 +71,11 @@ def board_of(
     return in_reading_order(one_version(board))
 
 
+def logs_of(project: Project, version: str) -> pl.DataFrame:
+    """Return table log_leaderboard of one version: the agents without slots."""
+    return project.store.read(table("log_leaderboard"), pl.DataFrame({"methodology_version": [version]}))
+
+
 def check_template(project: Project, version: str, template: str | None) -> None:
     """Raise UnknownTemplateError if a template is named that the version does not have."""
     slugs = [t.slug for t in project.registry.get(version).templates]
@@ -120,7 +126,11 @@ def leaderboard(
         for line in outcomes(board):
             print(f"\n{plain(line)}")  # noqa: T201
     else:
-        print_board(console, board, project.registry.get(version), registry, as_of)
+        if board.is_empty() and as_of is None and not project.known_agents():
+            console.print(NO_TRANSCRIPTS, markup=False)
+            return
+        logs = None if as_of is not None or template is not None else logs_of(project, version)
+        print_board(console, board, project.registry.get(version), registry, as_of, logs)
 
 
 def side_by_side(
@@ -220,15 +230,22 @@ def print_board(
     methodology: Methodology,
     registry: Registry | None,
     as_of: str | None = None,
+    logs: pl.DataFrame | None = None,
 ) -> None:
-    """The board for people: the standing of its version, one table per template, then what bars the unranked rows."""
+    """The board for people: the standing of its version, one table per template, then what bars the unranked rows.
+
+    Agents of `logs`, rows of table log_leaderboard, have a table of their own instead.
+    """
     for note in standing_notes(registry, methodology.version) if registry else ():
         console.print(plain(note), style="yellow", markup=False, soft_wrap=True)
     if board.is_empty() and as_of is not None:
         console.print(f"No board of {methodology.version} was recorded by {as_of}.", markup=False)
     elif board.is_empty():
-        console.print("No rows yet. Import transcripts and run `agent-eval run`.")
+        console.print("No rows yet. Next: agent-eval run.", markup=False)
     on = "" if as_of is None else f" · as of {as_of}"
+    if logs is not None and logs.height:
+        console.print(logs_table(methodology.version, logs))
+        board = board.join(logs, on="agent_id", how="anti", maintain_order="left")
     for (template,), rows in board.group_by("template", maintain_order=True):
         title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}{on}"
         console.print(_table(title, rows))
@@ -244,25 +261,10 @@ def print_board(
             console.print(Text("; ".join(row["disputed"])))
 
 
-def _table(title: str, rows: pl.DataFrame) -> Table:
-    grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in (
-        "rank",
-        "agent",
-        "composite",
-        "U",
-        "D",
-        "penalty",
-        "interval",
-        "detectable",
-        "status",
-        "badges",
-        "judge",
-    ):
-        grid.add_column(
-            name,
-            justify="right" if name in {"rank", "composite", "U", "D", "penalty", "detectable"} else "left",
-        )
+def _table(title: str, rows: pl.DataFrame) -> FittingTable:
+    numbers = ("rank", "composite", "U", "D", "penalty", "detectable")
+    heads = ("rank", "agent", *numbers[1:-1], "interval", "detectable", "status", "badges", "judge")
+    grid = FittingTable(title, heads, numbers=numbers)
     texts = readable(rows)
     for row, text in zip(rows.iter_rows(named=True), texts.iter_rows(named=True), strict=True):
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
@@ -273,10 +275,8 @@ def _table(title: str, rows: pl.DataFrame) -> Table:
     return grid
 
 
-def _plain_grid(title: str, texts: pl.DataFrame) -> Table:
-    grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in texts.columns:
-        grid.add_column(name)
+def _plain_grid(title: str, texts: pl.DataFrame) -> FittingTable:
+    grid = FittingTable(title, texts.columns)
     for row in texts.iter_rows():
         grid.add_row(*(Text(plain(cell)) for cell in row))
     return grid

@@ -2,11 +2,11 @@
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.results.compare import Compared, compared, number
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
@@ -81,12 +81,11 @@ def _counts(found: Compared) -> pl.DataFrame:
     ).sort("agent_id", "task_set", "task")  # fmt: skip
 
 
-def _table(rows: pl.DataFrame, name: str, version: str) -> Table:
-    grid = Table(
-        title=plain(f"Plan · {name} · methodology {version}"), title_justify="left", header_style="bold"
+def _table(rows: pl.DataFrame, name: str, version: str) -> FittingTable:
+    words = {"quantity", "over", "note"}
+    grid = FittingTable(
+        plain(f"Plan · {name} · methodology {version}"), _HEADS, numbers=[h for h in _HEADS if h not in words]
     )
-    for head in _HEADS:
-        grid.add_column(head, justify="left" if head in ("quantity", "over", "note") else "right")
     for row in rows.iter_rows(named=True):
         unit = row["unit"] if row["task_set"] is None else f"tasks of {row['task_set']}"
         grid.add_row(

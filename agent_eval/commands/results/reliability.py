@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
@@ -130,7 +130,7 @@ def show_interactions(
         "interaction pass^k",
         "interval",
     )
-    grid = _grid(f"Interactions · methodology {version}", heads)
+    grid = FittingTable(f"Interactions · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
@@ -169,13 +169,13 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
     return rows
 
 
-def _table(rows: pl.DataFrame, version: str) -> Table | str:
+def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
     if rows.is_empty():
         return "No trials with a known outcome. Import transcripts that carry one, or have goals judged, then agent-eval run."
     heads = (
         "agent", "task set", "k", "estimator", "pass@k", "95 %", "pass^k", "95 %", "tasks", "trials", "excluded", "correct by", "assessment",
     )  # fmt: skip
-    grid = _grid(f"Reliability · methodology {version}", heads)
+    grid = FittingTable(f"Reliability · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
             Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
@@ -233,13 +233,6 @@ def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
         plain(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
         for agent, n in lacking.sort("agent_id").iter_rows()
     ]
-
-
-def _grid(title: str, heads: Sequence[str]) -> Table:
-    grid = Table(title=title, title_justify="left", header_style="bold")
-    for name in heads:
-        grid.add_column(name, justify="right" if name in _NUMBERS else "left")
-    return grid
 
 
 def _probability(value: float | None) -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.estimate import NoJudgeError
 from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable, signed
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
@@ -118,21 +118,21 @@ def _show(out: Console, err: Console, verdicts: pl.DataFrame, *, as_json: bool) 
 
 def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:
     judges = ", ".join(sorted(verdicts["judge"].unique().to_list()))
-    grid = Table(title=plain(f"Tournament · judged by {judges}"), title_justify="left", header_style="bold")
-    for name in ("rank", "agent", "strength", "95 %", "wins", "losses", "ties"):
-        grid.add_column(name, justify="left" if name in ("agent", "95 %") else "right")
+    grid = FittingTable(
+        plain(f"Tournament · judged by {judges}"),
+        ("rank", "agent", "strength", "95 %", "wins", "losses", "ties"),
+        numbers=("rank", "strength", "wins", "losses", "ties"),
+    )
     for row in result.standings.iter_rows(named=True):
         rank, low, high = row["rank"], row["rank_low"], row["rank_high"]
         shown = f"{rank}" if low == high else f"{rank} ({low}–{high})"
         grid.add_row(
-            shown, Text(row["agent_id"]), f"{row['strength']:+.2f}", f"{row['low']:+.2f} to {row['high']:+.2f}",
+            shown, Text(row["agent_id"]), signed(f"{row['strength']:+.2f}"), signed(f"{row['low']:+.2f} to {row['high']:+.2f}"),
             str(row["wins"]), str(row["losses"]), str(row["ties"]),
         )  # fmt: skip
     out.print(grid)
     agents = result.standings["agent_id"].to_list()
-    matrix = Table(title="Wins of the row over the column (ties)", title_justify="left", header_style="bold")
-    for name in ("", *agents):
-        matrix.add_column(Text(name), justify="right" if name else "left")
+    matrix = FittingTable("Wins of the row over the column (ties)", ("agent", *agents), numbers=agents)
     cells = {
         (a, b): f"{w} ({t})"
         for a, b, w, t in result.wins.select("agent_id", "other_agent_id", "wins", "ties").iter_rows()

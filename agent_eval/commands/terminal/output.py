@@ -1,6 +1,7 @@
 """How commands print: one JSON array for machines on stdout, tables for people, words about the work on stderr."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -22,10 +23,10 @@ class SafeConsole(Console):
 
 
 def consoles() -> tuple[Console, Console]:
-    """(stdout, stderr). Colours are off when piped; a pipe gets 160 columns, not 80."""
+    """(stdout, stderr). Colours are off when piped; a pipe gets as many columns as COLUMNS says, else 160."""
     out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
     for console in (out, err):
-        if not console.is_terminal:
+        if not console.is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
             console.width = 160
     return out, err
 

@@ -4,7 +4,8 @@ import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.gate import gate_rows
-from agent_eval.commands.results.leaderboard import board_of, print_board, with_standing
+from agent_eval.commands.results.leaderboard import board_of, logs_of, print_board, with_standing
+from agent_eval.commands.results.summary import NO_TRANSCRIPTS, print_findings
 from agent_eval.commands.run import RunReport
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.formats.plain_text import one_line
@@ -45,10 +46,14 @@ def print_run(
     if as_json:
         print_json(with_standing(board, project.registry))
         return
-    print_board(out, board, project.registry.get(version), project.registry)
+    if not project.known_agents():
+        out.print(NO_TRANSCRIPTS, markup=False)
+        return
+    print_board(out, board, project.registry.get(version), project.registry, logs=logs_of(project, version))
     counts = gate_rows(project, version).group_by("result").len().sort("result")
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
+    print_findings(project, out, version=version, agents=report.agents)
 
 
 def _print_audit(err: Console, found: pl.DataFrame) -> None:

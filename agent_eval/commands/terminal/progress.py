@@ -1,13 +1,16 @@
 """What a terminal shows of a long run: a line for each finished stage, a bar while judge models are asked."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 
+from agent_eval.formats.plain_text import one_line
+from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.progress import Progress as Asked
+from agent_eval.judge.protocol import NotApplicable, Scored, Verdict
 
 
 @dataclass
@@ -36,10 +39,31 @@ class ProgressDisplay:
             self.console.print(asked.line(), markup=False)
             self._forget()
 
+    def heard(self, call: JudgeCall, model: str, answers: Mapping[str, Verdict]) -> None:
+        """Print the answers of one call: a line for each, with the judge's reason."""
+        for metric, verdict in answers.items():
+            question = call.question_of(metric)
+            first = question.conversations[0].conversation_id if question.conversations else "error clusters"
+            at = first if question.turn_index is None else f"{first}#{question.turn_index}"
+            self.console.print(
+                one_line(f"{model} {at} {metric} {_said(verdict)}"), markup=False, soft_wrap=True
+            )
+
     def _forget(self) -> None:
         if self.judging is not None:
             self.bars.remove_task(self.judging)
             self.judging = None
+
+
+def _said(verdict: Verdict) -> str:
+    """'4: the reason', 'unsafe action: the reason', 'unscored: the reason'."""
+    if isinstance(verdict, Scored):
+        given = (verdict.rating_1to5, verdict.label, verdict.value)
+        value = next((answer for answer in given if answer is not None), "no value")
+        return f"{value}: {verdict.rationale}"
+    if isinstance(verdict, NotApplicable):
+        return f"not applicable: {verdict.reason}"
+    return f"unscored: {verdict.reason}: {verdict.detail}"
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from agent_eval.report.board import board_page, superseded_notes, versions_in
 from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.statistics import quality
 
 # With `nightly` on, boards are made every night; without it, a board that nobody made for a week says so.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
@@ -97,12 +98,34 @@ def reliability_leaderboard(
 
 
 @dg.asset(
+    **table_asset("log_leaderboard"),
+    group_name="boards",
+    partitions_def=VERSIONS,
+    ins=mapped_inputs(
+        quality_summary=TO_VERSION, error_clusters=TO_VERSION, transcripts=TO_VERSION, agents=EVERY_AGENT
+    ),
+    freshness_policy=WEEKLY,
+)
+def log_leaderboard(
+    context: dg.AssetExecutionContext,
+    quality_summary: pl.DataFrame,
+    error_clusters: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    agents: pl.DataFrame,
+) -> TableEvents:
+    """Agents whose conversations fill no slot, with the headline figures of their logs: side by side, without ranks."""
+    logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
+    yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
+
+
+@dg.asset(
     group_name="boards",
     deps=[
         "leaderboard",
         "board_changes",
         pairwise_comparisons,
         reliability_leaderboard,
+        log_leaderboard,
         "error_trends",
         "gate_results",
     ],
@@ -138,4 +161,4 @@ def _report_at(project: Project) -> str:
     return project.settings.report_url or REPORT
 
 
-ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, html_report]
+ASSETS = [boards_of_agents, pairwise_comparisons, reliability_leaderboard, log_leaderboard, html_report]

@@ -1,15 +1,18 @@
-"""Scores: ratings to universal, domain and composite scores; outcomes to reliability."""
+"""Scores: ratings to universal, domain and composite scores; outcomes to reliability; all answers to a summary."""
 
 import dagster as dg
 import polars as pl
 
 from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
+from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, agent_versions, versions_of
 from agent_eval.project import Project
 from agent_eval.project.data_versions import score_inputs
 from agent_eval.project.disputes import disputes, effective_judgments
+from agent_eval.project.quality import quality_summary as summarised
+from agent_eval.report.asset_pages.quality import errors_by_partition
 from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.composite.history import with_inputs
@@ -144,4 +147,40 @@ def reliability(
     yield from check_and_store(context, {"reliability": estimated})
 
 
-ASSETS = [tool_correctness, assertion_results, universal_scores, domain_scores, composite_scores, reliability]
+@dg.asset(
+    **table_asset("quality_summary"),
+    group_name="scores",
+    partitions_def=PAIRS,
+    ins=mapped_inputs(conversations=TO_AGENT),
+    deps=SCORED_BY,
+)
+def quality_summary(
+    context: dg.AssetExecutionContext,
+    transcripts: pl.DataFrame,
+    conversations: pl.DataFrame,
+    tool_correctness: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    error_clusters: pl.DataFrame,
+    project: dg.ResourceParam[Project],
+) -> TableEvents:
+    """What logs say of an agent without tasks or slots: success, each metric, failures and cost, with intervals."""
+    known = trials.TrialTables(
+        transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
+    )
+    errors = errors_by_partition(error_clusters, agent_versions(context))
+    texts = {key: {"errors": dg.MetadataValue.md(text)} for key, text in errors.items()}
+    add_metadata_by_partition(context, "quality_summary", texts)
+    summary = {"quality_summary": summarised(project, known)}
+    yield from check_and_store(context, summary, transcripts=transcripts)
+
+
+ASSETS = [
+    tool_correctness,
+    assertion_results,
+    universal_scores,
+    domain_scores,
+    composite_scores,
+    reliability,
+    quality_summary,
+]

@@ -5,6 +5,7 @@ off: trying again, storing and telling are the engine's business, and its logs w
 """
 
 import asyncio
+import difflib
 import functools
 import logging
 import math
@@ -39,6 +40,11 @@ _RUNGS: dict[str, int] = {}
 _NO_FORM = re.compile(r"response_format|json_schema|json_object|structured output|grammar", re.IGNORECASE)
 _STAND_INS: set[str] = set()
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
+_SERVERS = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+}
+"""Providers whose models litellm lists, with the variables that name another server, which may have any model."""
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 """Models that `_make_known` entered."""
 
@@ -191,6 +197,36 @@ def caches_marked_blocks(model: str) -> bool:
         return False
     hosts = ("bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta")
     return provider == "anthropic" or (provider in hosts and "claude" in str(name).lower())
+
+
+def problem_of(model: str, *, is_listed: bool = False) -> str | None:
+    """Return why no call to a model can succeed, as far as litellm and the environment say; None if nothing does.
+
+    An unknown provider, a provider's API key that is not set, and a model of OpenAI's or Anthropic's own servers that
+    litellm does not list, unless `is_listed` says that it exists.
+    """
+    litellm = imported()
+    try:
+        name, provider, *_ = litellm.get_llm_provider(model)
+    except Exception:  # an unknown provider is an Exception of litellm, of no class of its own
+        return f"Judge model {model!r}: its provider is not known.{_nearest(model)} Write provider/model, e.g. openai/gpt-4o-mini"
+    lacking = litellm.validate_environment(model=model)["missing_keys"]
+    keys = [variable for variable in lacking if variable.endswith("_API_KEY")]
+    if keys:
+        return f"Judge model {model!r} needs an API key: set the environment variable {' or '.join(keys)}"
+    servers = _SERVERS.get(provider)
+    is_own = servers is not None and not any(os.environ.get(variable) for variable in servers)
+    if is_own and not is_listed and not {model, name, f"{provider}/{name}"} & litellm.model_cost.keys():
+        return (
+            f"Judge model {model!r} is not a model that {provider} is known to have.{_nearest(name)} For a newer model "
+            "set judge_price_in and judge_price_out"
+        )
+    return None
+
+
+def _nearest(model: str) -> str:
+    near = difflib.get_close_matches(model, imported().model_cost, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def context_tokens_of(model: str) -> int | None:

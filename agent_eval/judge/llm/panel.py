@@ -35,6 +35,10 @@ AnswersByQuestion = dict[str, list[tuple[str, Verdict]]]
 """Question key → (judge, verdict), in the order of precedence."""
 
 
+Heard = Callable[[JudgeCall, str, Mapping[str, Verdict]], None]
+"""Gets a call, the model and its answers by metric."""
+
+
 class Writing(Protocol):
     """Stores rows of judge_cache: for good when the context ends, and safely as soon as `append` returns."""
 
@@ -51,6 +55,7 @@ class JudgeRuntime:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 16
     max_tokens: int = 4096
+    heard: "Heard | None" = None  # gets the answers of each call as they arrive
 
 
 @dataclass(frozen=True)
@@ -214,6 +219,8 @@ async def _pass(
         n_unscored = sum(map(is_lost, answered.values()))
         runtime.budget.n_unscored += n_unscored
         runtime.budget.n_scored += len(answered) - n_unscored
+        if runtime.heard is not None:
+            runtime.heard(call, client.model, answered)
         reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
 
     warmed: dict[tuple[Metric, ...], asyncio.Event] = {}

@@ -9,7 +9,7 @@ from functools import partial
 
 import polars as pl
 
-from agent_eval.report.asset_pages import ingest, judging, scoring
+from agent_eval.report.asset_pages import ingest, judging, quality, scoring
 from agent_eval.report.asset_pages.clusters import clusters_page, severities_plot, trends_plot
 from agent_eval.report.asset_pages.previews import preview
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
@@ -80,6 +80,11 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
         Section("What is missing", _as_is, scoring.missing_table),
     ),
     "reliability": (Section("pass^k", _as_is, scoring.reliability_plot),),
+    "quality_summary": (
+        Section("Means", _as_is, quality.summary_plot),
+        Section("What they rest on", _as_is, quality.summary_table),
+    ),
+    "log_leaderboard": (Section("Logs", _as_is, quality.logs_table),),
     "reliability_leaderboard": (Section("pass^k", _as_is, scoring.reliability_ranks),),
     "pairwise_comparisons": (Section("Agent against agent", _as_is, scoring.pairs_matrix),),
     "error_trends": (Section("Trends", _as_is, trends_plot),),

@@ -274,4 +274,4 @@ def _number(value: float | None) -> str:
 
 
 def _mean_of(value: float | None, n: int) -> str:
-    return "not judged" if value is None else f"{value:.2f}, n = {n}"
+    return "unknown" if value is None else f"{value:.2f}, n = {n}"

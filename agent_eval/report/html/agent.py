@@ -12,6 +12,7 @@ from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.clusters import change, gravest_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
+from agent_eval.report.html.summary import summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
@@ -47,6 +48,8 @@ class Frames:
     error_trends: pl.DataFrame
     failures: pl.DataFrame
     reliability: pl.DataFrame
+    quality_summary: pl.DataFrame
+    log_leaderboard: pl.DataFrame
     gates: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
@@ -152,6 +155,8 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
         "radar": radar([(d.id, d.name, d.mean) for d in dimensions]),
         "dimensions": dimensions,
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
+        "summary": summary_rows(frames.quality_summary),
+        "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
         "spreads": spreads(pl.concat([frames.turn_judgments, frames.conversation_judgments])),
         "clusters": _clusters(frames, known, paths),
         "reliability": [
@@ -161,6 +166,10 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
         "gates": frames.gates.to_dicts(),
         "sessions": frames.sessions.to_dicts(),
     }
+
+
+def _is_log(logs: pl.DataFrame, agent_id: str) -> bool:
+    return bool((logs["agent_id"] == agent_id).any())
 
 
 def _first(frame: pl.DataFrame) -> Row:

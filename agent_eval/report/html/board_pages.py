@@ -9,6 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, span
+from agent_eval.report.html.summary import log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
 from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_order
@@ -56,17 +57,23 @@ def board_page(
     reliability: pl.DataFrame,
     pairwise: pl.DataFrame,
     changes: pl.DataFrame,
+    logs: pl.DataFrame,
 ) -> dict[str, Any]:
-    """What the board of a version shows; frames may hold other versions too."""
+    """What the board of a version shows; frames may hold other versions too.
+
+    Agents of table log_leaderboard (`logs`) are listed with their logs, and not among those with a composite.
+    """
     of_version = pl.col("methodology_version") == version
-    rows = in_reading_order(leaderboard.filter(of_version))
-    names = {row["agent_id"]: row["name"] or row["agent_id"] for row in rows.to_dicts()}
+    on_board, of_logs = leaderboard.filter(of_version), logs.filter(of_version)
+    names = {row["agent_id"]: row["name"] or row["agent_id"] for row in on_board.to_dicts()}
+    rows = in_reading_order(on_board.join(of_logs, on="agent_id", how="anti", maintain_order="left"))
     standings = tuple(standing(row, paths) for row in rows.to_dicts())
     of_board = changes.filter(of_version).sort("changed_at", descending=True, maintain_order=True)
     return {
         "version": version,
         "methodology": methodologies[version],
         "standings": standings,
+        "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
         "outcomes": words.outcomes(rows),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),

@@ -23,11 +23,11 @@ AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together
 CONVERSATIONS_AT_ONCE = 250  # whose texts are
 _CONVERSATION = ("agent_id", "conversation_id")
 _BOARDS = (
-    "leaderboard", "reliability_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
+    "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
 )  # fmt: skip
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
-    "error_clusters", "failures", "reliability",
+    "error_clusters", "failures", "reliability", "quality_summary",
 )  # fmt: skip
 _LIGHT = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
@@ -215,6 +215,7 @@ def _board_pages(
             reliability=boards["reliability_leaderboard"],
             pairwise=boards["pairwise_comparisons"],
             changes=boards["board_changes"],
+            logs=boards["log_leaderboard"],
         )
         yield paths.board(version), "board.html", content
 
@@ -257,7 +258,8 @@ def _agent_pages(
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
     for row in agents.to_dicts():
         mine = {name: own[name].get((row["agent_id"],), frame.clear()) for name, frame in frames.items()}
-        everything = agent.Frames(leaderboard=boards["leaderboard"], **mine)
+        boards_of = {name: boards[name] for name in ("leaderboard", "log_leaderboard")}
+        everything = agent.Frames(**boards_of, **mine)
         for version, rules in site.methodologies.items():
             yield from agent.agent_pages(row, version, everything.under(version), rules, paths)
 

@@ -15,6 +15,8 @@ from agent_eval.scores.statistics.intervals import (
     MOST_FLIPPED,
     Difference,
     Interval,
+    Sample,
+    bounded_mean,
     paired,
     share_mean,
     smallest_detectable,
@@ -117,3 +119,33 @@ def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: f
     n = max(2, round(found.freedom + 1))
     variance = min(found.error**2 * n, 1.0)
     return share_mean(found.mean, variance, n, step=step * found.n_clusters / len(values))
+
+
+def clustered_interval(
+    values: Sequence[float], clusters: Sequence[str], *, bounds: tuple[float, float | None], point: float
+) -> Interval | None:
+    """Return the 95 % interval of a mean of values on a scale; None for fewer than two clusters.
+
+    The clusters are taken as so many values as their sizes make effective, with the variance of their mean: the interval
+    is that of `bounded_mean`, or plain t above the lower end where the scale has no upper end.
+
+    Args:
+        values: One per conversation.
+        clusters: The cluster of each.
+        bounds: The ends of the scale; None: no upper end.
+        point: The most that one answer moves one of the values.
+    """
+    from scipy.special import stdtrit
+
+    found = clustered_mean(values, clusters)
+    if found is None:
+        return None
+    low, high = bounds
+    if high is None:
+        reach = float(stdtrit(found.freedom, 0.5 + LEVEL / 2)) * found.error
+        return Interval(max(low, found.mean - reach), found.mean + reach)
+    n = max(2, round(found.freedom + 1))
+    sample = Sample(n, found.mean, found.error * math.sqrt(n))
+    return bounded_mean(
+        sample, bounds=(low, high), step=min(point * found.n_clusters / len(values), high - low)
+    )

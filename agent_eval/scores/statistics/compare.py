@@ -17,11 +17,16 @@ from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
 from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
 from agent_eval.scores.statistics.power import units_needed
-from agent_eval.scores.statistics.unpaired import CONVERSATIONS, FAILURE_RATE, SUCCESS_RATE, unpaired_rows
+from agent_eval.scores.statistics.unpaired import (
+    CONVERSATIONS,
+    FAILURE_RATE,
+    RULE,
+    SUCCESS_RATE,
+    unpaired_rows,
+)
 
 LOWER_IS_BETTER = frozenset({"cost_usd"})
 PASS_AT_1 = "pass@1"
-RULE = "rule"  # judge of what is decided without a model: of goal completion, the declared outcome
 RATES = (PASS_AT_1, GOAL_METRIC)
 """What is a share of trials: a trial of which it is not known has a worst and a best case."""
 COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")

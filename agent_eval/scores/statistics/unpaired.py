@@ -16,7 +16,10 @@ SUCCESS_RATE = "success rate"
 FAILURE_RATE = "failure rate: "
 """Followed by the name of the metric whose labels are failures; lower is better."""
 CONVERSATIONS = "conversations"
+RULE = "rule"
+"""Judge of what is decided without a model."""
 SCHEMA = {
+    "methodology_version": pl.String,
     "agent_id": pl.String,
     "session_id": pl.String,
     "unit": pl.String,
@@ -43,7 +46,8 @@ def conversation_values(
 
     Returns:
         One row per conversation and quantity, with its session and its task (without one, itself): the success rate (0 or 1), the mean of every metric, and of failure
-        metrics the share of labelled turns with a failure. Goal completion where the success is not known: it is the same.
+        metrics the share of turns with a failure among those that were labelled by others than rules: a rule labels the
+        failing turns only. Goal completion where the success is not known: it is the same.
     """
     sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce("task", "conversation_id"))
     known = outcomes.drop_nulls("is_correct").select(TRIAL)
@@ -52,8 +56,13 @@ def conversation_values(
         *TRIAL, quantity=pl.lit(SUCCESS_RATE), value=pl.col("is_correct").cast(pl.Float64)
     )
     labelled = turn_judgments.filter(
-        pl.col("metric").is_in(list(failure_metrics)), "is_effective", pl.col("label").is_not_null()
+        pl.col("metric").is_in(list(failure_metrics)),
+        pl.col("label").is_not_null(),
+        pl.col("status") == "scored",
     )
+    turn = [*TRIAL, "turn_index", "metric"]
+    eligible = labelled.filter(pl.col("judge") != RULE)
+    labelled = labelled.filter("is_effective").join(eligible, on=turn, how="semi")
     failures = labelled.group_by(*TRIAL, "metric", maintain_order=True).agg(
         value=(pl.col("label") != no_failure).cast(pl.Float64).mean()
     )

@@ -1,0 +1,144 @@
+"""`agent-eval summary`: what the logs of each agent say, and what a run has found."""
+
+from collections.abc import Sequence
+
+import polars as pl
+from rich.console import Console
+from rich.text import Text
+
+from agent_eval.clusters.worst import worst_findings
+from agent_eval.commands.results.reliability import pairs_of
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
+from agent_eval.formats.plain_text import one_line, plain
+from agent_eval.project import Project
+from agent_eval.report.quality import (
+    HEADINGS,
+    answers_of,
+    headline,
+    interval_of,
+    name_of,
+    reading_order,
+    value_of,
+)
+from agent_eval.scores.statistics.quality import top_errors
+from agent_eval.tables import table
+
+TOP = 5  # error clusters of an agent
+FINDINGS = 3  # at the end of a run
+LONGEST_QUOTE = 240  # characters
+NO_TRANSCRIPTS = (
+    "This project has no transcripts yet. Next: agent-eval import auto PATH… --agent ID, or agent-eval init . --sample to "
+    "look at the sample first."
+)
+_HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
+
+
+def summary(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> None:
+    """Print the summary of each agent from what is stored; JSON rows are those of table quality_summary.
+
+    Raises:
+        UnknownAgentError: If an agent has no rows.
+    """
+    project.registry.get(version)
+    pairs = pairs_of(project, version, agents)
+    if pairs.is_empty() and not as_json:
+        out.print(NO_TRANSCRIPTS, markup=False)
+        return
+    rows = project.store.read(table("quality_summary"), pairs)
+    if as_json:
+        print_json(rows)
+        return
+    errors = top_errors(project.store.read(table("error_clusters"), pairs), TOP)
+    for agent in pairs["agent_id"]:
+        of_agent = rows.filter(agent_id=agent)
+        if of_agent.is_empty():
+            out.print(f"{agent}: nothing is summarised yet. Run `agent-eval run`.", markup=False)
+            continue
+        out.print(_table(f"{agent} · methodology {version}", of_agent))
+        print_errors(out, errors.filter(agent_id=agent))
+    shown = [
+        "mean: over conversations. Interval: over new sessions; of a single session, over its tasks or conversations."
+    ]
+    if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
+        shown.append("no judge asked: only a judge model can answer; agent-eval run --judge MODEL.")
+    out.print(Text(" ".join(shown), style="dim"))
+
+
+def _table(title: str, rows: pl.DataFrame) -> FittingTable:
+    grid = FittingTable(title, _HEADS, numbers=("mean", "conversations"))
+    for row in sorted(rows.to_dicts(), key=reading_order):
+        grid.add_row(
+            Text(plain(name_of(row))), value_of(row), interval_of(row), f"{row['n_conversations']:,}",
+            answers_of(row), Text(plain(", ".join(row["judges"]) or "–")),
+        )  # fmt: skip
+    return grid
+
+
+def print_errors(out: Console, clusters: pl.DataFrame) -> None:
+    """Print error clusters, one line each: severity, name, rate and trend."""
+    if clusters.is_empty():
+        return
+    grid = FittingTable("Most severe errors", ("severity", "error", "turns", "per 100", "trend"), numbers=("turns", "per 100"))  # fmt: skip
+    for row in clusters.iter_rows(named=True):
+        rate = row["rate_per_100_turns"]
+        grid.add_row(
+            row["severity"], Text(one_line(str(row["title"]))), str(row["n_turns"]),
+            "–" if rate is None else f"{rate:.1f}", row["trend"] or "–",
+        )  # fmt: skip
+    out.print(grid)
+
+
+def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
+    """The rows of table log_leaderboard as a table, by agent id; they have no rank."""
+    grid = FittingTable(
+        f"Logs · methodology {version} · not ranked: each agent has conversations of its own",
+        ("agent", "conversations", *HEADINGS.values(), "unscored", "by"),
+        numbers=("conversations", "unscored"),
+    )
+    for row in rows.iter_rows(named=True):
+        figures = [headline(row, column) for column in HEADINGS]
+        values = [value_of(f) + ("" if f["low"] is None else f"\n{interval_of(f)}") for f in figures]
+        grid.add_row(
+            Text(plain(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
+            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(plain(", ".join(row["judges"]) or "–")),
+        )  # fmt: skip
+    return grid
+
+
+def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:
+    """Print the three worst findings over the agents, each with a quote and where it is, then the next commands."""
+    pairs = pairs_of(project, version, agents)
+    clusters, failures, judgments = (
+        project.store.read(table(name), pairs) for name in ("error_clusters", "failures", "turn_judgments")
+    )
+    found = worst_findings(clusters, failures, judgments, FINDINGS)
+    for i, row in enumerate(found.iter_rows(named=True)):
+        if not i:
+            out.print(Text("Worst findings", style="bold"))
+        rate = (
+            ""
+            if row["rate_per_100_turns"] is None
+            else f", {row['rate_per_100_turns']:.1f} per 100 judged turns"
+        )
+        turns = f"{row['n_turns']} turn{'' if row['n_turns'] == 1 else 's'}"
+        out.print(
+            Text(
+                f"{i + 1}. {row['severity']}: {one_line(str(row['title']))} ({row['agent_id']}, {turns}{rate})"
+            )
+        )
+        if row["quote"]:
+            where = f"{row['conversation_id']}#{row['turn_index']}"
+            out.print(Text(f"   “{_cut(row['quote'])}” in {one_line(where)}", style="dim"))
+    agent = found["agent_id"][0] if found.height else (pairs["agent_id"][0] if pairs.height else None)
+    if agent is not None:
+        out.print(
+            f"Next: agent-eval summary --agent {agent} · agent-eval errors --agent {agent} · "
+            f"agent-eval explain {agent} --metric helpfulness --worst 10",
+            markup=False,
+        )
+
+
+def _cut(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= LONGEST_QUOTE else f"{line[: LONGEST_QUOTE - 1]}…"

@@ -1,0 +1,1 @@
+"""First steps: a new project, and a judge without a model."""

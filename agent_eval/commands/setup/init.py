@@ -1,0 +1,99 @@
+"""`agent-eval init`: a project's folder with its settings, and the sample if it is wanted."""
+
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from agent_eval.errors import AgentEvalError
+from agent_eval.formats.plain_text import one_line
+
+PACKAGE = Path(__file__).parents[2]
+FOLDERS = ("sessions", "ratings", "metrics", "methodologies")
+_SETTINGS = """\
+# Settings of this project. Every setting can also be given as AGENT_EVAL_<NAME>; keys of judge models are read from the
+# environment only. `agent-eval run --dry-run` shows what a run would ask and cost.
+
+# judge_model = "openai/gpt-4o-mini"  # as litellm names it; several names in a list are an ensemble
+# max_cost_usd = 5.0                  # US dollars that judges may cost in one run
+
+# [gates]
+# fail_on_error_severity = "critical"
+
+# [gates.thresholds]
+# helpfulness = 4
+"""
+_WORKSPACE = """\
+load_from:
+  - python_module: agent_eval.definitions
+"""
+_IGNORED = """\
+.dagster/
+data/*.duckdb
+data/*.duckdb.*
+data/*.lock
+data/*.lock.*
+data/report/
+data/.report.*
+"""
+_FILES = {"agent_eval.toml": _SETTINGS, "workspace.yaml": _WORKSPACE, ".gitignore": _IGNORED}
+
+
+class NoSampleError(AgentEvalError):
+    """Raised when this installation holds no sample."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This installation holds no sample. Install the wheel, or run from a checkout with data/."
+        )
+
+
+class NotAFolderError(AgentEvalError):
+    """Raised when the project cannot be made in the named folder."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        super().__init__(
+            f"No project can be made in {str(folder)!r}: {why}. Name a folder that can be written."
+        )
+
+
+def init(out: Console, folder: Path, *, with_sample: bool) -> None:
+    """Make the project and print the next command. A file that exists is kept.
+
+    Raises:
+        NoSampleError: If the sample is wanted and this installation holds none.
+        NotAFolderError: If the folder cannot be made or written.
+    """
+    source = _sample() if with_sample else None
+    try:
+        for name in FOLDERS:
+            (folder / "data" / name).mkdir(parents=True, exist_ok=True)
+        for name, text in _FILES.items():
+            if not (folder / name).exists():
+                (folder / name).write_text(text, encoding="utf-8")
+        if source is not None:
+            _copy(source, folder / "data")
+    except OSError as error:
+        raise NotAFolderError(folder, error.strerror or str(error)) from error
+    out.print(one_line(f"Made a project in {folder}."), markup=False)
+    then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
+    out.print(one_line(f"Next: cd {folder} && {then}"), markup=False, soft_wrap=True)
+
+
+def _sample() -> Path:
+    """The folder of the sample: in the wheel beside the package's modules, in a checkout data/."""
+    for folder in (PACKAGE / "sample", PACKAGE.parent / "data"):
+        if (folder / "sessions").is_dir():
+            return folder
+    raise NoSampleError
+
+
+def _copy(source: Path, data: Path) -> None:
+    """Copy what belongs to the sample, files that exist apart."""
+    for name in ("README.md", "agents.yaml", "ratings", "sessions", "verdicts"):
+        files = [source / name] if (source / name).is_file() else sorted((source / name).rglob("*"))
+        for file in files:
+            target = data / file.relative_to(source)
+            if file.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target)

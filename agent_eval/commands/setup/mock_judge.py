@@ -1,0 +1,158 @@
+"""A small OpenAI-compatible server that answers as a judge without a model: `agent-eval mock-judge`, and load tests.
+
+Every answer is valid and gives full marks; error clusters keep the words and the severity that the rules gave them. A hash of
+the request and its attempt decides the faults of the configuration.
+
+POST /v1/chat/completions, GET /stats, POST /reset with a JSON configuration.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from agent_eval.clusters.cluster_registry import rule_title
+from agent_eval.metrics.base import DEFAULT_SEVERITY
+from agent_eval.metrics.metric_set import DEFAULT
+
+CONFIG: dict[str, float] = {
+    "latency_ms": 20, "p429": 0, "p500": 0, "pmal": 0, "ptrunc": 0, "phang": 0, "garbage": 0, "retry_after": 0,
+}  # fmt: skip
+COUNTS: Counter[str] = Counter()
+SEEN: Counter[bytes] = Counter()
+ANSWERED: Counter[bytes] = Counter()
+PREFIXES: set[bytes] = set()
+
+
+async def chat(request: Request) -> JSONResponse:
+    """Answer one request, or fail as the configuration says."""
+    body = await request.body()
+    key = hashlib.blake2b(body, digest_size=12).digest()
+    attempt = SEEN[key]
+    SEEN[key] += 1
+    COUNTS["calls"] += 1
+
+    def is_drawn(fault: str) -> bool:
+        drawn = hashlib.sha256(b"%d|%s|%s" % (attempt, fault.encode(), key)).digest()
+        hit = int.from_bytes(drawn[:8], "big") / 2**64 < CONFIG[fault]
+        COUNTS[fault] += hit
+        return hit
+
+    if is_drawn("p429"):
+        headers = {"retry-after": str(CONFIG["retry_after"])} if CONFIG["retry_after"] else {}
+        return JSONResponse({"error": {"message": "Rate limit reached"}}, 429, headers)
+    await asyncio.sleep(3600 if is_drawn("phang") else CONFIG["latency_ms"] / 1000)
+    if is_drawn("p500"):
+        return JSONResponse({"error": {"message": "The server had an error"}}, 500)
+    asked = json.loads(body)
+    text = "\n".join(f"<{m['role']}>{m['content']}" for m in asked["messages"])
+    schema = asked["response_format"]["json_schema"]["schema"]
+    content = json.dumps(_cluster_names(asked, schema) or instance(schema))
+    cut = is_drawn("ptrunc")
+    if is_drawn("garbage"):
+        content = "I would rather talk about the weather."
+    elif is_drawn("pmal"):
+        content = "```json\n" + content.replace('"', "'") + "\n```"
+    elif cut:
+        content = content[: len(content) // 2]
+    usage = {"prompt_tokens": len(text) // 4, "completion_tokens": len(content) // 4}
+    cached = _cached(text)
+    COUNTS.update(usage | {"ok": 1, "cached_tokens": cached, "duplicate_ok_calls": int(ANSWERED[key] > 0)})
+    ANSWERED[key] += 1
+    return JSONResponse(
+        {
+            "id": "1", "object": "chat.completion", "created": 1, "model": asked["model"],
+            "choices": [{"index": 0, "finish_reason": "length" if cut else "stop",
+                         "message": {"role": "assistant", "content": content}}],
+            "usage": usage | {"total_tokens": sum(usage.values()), "prompt_tokens_details": {"cached_tokens": cached}},
+        }
+    )  # fmt: skip
+
+
+def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
+    """The names of error clusters from their own words; empty for every other question."""
+    lines = [
+        line for m in asked["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
+    ]
+    named: dict[str, object] = {}
+    for case in map(json.loads, lines):
+        if case["id"] in schema.get("properties", {}) and case.get("members"):
+            said = case["members"][0]
+            named[case["id"]] = {
+                "root_cause": said.get("reason") or said.get("quote"),
+                "title": rule_title(case["label"], case["tool"], said.get("quote") or said.get("reason")),
+                "severity": DEFAULT.severities.get(case["label"], DEFAULT_SEVERITY),
+                "merge_into": None,
+            }
+    return named
+
+
+def instance(schema: dict[str, object], name: str = "") -> object:
+    """A valid answer."""
+    if isinstance(options := schema.get("anyOf"), list):
+        return instance(options[0], name)
+    properties, kind = schema.get("properties"), schema.get("type")
+    if isinstance(properties, dict):
+        return {key: instance(part, key) for key, part in properties.items()}
+    if isinstance(values := schema.get("enum"), list):
+        return values[0]
+    if kind == "array":
+        return []
+    if kind == "boolean":
+        return True
+    if kind in ("integer", "number"):
+        return schema.get("maximum", 1)
+    return (
+        None
+        if name == "evidence"
+        else "The reply addresses the request and is consistent with the tool results."
+    )
+
+
+def _cached(text: str) -> int:
+    """As OpenAI documents it: from 1,024 tokens on, in steps of 128."""
+    n = len(text) // 4
+    keys = [hashlib.blake2b(text[: i * 4].encode(), digest_size=12).digest() for i in range(1024, n + 1, 128)]
+    hits = 0
+    for key in keys:
+        if key not in PREFIXES:
+            break
+        hits += 1
+    PREFIXES.update(keys)
+    return 1024 + 128 * (hits - 1) if hits else 0
+
+
+async def stats(_: Request) -> JSONResponse:
+    """Return how many calls, tokens and faults there were."""
+    return JSONResponse(
+        dict.fromkeys(("calls", "ok", "cached_tokens", "prompt_tokens", "duplicate_ok_calls"), 0) | COUNTS
+    )
+
+
+async def reset(request: Request) -> JSONResponse:
+    """Change the configuration and start counting at 0."""
+    CONFIG.update(json.loads(await request.body() or b"{}"))
+    for counted in (COUNTS, SEEN, ANSWERED, PREFIXES):
+        counted.clear()
+    return JSONResponse(CONFIG)
+
+
+app = Starlette(
+    routes=[
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/stats", stats),
+        Route("/reset", reset, methods=["POST"]),
+    ]
+)
+
+
+def serve(port: int) -> None:
+    """Answer on 127.0.0.1 until interrupted."""
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)

@@ -1,0 +1,65 @@
+"""Tables that fit the terminal: no number, name or status is cut at any width."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
+from rich.text import Text
+
+SHORT = 20  # columns: cells up to here are never broken
+NARROWEST = 14  # columns of a text that is broken
+CARDS_BELOW = 100  # columns of a terminal in which a table that does not fit becomes cards
+
+
+class FittingTable(Table):
+    """A table whose long texts are folded where it is wider than the terminal, else one card per row."""
+
+    def __init__(self, title: str, columns: Iterable[str] = (), *, numbers: Iterable[str] = ()) -> None:
+        """Start a table with these columns; those in `numbers` are aligned to the right."""
+        super().__init__(title=title, title_justify="left", header_style="bold")
+        right = set(numbers)
+        for name in columns:
+            self.add_column(name, justify="right" if name in right else "left", overflow="fold")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render as a table where it fits, folded where its short cells fit, else as cards."""
+        widths = [self._natural(console, options, column) for column in self.columns]
+        borders = 3 * len(self.columns) + 1
+        least = sum(w if w <= SHORT else min(w, NARROWEST) for w in widths) + borders
+        is_whole = sum(widths) + borders <= options.max_width
+        if not is_whole and (least > options.max_width or options.max_width < CARDS_BELOW):
+            yield from self._cards()
+            return
+        for column, width in zip(self.columns, widths, strict=True):
+            column.no_wrap = width <= SHORT
+            column.overflow = "fold"
+        yield from super().__rich_console__(console, options)
+
+    @staticmethod
+    def _natural(console: Console, options: ConsoleOptions, column: Column) -> int:
+        """Width of the widest line of a column, its heading included."""
+        cells = (column.header, *column.cells)
+        wide = options.update(width=10_000)
+        return max(Measurement.get(console, wide, cell).maximum for cell in cells)
+
+    def _cards(self) -> Iterable[RenderableType]:
+        """One block per row, with a line for each cell that is not empty."""
+        if self.title:
+            yield Text(str(self.title), style="italic")
+        rows = zip(*(column.cells for column in self.columns), strict=True)
+        for i, cells in enumerate(rows):
+            if i:
+                yield Text("")
+            card = Table.grid(padding=(0, 1))
+            card.add_column(style="dim", no_wrap=True)
+            card.add_column(overflow="fold")
+            for column, cell in zip(self.columns, cells, strict=True):
+                if str(cell):
+                    card.add_row(Text(str(column.header)), cell)
+            yield card
+
+
+def signed(text: str) -> str:
+    """A number as text with the minus sign that all tables use."""
+    return text.replace("-", "−")

@@ -1,0 +1,85 @@
+"""The pages of quality_summary and log_leaderboard in the Dagster UI."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from agent_eval.report.asset_pages.clusters import clusters_page
+from agent_eval.report.links import partition_page
+from agent_eval.report.markdown import markdown_table
+from agent_eval.report.quality import answers_of, interval_of, name_of, reading_order, value_of
+from agent_eval.report.svg import BLUE, RED, IntervalBar, spans
+from agent_eval.scores.statistics.quality import COST, HEADLINES, top_errors
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE
+from agent_eval.tables.agent_version import AgentVersion
+
+TOP = 10  # error clusters
+
+
+def summary_plot(summary: pl.DataFrame) -> str:
+    """Every known mean with its interval, as percent of its scale; costs are left out."""
+    known = summary.filter(pl.col("mean").is_not_null(), pl.col("quantity") != COST)
+    rows = sorted(known.to_dicts(), key=reading_order)
+    if not rows:
+        return "nothing is known yet"
+    return spans("Means with 95 % intervals, percent of the scale", [_bar(row) for row in rows])
+
+
+def _bar(row: dict[str, Any]) -> IntervalBar:
+    bottom, top = row["scale_low"], row["scale_high"]
+
+    def share(value: float | None) -> float | None:
+        return None if value is None else 100 * (value - bottom) / (top - bottom)
+
+    colour = RED if str(row["quantity"]).startswith(FAILURE_RATE) else BLUE
+    return IntervalBar(name_of(row), share(row["mean"]), share(row["low"]), share(row["high"]), value_of(row), colour)  # fmt: skip
+
+
+def summary_table(summary: pl.DataFrame) -> str:
+    """One line per quantity: mean, interval, what it rests on and who answered."""
+    rows = sorted(summary.to_dicts(), key=reading_order)
+    lines = [
+        {
+            "quantity": name_of(row),
+            "mean": value_of(row),
+            "95 % interval": interval_of(row),
+            "conversations": row["n_conversations"],
+            "answers": answers_of(row),
+            "by": ", ".join(row["judges"]) or "–",
+        }
+        for row in rows
+    ]
+    return markdown_table(pl.DataFrame(lines), limit=80)
+
+
+def errors_by_partition(error_clusters: pl.DataFrame, pairs: Iterable[AgentVersion]) -> dict[str, str]:
+    """Partition key → the ten first error clusters of each agent and version as markdown."""
+    by_pair = top_errors(error_clusters, TOP).partition_by("agent_id", "methodology_version", as_dict=True)
+    return {
+        pair.key: clusters_page(by_pair[pair]) if pair in by_pair else "no failure was found"
+        for pair in pairs
+    }
+
+
+def logs_table(board: pl.DataFrame) -> str:
+    """One line per agent with its headline figures; the agent links to its summary. The lines have no rank."""
+    rates = [name for name in HEADLINES if name.endswith("rate")]
+    shown = board.select(
+        pl.coalesce("name", "agent_id").alias("agent"),
+        pl.col("n_conversations").alias("conversations"),
+        *((100 * pl.col(name)).round(1).alias(f"{name.replace('_', ' ')} %") for name in rates),
+        pl.col("helpfulness_1to5").round(2).alias("helpfulness (1 to 5)"),
+        pl.col("cost_usd_per_conversation").round(4).alias("US dollars per conversation"),
+        pl.col("top_error").alias("most severe error"),
+        "judges",
+        pl.Series(
+            "_page",
+            [
+                partition_page("quality_summary", agent, version)
+                for agent, version in board.select("agent_id", "methodology_version").iter_rows()
+            ],
+            dtype=pl.String,
+        ),
+    )
+    return markdown_table(shown, limit=80, links={"agent": "_page"})

@@ -1,0 +1,81 @@
+"""The summary of an agent's conversations as people read it: on a terminal, in the Dagster UI and in the report."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agent_eval.scores.statistics.quality import COST, HEADLINES
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, SUCCESS_RATE
+
+HEADINGS = {
+    "success_rate": "success",
+    "helpfulness_1to5": "helpful (1–5)",
+    "behavior_failure_rate": "behavior failures",
+    "tool_failure_rate": "tool failures",
+    "cost_usd_per_conversation": "cost each",
+}
+"""Column of table log_leaderboard → heading. Failures are shares of judged turns, costs per conversation."""
+
+
+def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
+    """The mean of a row of quality_summary, or a bound of it: rates as percent, costs in dollars; '–' when unknown."""
+    value = row[end]
+    if value is None:
+        return "–"
+    if row["quantity"] == COST:
+        return f"${value:.4f}"
+    return f"{100 * value:.1f} %" if is_rate(row) else f"{value:.2f}"
+
+
+def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """A headline figure of a row of log_leaderboard as a row of quality_summary: quantity, scale, mean, low and high."""
+    ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
+    low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
+    scale = {"scale_low": low, "scale_high": high}
+    return {"quantity": HEADLINES[column], **scale, "n_clusters": 1, "clustered_by": "cluster", **ends}
+
+
+def is_rate(row: Mapping[str, Any]) -> bool:
+    """Return whether the mean of a row is a share, and not a rating or a cost."""
+    return (row["scale_low"], row["scale_high"]) == (0, 1)
+
+
+def interval_of(row: Mapping[str, Any]) -> str:
+    """The 95 % interval of a row of quality_summary in words, or why there is none."""
+    if row["mean"] is None:
+        return "–"
+    if row["low"] is None:
+        return f"none: {row['n_clusters']} {row['clustered_by']}"
+    return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """The quantity in words: 'helpfulness (1 to 5)', 'failures: agent behavior', 'cost per conversation'."""
+    name = str(row["quantity"])
+    if name == COST:
+        return "cost per conversation"
+    if name.startswith(FAILURE_RATE):
+        return f"turns with {name.removeprefix(FAILURE_RATE).replace('_', ' ')}"
+    words = name.replace("_", " ")
+    return words if is_rate(row) else f"{words} ({row['scale_low']:g} to {row['scale_high']:g})"
+
+
+def answers_of(row: Mapping[str, Any]) -> str:
+    """How many answers a row rests on and how many are lacking: '120 answers, 4 unscored (3.2 %)'."""
+    if row["quantity"] in (COST, SUCCESS_RATE):
+        known, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
+        return f"{known}, {lacking}" if row["n_unscored"] else known
+    if not row["n_scored"] and not row["n_unscored"]:
+        return f"no judge asked ({row['n_unasked']:,})"
+    said = [f"{row['n_scored']:,}"]
+    if row["n_unscored"]:
+        said.append(f"{row['n_unscored']:,} unscored ({100 * row['unscored_share']:.1f} %)")
+    if row["n_unasked"]:
+        said.append(f"{row['n_unasked']:,} not asked")
+    return ", ".join(said)
+
+
+def reading_order(row: Mapping[str, Any]) -> tuple[int, str]:
+    """Sort key: success first, then ratings and values, failures, cost; what has no value comes last."""
+    name = str(row["quantity"])
+    kind = 0 if name == SUCCESS_RATE else 3 if name == COST else 2 if name.startswith(FAILURE_RATE) else 1
+    return (kind if row["mean"] is not None else 9), name

@@ -1,0 +1,230 @@
+"""Quality of an agent's conversations, whatever their tasks: success, metrics, failure rates and cost, with intervals.
+
+Made for logs, which have no tasks in common and no slots: means over conversations, sessions as clusters, and no rank.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
+from agent_eval.scores.statistics.clustered import clustered_interval
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE, RULE, SUCCESS_RATE, clusters
+from agent_eval.tables import table
+
+COST = "cost_usd"
+HEADLINES = {
+    "success_rate": SUCCESS_RATE,
+    "helpfulness_1to5": "helpfulness",
+    "behavior_failure_rate": f"{FAILURE_RATE}agent_behavior_failure",
+    "tool_failure_rate": f"{FAILURE_RATE}tool_call_behavior_failure",
+    "cost_usd_per_conversation": COST,
+}
+"""Column of table log_leaderboard → quantity."""
+_PAIR = ["methodology_version", "agent_id"]
+_QUANTITY = [*_PAIR, "quantity"]
+_COUNTS = ("n_scored", "n_unscored", "n_unasked")
+_CONVERSATION = ["agent_id", "conversation_id"]
+_SEVERITIES = ("critical", "high", "medium", "low")
+
+
+class MetricFacts(NamedTuple):
+    """Facts about the metrics that judges are asked.
+
+    Args:
+        scales: Lowest and highest answer of each metric that is a rating or a value.
+        failures: The metrics whose labels are failures.
+        needs_model: How the reason begins of an answer that only a model could have given, when none was asked.
+    """
+
+    scales: Mapping[str, tuple[float, float]]
+    failures: Sequence[str]
+    needs_model: str
+
+
+def quality_summary(
+    values: pl.DataFrame,
+    outcomes: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    conversation_judgments: pl.DataFrame,
+    facts: MetricFacts,
+) -> pl.DataFrame:
+    """Summarise what is known of each agent's conversations.
+
+    Args:
+        values: From `conversation_values`.
+        outcomes: From `trial_outcomes`.
+        conversations: Costs in US dollars.
+        turn_judgments: Answers about turns.
+        conversation_judgments: Answers about whole conversations.
+        facts: Of the metrics; what is not in its scales lies on 0–1.
+
+    Returns:
+        Table quality_summary, sorted: one row per agent, version and quantity of which an answer is known or lacking.
+        The mean is one over conversations, as in `compare`, null where none is known. Its interval is null with fewer than
+        two clusters.
+    """
+    costs = outcomes.join(conversations.select(*_CONVERSATION, value=COST), on=_CONVERSATION).select(
+        *_PAIR,
+        "session_id",
+        unit=pl.coalesce("task", "conversation_id"),
+        quantity=pl.lit(COST),
+        value="value",
+    )
+    every = pl.concat([values, costs.drop_nulls("value").select(values.columns)])
+    known = every.partition_by(_QUANTITY, as_dict=True)
+    counted = pl.concat(
+        [
+            _counted(outcomes, pl.lit(SUCCESS_RATE), "is_correct", pl.col("source")),
+            _counted(costs, pl.col("quantity"), "value", pl.lit(None, pl.String)),
+            _answers(turn_judgments, conversation_judgments, facts),
+        ]
+    )
+    rows = []
+    for row in counted.filter(pl.sum_horizontal(_COUNTS) > 0).iter_rows(named=True):
+        of = known.get(tuple(row[name] for name in _QUANTITY))
+        if of is None and row["quantity"] == GOAL_METRIC and row["n_scored"]:
+            continue  # it is the success rate
+        bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
+        rows.append(row | _shares(row) | _mean(of, bounds, row["n_scored"]))
+    return table("quality_summary").frame(rows).sort(_QUANTITY)
+
+
+def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) -> pl.DataFrame:
+    """How many conversations say something of a quantity that judges are not asked for, and how many do not."""
+    return (
+        rows.with_columns(quantity=quantity, judge=judge)
+        .group_by(_QUANTITY)
+        .agg(
+            n_scored=pl.col(known).count().cast(pl.Int64),
+            n_unscored=pl.col(known).null_count().cast(pl.Int64),
+            n_unasked=pl.lit(0, pl.Int64),
+            judges=pl.col("judge").drop_nulls().unique().sort(),
+        )
+        .filter(pl.col("n_scored") > 0)
+    )
+
+
+def _answers(
+    turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, facts: MetricFacts
+) -> pl.DataFrame:
+    """How many answers each metric has, how many were lost, and how many only a model could have given."""
+    is_failure = pl.col("metric").is_in(list(facts.failures))
+    columns = ["metric", "judge", "status", "unscored_reason", "is_effective"]
+    no_turn = pl.lit(None, pl.Int64).alias("turn_index")
+    whole = conversation_judgments.select(*TRIAL, no_turn, *columns)
+    rows = pl.concat([turn_judgments.select(*TRIAL, "turn_index", *columns), whole]).filter(
+        is_failure | pl.col("metric").is_in(list(facts.scales))
+    )
+    # a rule labels failing turns only: its labels are no share of all turns
+    counts = (pl.col("status") == "scored") & (
+        pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_effective")
+    )
+    needs_model = pl.col("unscored_reason").str.starts_with(facts.needs_model).fill_null(value=False)
+    of_rule = is_failure & (pl.col("status") == "scored") & (pl.col("judge") == RULE)
+    answers = rows.group_by(*TRIAL, "turn_index", "metric").agg(
+        scored=counts.any(),
+        lost=pl.col("status").is_in(["unscored", "disputed"]).any(),
+        unasked=(needs_model | of_rule).any(),
+        judge=pl.col("judge").filter(counts).unique(),
+    )
+    quantity = pl.when(is_failure).then(FAILURE_RATE + pl.col("metric")).otherwise("metric")
+    lost = ~pl.col("scored") & pl.col("lost")
+    return (
+        answers.with_columns(quantity=quantity)
+        .group_by(_QUANTITY)
+        .agg(
+            n_scored=pl.col("scored").sum().cast(pl.Int64),
+            n_unscored=lost.sum().cast(pl.Int64),
+            n_unasked=(~pl.col("scored") & ~lost & pl.col("unasked")).sum().cast(pl.Int64),
+            judges=pl.col("judge").explode(empty_as_null=False).unique().sort(),
+        )
+    )
+
+
+def _shares(row: Mapping[str, Any]) -> dict[str, float | None]:
+    asked = row["n_scored"] + row["n_unscored"]
+    return {"unscored_share": row["n_unscored"] / asked if asked else None}
+
+
+def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_answers: int) -> dict[str, Any]:
+    """The mean of one quantity of one agent, with its interval."""
+    low, high = bounds
+    scale = {"scale_low": low, "scale_high": high}
+    if values is None:
+        return {**scale, "n_conversations": 0, "n_clusters": 0}
+    numbers, groups = values["value"].to_list(), clusters(values)
+    point = min(1.0, len(numbers) / n_answers) if n_answers else 1.0
+    interval = clustered_interval(numbers, groups, bounds=bounds, point=point)
+    return {
+        **scale,
+        "mean": math.fsum(numbers) / len(numbers),
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "n_conversations": len(numbers),
+        "n_clusters": len(set(groups)),
+        "clustered_by": "session" if values["session_id"].n_unique() > 1 else "task or conversation",
+    }
+
+
+def log_leaderboard(
+    summary: pl.DataFrame, error_clusters: pl.DataFrame, transcripts: pl.DataFrame, agents: pl.DataFrame
+) -> pl.DataFrame:
+    """List the agents whose conversations fill no slot, with their headline figures.
+
+    Their conversations are of different tasks, so that the rows have no rank and are sorted by id.
+
+    Args:
+        summary: Table quality_summary.
+        error_clusters: Table error_clusters.
+        transcripts: Which conversations are admitted, and which slots and tests they fill.
+        agents: Display names.
+
+    Returns:
+        Table log_leaderboard: one row per version and agent that has admitted conversations, none of them with a slot or
+        a required test.
+    """
+    fills = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0).fill_null(value=False)
+    logs = (
+        transcripts.filter("is_admitted")
+        .group_by(_PAIR)
+        .agg(
+            n_conversations=pl.len().cast(pl.Int64),
+            n_sessions=pl.col("session_id").n_unique().cast(pl.Int64),
+            fills=fills.any(),
+        )
+        .filter(~pl.col("fills"))
+    )
+    for column, quantity in HEADLINES.items():
+        of = summary.filter(pl.col("quantity") == quantity).select(
+            *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high"))
+        )  # fmt: skip
+        logs = logs.join(of, on=_PAIR, how="left")
+    # success and cost come with the transcripts; the rest was asked of judges
+    judged = summary.filter(~pl.col("quantity").is_in([SUCCESS_RATE, COST]))
+    answers = judged.group_by(_PAIR).agg(
+        *(pl.col(name).sum() for name in _COUNTS),
+        judges=pl.col("judges").explode(empty_as_null=False).unique().sort(),
+    )
+    rows = (
+        logs.join(answers, on=_PAIR, how="left")
+        .join(top_errors(error_clusters, 1), on=_PAIR, how="left")
+        .join(agents.select("agent_id", "name"), on="agent_id", how="left")
+        .with_columns(pl.col(_COUNTS).fill_null(0), pl.col("judges").fill_null([]))
+        .rename({"cluster_id": "top_cluster_id", "title": "top_error", "rate_per_100_turns": "top_error_rate_per_100_turns"})
+    )  # fmt: skip
+    target = table("log_leaderboard")
+    return rows.select(list(target.schema)).sort(target.key)
+
+
+def top_errors(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Return the first `n` clusters of each agent and version: the most severe first, then those of most turns."""
+    order = pl.col("severity").replace_strict({name: i for i, name in enumerate(_SEVERITIES)}, default=9)
+    return (
+        error_clusters.sort(order, -pl.col("n_turns"), "cluster_id", maintain_order=True)
+        .group_by(_PAIR, maintain_order=True)
+        .head(n)
+    )

@@ -1,0 +1,88 @@
+"""The worst answers about one metric of an agent, each with what was said in the turn and the judge's words."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from agent_eval.scores.explain import Node
+from agent_eval.tables.agent_version import AgentVersion
+
+LONGEST = 400  # characters of a message
+_ANSWER = ("rating_1to5", "value", "label")
+
+
+def worst_answers(judgments: pl.DataFrame, labels: Sequence[str], n: int) -> pl.DataFrame:
+    """Return the `n` worst effective, scored answers, the worst first.
+
+    Args:
+        judgments: Rows of turn_judgments or conversation_judgments of one metric, agent and version.
+        labels: The failure labels, the most severe first; empty for ratings and values, of which the lowest are worst.
+        n: How many.
+    """
+    known = judgments.filter("is_effective", pl.col("status") == "scored")
+    place = [name for name in ("conversation_id", "turn_index") if name in known.columns]
+    if labels:
+        order = pl.col("label").replace_strict(
+            {label: i for i, label in enumerate(labels)}, default=None, return_dtype=pl.Int64
+        )
+        return known.filter(order.is_not_null()).sort(order, *place).head(n)
+    value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
+    return known.filter(value.is_not_null()).sort(value, *place).head(n)
+
+
+def explained(
+    pair: AgentVersion,
+    metric: str,
+    worst: pl.DataFrame,
+    n_answers: int,
+    turns: pl.DataFrame,
+    *,
+    is_whole: bool,
+) -> Node:
+    """Return a tree with one node per answer.
+
+    Args:
+        pair: The agent and version.
+        metric: Its name.
+        worst: From `worst_answers`.
+        n_answers: Of how many scored answers they are.
+        turns: Rows of table turns that the answers are about, or more.
+        is_whole: Messages are shown whole, not their first 400 characters.
+    """
+    said = {(row["conversation_id"], row["turn_index"]): row for row in turns.to_dicts()}
+    children = []
+    for row in worst.to_dicts():
+        turn = said.get((row["conversation_id"], row.get("turn_index")))
+        value = next(row[name] for name in _ANSWER if row[name] is not None)
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        at = (
+            row["conversation_id"]
+            if row.get("turn_index") is None
+            else f"{row['conversation_id']}#{row['turn_index']}"
+        )
+        children.append(
+            Node(f"{shown} in {at} by {row['judge']}", tuple(_lines(row, turn, is_whole=is_whole)))
+        )
+    title = f"{pair.agent_id} under {pair.methodology_version}: {metric}, {worst.height} worst of {n_answers:,} answers"
+    return Node(
+        title, () if children else ("no answer is scored as a failure or with a value",), tuple(children)
+    )
+
+
+def _lines(row: Mapping[str, object], turn: Mapping[str, object] | None, *, is_whole: bool) -> list[str]:
+    def cut(text: object) -> str:
+        line = str(text)
+        return line if is_whole or len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+    lines = []
+    if turn is not None:
+        lines = [
+            f"user: {cut(turn['user_message'] or '(none)')}",
+            f"agent: {cut(turn['agent_message'] or '(no text)')}",
+        ]
+    if row["rationale"]:
+        lines.append(f"judge: {cut(row['rationale'])}")
+    if row["evidence"]:
+        unfound = " (not found in the transcript)" if row["evidence_verified"] is False else ""
+        lines.append(f"evidence: “{cut(row['evidence'])}”{unfound}")
+    return lines

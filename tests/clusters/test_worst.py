@@ -1,0 +1,38 @@
+"""The worst findings: the most severe clusters first, one row each, with a quote that was found."""
+
+from agent_eval.clusters.worst import worst_findings
+from agent_eval.tables import table
+
+PAIR = {"methodology_version": "1.3.0", "agent_id": "bot"}
+
+
+def test_severity_comes_before_frequency_and_a_quote_that_was_found_before_others() -> None:
+    clusters = table("error_clusters").frame(
+        {
+            **PAIR,
+            "agent_id": agent,
+            "cluster_id": cluster,
+            "severity": severity,
+            "title": cluster,
+            "n_turns": n,
+        }
+        for agent, cluster, severity, n in (
+            ("bot", "often", "low", 90),
+            ("bot", "severe", "critical", 1),
+            ("bot", "wide", "high", 2),
+            ("other", "wide", "high", 5),
+        )
+    )
+    failures = table("failures").frame(
+        {**PAIR, "cluster_id": "severe", "conversation_id": "c", "turn_index": turn, "quote": quote}
+        for turn, quote in ((0, "invented"), (1, "verbatim"))
+    )
+    judgments = table("turn_judgments").frame(
+        {**PAIR, "conversation_id": "c", "turn_index": turn, "evidence": quote, "evidence_verified": found, "is_effective": True}
+        for turn, quote, found in ((0, "invented", False), (1, "verbatim", True))
+    )  # fmt: skip
+    found = worst_findings(clusters, failures, judgments, 2)
+    assert found.select("cluster_id", "agent_id", "quote", "turn_index").rows() == [
+        ("severe", "bot", "verbatim", 1),
+        ("wide", "other", None, None),
+    ]

@@ -1,0 +1,142 @@
+"""The summary of logs: means, rates and counts derived by hand, and which agents are logs."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.scores.statistics.clustered import clustered_interval
+from agent_eval.scores.statistics.compare import conversation_metrics
+from agent_eval.scores.statistics.quality import MetricFacts, log_leaderboard, quality_summary
+from agent_eval.scores.statistics.unpaired import conversation_values
+from agent_eval.tables import table
+
+PAIR = {"methodology_version": "1.3.0", "agent_id": "bot"}
+FAILURES = "agent_behavior_failure"
+FACTS = MetricFacts(
+    {"helpfulness": (1.0, 5.0), "goal_completion": (0.0, 1.0)}, [FAILURES], "needs a judge model"
+)
+OUTCOMES = {
+    **dict.fromkeys(("methodology_version", "agent_id", "conversation_id", "session_id", "task", "source"), pl.String),
+    "is_correct": pl.Boolean,
+}  # fmt: skip
+
+
+def judged(conversation: str, turn: int, metric: str, **answer: Any) -> dict[str, Any]:
+    given = {"status": "scored", "judge": "model", "is_effective": True} | answer
+    return {**PAIR, "conversation_id": conversation, "turn_index": turn, "metric": metric, **given}
+
+
+def summary_of(
+    judgments: list[dict[str, Any]], *, correct: dict[str, bool | None], costs: dict[str, float] | None = None
+) -> dict[str, dict[str, Any]]:
+    """Quantity → its row; every conversation is in a session of its first letter."""
+    turns, whole = table("turn_judgments").frame(judgments), table("conversation_judgments").empty()
+    outcomes = pl.DataFrame(
+        [
+            {**PAIR, "conversation_id": c, "session_id": c[0], "is_correct": is_correct}
+            | ({} if is_correct is None else {"source": "outcome"})
+            for c, is_correct in correct.items()
+        ],
+        schema=OUTCOMES,
+    )
+    conversations = table("conversations").frame(
+        {"agent_id": "bot", "conversation_id": c, "cost_usd": (costs or {}).get(c)} for c in correct
+    )
+    values = conversation_values(
+        outcomes, conversation_metrics(turns, whole), turns, [FAILURES], "no failure"
+    )
+    rows = quality_summary(values, outcomes, conversations, turns, whole, FACTS)
+    return {row["quantity"]: row for row in rows.to_dicts()}
+
+
+def test_a_mean_is_over_conversations_and_lost_answers_are_counted() -> None:
+    found = summary_of(
+        [
+            judged("a1", 0, "helpfulness", rating_1to5=5),
+            judged("a1", 1, "helpfulness", rating_1to5=3),
+            judged("b1", 0, "helpfulness", rating_1to5=2),
+            judged("b1", 1, "helpfulness", status="unscored", unscored_reason="parse_failure"),
+            judged("b1", 2, "helpfulness", status="not_applicable", judge="none", unscored_reason="needs a judge model"),
+        ],
+        correct={"a1": True, "b1": None},
+        costs={"a1": 0.25},
+    )  # fmt: skip
+    row = found["helpfulness"]
+    assert (row["mean"], row["scale_low"], row["scale_high"]) == (3.0, 1.0, 5.0)  # ((5 + 3) / 2 + 2) / 2
+    assert [row[n] for n in ("n_conversations", "n_clusters", "n_scored", "n_unscored", "n_unasked")] == [
+        2,
+        2,
+        3,
+        1,
+        1,
+    ]
+    assert row["unscored_share"] == 0.25
+    assert row["clustered_by"] == "session"
+    assert row["low"] < 3 < row["high"]
+    success = found["success rate"]
+    assert (success["mean"], success["n_scored"], success["n_unscored"]) == (1.0, 1, 1)
+    assert success["low"] is None  # one conversation
+    assert (found["cost_usd"]["mean"], found["cost_usd"]["n_unscored"]) == (0.25, 1)
+
+
+def test_a_failure_rate_counts_only_turns_that_a_judge_other_than_a_rule_labelled() -> None:
+    by_rule = {"judge": "rule", "label": "repetition"}
+    found = summary_of(
+        [
+            judged("a1", 0, FAILURES, **by_rule),  # nobody else looked at this turn
+            judged("a2", 0, FAILURES, label="no failure"),
+            judged("a2", 1, FAILURES, **by_rule),
+            judged("a2", 1, FAILURES, label="no failure", is_effective=False),
+        ],
+        correct={"a1": None, "a2": None},
+    )[f"failure rate: {FAILURES}"]
+    assert (found["mean"], found["n_conversations"]) == (0.5, 1)
+    assert (found["n_scored"], found["n_unasked"]) == (2, 1)
+
+
+def test_without_any_answer_a_metric_has_no_mean_and_is_named() -> None:
+    found = summary_of(
+        [judged("a1", 0, "helpfulness", status="not_applicable", judge="none", unscored_reason="needs a judge model")],
+        correct={"a1": None},
+    )  # fmt: skip
+    assert set(found) == {"helpfulness"}
+    assert (found["helpfulness"]["mean"], found["helpfulness"]["n_unasked"]) == (None, 1)
+
+
+def test_an_interval_stays_on_its_scale_and_needs_two_clusters() -> None:
+    names = [str(i) for i in range(100)]
+    full = clustered_interval([1.0] * 100, names, bounds=(0.0, 1.0), point=1.0)
+    assert full
+    assert full.high == 1.0
+    assert 0.95 < full.low < 0.975  # of 100 successes in 100: Clopper and Pearson's bound is 0.964
+    costs = clustered_interval([0.0, 0.1], ["a", "b"], bounds=(0.0, None), point=1.0)
+    assert costs
+    assert costs.low == 0.0
+    assert clustered_interval([1.0, 2.0], ["a", "a"], bounds=(1.0, 5.0), point=1.0) is None
+
+
+def transcripts(**slots: str | None) -> pl.DataFrame:
+    rows: list[dict[str, Any]] = [
+        {"methodology_version": "1.3.0", "agent_id": agent, "conversation_id": "c", "session_id": "s", "slot": slot, "is_admitted": True}
+        for agent, slot in slots.items()
+    ]  # fmt: skip
+    return table("transcripts").frame(rows)
+
+
+@pytest.mark.parametrize(("slot", "agents"), [(None, ["bot"]), ("D1", [])])
+def test_only_agents_without_slots_are_logs(slot: str | None, agents: list[str]) -> None:
+    summary = table("quality_summary").frame(
+        [{**PAIR, "quantity": "helpfulness", "mean": 4.0, "low": 3.0, "high": 4.5, "n_scored": 7, "n_unscored": 0, "n_unasked": 0, "judges": ["m"]}]
+    )  # fmt: skip
+    clusters = table("error_clusters").frame(
+        {**PAIR, "cluster_id": c, "severity": s, "title": c, "n_turns": n}
+        for c, s, n in (("often", "low", 9), ("severe", "critical", 1))
+    )
+    board = log_leaderboard(
+        summary, clusters, transcripts(bot=slot), table("agents").frame([{"agent_id": "bot"}])
+    )
+    assert board["agent_id"].to_list() == agents
+    for row in board.to_dicts():
+        assert (row["helpfulness_1to5"], row["helpfulness_1to5_low"], row["success_rate"]) == (4.0, 3.0, None)
+        assert (row["top_cluster_id"], row["n_scored"], row["judges"]) == ("severe", 7, ["m"])
