@@ -159,6 +159,7 @@ def run(
     Exit code: 0 materialised, whatever the gates say; 1 a record was refused or some judgments are unscored;
     2 nothing that a judge was asked got scored, or it could not run.
     """
+    from agent_eval.commands.estimate import estimate_run, refuse_unusable_judges
     from agent_eval.commands.run import run as run_project
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.terminal.printing import print_run
@@ -172,10 +173,9 @@ def run(
     )
     out, err = consoles()
     if dry_run:
-        from agent_eval.commands.estimate import estimate_run
-
         estimate_run(project, out, agent or (), methodology or (), as_json=as_json)
         return
+    refuse_unusable_judges(project, agent or (), methodology or ())
     with shown_progress(err) as progress:
         report = run_project(
             project.watched(progress.watch, progress.heard if verbose else None),

@@ -12,7 +12,9 @@ from agent_eval.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-COMMANDS = sorted(set(re.findall(r"`?agent-eval ([a-z]+)", README + (ROOT / "CHANGELOG.md").read_text())))
+COMMANDS = sorted(
+    set(re.findall(r"`?agent-eval ([a-z][a-z-]*)", README + (ROOT / "CHANGELOG.md").read_text()))
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

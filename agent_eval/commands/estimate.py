@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 from rich.console import Console
 
-from agent_eval.commands.run import UnusableJudgeError, what_is_stale
+from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.errors import AgentEvalError
 from agent_eval.judge import engine, rubric
@@ -28,6 +28,25 @@ class NoJudgeError(AgentEvalError):
             "No judge model is set, so no call would be made. Name one: agent-eval run --judge MODEL --dry-run, "
             "or judge_model in agent_eval.toml."
         )
+
+
+class UnusableJudgeError(AgentEvalError):
+    """Raised before the first call when no call to a judge model could succeed."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(f"{'; '.join(problems)}. Nothing was asked.")
+
+
+def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Sequence[str]) -> None:
+    """Check that the judge models of the settings can be called, if a run has something to ask them.
+
+    Raises:
+        UnusableJudgeError: If a model's key is missing or the model is not known.
+    """
+    if problems := project.judge_problems():
+        project.registry.refuse_edited(versions or project.registry.recorded)
+        if planned_work(project, project.some_agents(agents), versions)["in all"].n_calls:
+            raise UnusableJudgeError(problems)
 
 
 def estimate_run(

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import idle_ratings, unasked_ratings
 from agent_eval.judge.protocol import CANNOT_TELL
@@ -66,7 +65,6 @@ def run(
         UnknownAgentError: If an agent is named that has neither sessions nor rows.
         UnknownMethodologyError: If a version is named that is not published.
         EditedVersionError: If a wanted version was edited after it was frozen; nothing is read or made.
-        UnusableJudgeError: If a judge model's key is missing or the model is not known, and there is something to ask.
         GateRulesError: If a gate of the settings names something that does not exist.
     """
     project.registry.refuse_edited(versions or project.registry.recorded)
@@ -76,7 +74,6 @@ def run(
         project.registry.get(version)
     if project.own_judge is not None:
         _ = project.judge_runtime  # refuses a cap that cannot be kept, before any work
-        _refuse_unusable_judges(project, wanted_agents, versions)
     with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
         sources, stale = what_is_stale(project, wanted_agents, versions)
         wanted = list(versions) or project.registry.versions
@@ -94,23 +91,6 @@ def run(
         pairs.select(_PAIR).unique().height,
     )
     return replace(report, agents=tuple(agents))
-
-
-class UnusableJudgeError(AgentEvalError):
-    """Raised before the first call when no call to a judge model could succeed."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}. Nothing was asked.")
-
-
-def _refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Sequence[str]) -> None:
-    """Raise UnusableJudgeError if a judge model cannot be called and there is something to ask it."""
-    if not (problems := project.judge_problems()):
-        return
-    from agent_eval.commands.estimate import planned_work
-
-    if planned_work(project, agents, versions)["in all"].n_calls:
-        raise UnusableJudgeError(problems)
 
 
 def what_is_stale(

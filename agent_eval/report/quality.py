@@ -21,7 +21,7 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
     value = row[end]
     if value is None:
         return "–"
-    if row["quantity"] == COST:
+    if row["scale_high"] is None:
         return f"${value:.4f}"
     return f"{100 * value:.1f} %" if is_rate(row) else f"{value:.2f}"
 
@@ -51,7 +51,7 @@ def interval_of(row: Mapping[str, Any]) -> str:
 def name_of(row: Mapping[str, Any]) -> str:
     """The quantity in words: 'helpfulness (1 to 5)', 'failures: agent behavior', 'cost per conversation'."""
     name = str(row["quantity"])
-    if name == COST:
+    if row["scale_high"] is None:
         return "cost per conversation"
     if name.startswith(FAILURE_RATE):
         return f"turns with {name.removeprefix(FAILURE_RATE).replace('_', ' ')}"

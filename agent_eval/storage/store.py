@@ -153,10 +153,9 @@ class Store:
             select = _listed(name for name in wanted if name in present)
             order = _listed(name for name in table.key if name in present)
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
-                # through Arrow's C interface: `.pl()` would need pyarrow, which is as large as polars
-                frame = pl.DataFrame(
-                    con.sql(f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}")
-                )
+                frame: pl.DataFrame = con.sql(
+                    f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
+                ).pl()
         lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
@@ -293,7 +292,7 @@ def _holder(message: str) -> str:
 
 @dataclass(frozen=True)
 class _Streamed:
-    """A frame as DuckDB reads it through Arrow's C interface: bare it would need pyarrow."""
+    """A frame as DuckDB reads it through Arrow's C interface: bare it would be copied by pyarrow first."""
 
     frame: pl.DataFrame
 

@@ -242,14 +242,17 @@ def test_gate_is_red_when_an_agent_is_not_publishable(command: CliRunner) -> Non
 
 
 def test_explain_goes_from_the_composite_to_the_judges_words(command: CliRunner, sample: Project) -> None:
-    text = command.invoke(app, ["explain", "lumen-support"]).stdout
+    text = command.invoke(app, ["explain", "lumen-support", "--all"]).stdout
     rating = sample.store.read(table("rubric_ratings")).filter(
         pl.col("agent_id") == "lumen-support", pl.col("target") == "U2", pl.col("is_effective")
     )["rationale"][0]  # fmt: skip
     flat = " ".join(text.replace("│", " ").split())
     assert " ".join(rating.split()[:6]) in flat
-    assert "U4" in flat
-    assert "D5" in flat
+    page = command.invoke(app, ["explain", "lumen-support"]).stdout
+    assert len(page.splitlines()) < len(text.splitlines()) / 2
+    for shown in (flat, page):
+        assert "U4" in shown
+        assert "D5" in shown
 
 
 def test_reliability_counts_trials_over_sessions(command: CliRunner) -> None:

@@ -255,6 +255,7 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
     [
         ("nosuch/model", {}, "provider is not known"),
         ("openai/gpt-4o-mini", {}, "OPENAI_API_KEY"),
+        ("openai/gpt-4o-mini", {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY"),
         ("openai/gpt-4o-mini", {"OPENAI_API_KEY": "k"}, None),
         ("openai/gpt-4o-mimi", {"OPENAI_API_KEY": "k"}, "Did you mean 'gpt-4o-mini'?"),
         ("openai/mine", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://localhost:1"}, None),

@@ -212,6 +212,9 @@ def problem_of(model: str, *, is_listed: bool = False) -> str | None:
         return f"Judge model {model!r}: its provider is not known.{_nearest(model)} Write provider/model, e.g. openai/gpt-4o-mini"
     lacking = litellm.validate_environment(model=model)["missing_keys"]
     keys = [variable for variable in lacking if variable.endswith("_API_KEY")]
+    own_key = f"{provider.upper()}_API_KEY"
+    if os.environ.get(own_key) == "":  # litellm takes an empty one for a key
+        keys.append(own_key)
     if keys:
         return f"Judge model {model!r} needs an API key: set the environment variable {' or '.join(keys)}"
     servers = _SERVERS.get(provider)

@@ -10,7 +10,7 @@ from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.quality import answers_of, interval_of, name_of, reading_order, value_of
 from agent_eval.report.svg import BLUE, RED, IntervalBar, spans
-from agent_eval.scores.statistics.quality import COST, HEADLINES, top_errors
+from agent_eval.scores.statistics.quality import HEADLINES, top_errors
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -19,7 +19,7 @@ TOP = 10  # error clusters
 
 def summary_plot(summary: pl.DataFrame) -> str:
     """Every known mean with its interval, as percent of its scale; costs are left out."""
-    known = summary.filter(pl.col("mean").is_not_null(), pl.col("quantity") != COST)
+    known = summary.filter(pl.col("mean").is_not_null(), pl.col("scale_high").is_not_null())
     rows = sorted(known.to_dicts(), key=reading_order)
     if not rows:
         return "nothing is known yet"

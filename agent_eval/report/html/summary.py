@@ -18,7 +18,6 @@ from agent_eval.report.quality import (
     reading_order,
     value_of,
 )
-from agent_eval.scores.statistics.quality import COST
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
 
 def _read(row: Mapping[str, Any]) -> SummaryRow:
     drawn = None
-    if row["mean"] is not None and row["quantity"] != COST:
+    if row["mean"] is not None and row["scale_high"] is not None:
         bottom, top = row["scale_low"], row["scale_high"]
         mean, low, high = (None if row[end] is None else row[end] - bottom for end in ("mean", "low", "high"))
         drawn = span(mean, low, high, scale=top - bottom)
