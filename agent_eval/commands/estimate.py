@@ -45,7 +45,7 @@ def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Se
     """
     if problems := project.judge_problems():
         project.registry.refuse_edited(versions or project.registry.recorded)
-        if planned_work(project, project.some_agents(agents), versions)["in all"].n_calls:
+        if planned_work(project, project.some_agents(agents), versions)["in all"].calls.n_calls:
             raise UnusableJudgeError(problems)
 
 
