@@ -15,6 +15,7 @@ from scipy.special import comb, ndtri
 
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100
 from agent_eval.scores.statistics.compare import compare
+from agent_eval.scores.statistics.distribution_free import is_near_an_end
 from agent_eval.scores.statistics.intervals import Interval, Sample, bounded_mean, share_mean
 from benchmarks.coverage_designs import measured
 
@@ -87,6 +88,7 @@ def measure(repeats: int = 20_000) -> Iterator[str]:
             yield _line(f"{design}, correlation {correlation}", SIZES, row)
     yield _summary("all of these", cells)
     yield from _others(random, repeats // 20)
+    yield from _near_ends(random, repeats // 5)
     yield from _false_positives(random, repeats // 10)
     yield from measured(random, repeats)
 
@@ -106,6 +108,22 @@ def _others(random: np.random.Generator, repeats: int) -> Iterator[str]:
             for correlation in (0.0, 0.1, 0.3, 0.6, 0.95)
         ]
         yield _summary(f"other tasks, n = {n}, {repeats:,} repetitions", tasks)
+
+
+def _near_ends(random: np.random.Generator, repeats: int) -> Iterator[str]:
+    """Ratings that stick to an end of the scale and hang together: with and without the rows that a board marks."""
+    for shape in ("rarely bad", "poor", "ceiling"):
+        probabilities = {**SHAPES, **OTHER_SHAPES}[shape]
+        truth = float(np.array([1, 2, 3, 4, 5]) @ np.array(probabilities) * WEIGHTS.sum())
+        cells = []
+        for n in (3, 5, 10, 20):
+            rows = session_ratings(random, probabilities, 0.6, (repeats, n)) @ WEIGHTS
+            marked = np.array([is_near_an_end(row.tolist(), SCALE_0TO100) for row in rows])
+            every, others = (_over_sessions(iter(some), truth) for some in (rows, rows[~marked]))
+            cells.append(
+                f"n = {n}: {100 * every.held:.1f} %, of the {100 * (1 - marked.mean()):.0f} % not marked {100 * others.held:.1f} %"
+            )
+        yield f"composite, {shape} ratings, correlation 0.6, {repeats:,} repetitions: {'; '.join(cells)}"
 
 
 @dataclass(frozen=True)

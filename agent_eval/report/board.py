@@ -1,7 +1,7 @@
 """The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -127,12 +127,14 @@ def _outcome(row: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
+_OF_METHOD: Mapping[object, str] = {"bounded": " (any spread)", "t_near_end": " (spread not seen)"}
+
+
 def interval(row: dict[str, object]) -> str:
     """The 95 % interval, or why there is none."""
     low, high = row["low"], row["high"]
     if isinstance(low, float) and isinstance(high, float):
-        any_spread = " (any spread)" if row.get("interval_method") == "bounded" else ""
-        return f"{low:.1f}–{high:.1f}{any_spread}"
+        return f"{low:.1f}–{high:.1f}{_OF_METHOD.get(row.get('interval_method'), '')}"
     return f"n = {row['n_sessions']}, none"
 
 

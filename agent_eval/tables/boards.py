@@ -35,7 +35,12 @@ _BOARD = (
     *COMPOSED,
     Column("low", F, "Lower 95 % bound of the composite, over sessions; null with fewer than two"),
     Column("high", F, "Upper 95 % bound"),
-    Column("interval_method", S, "t, or bounded: holds for any spread of sessions; null without an interval"),
+    Column(
+        "interval_method",
+        S,
+        "t; t_near_end: t, but fewer than 20 sessions all lie within 5 points of an end of the scale, which do not show how far "
+        "others fall; or bounded: holds for any spread of sessions; null without an interval",
+    ),
     Column(
         "smallest_detectable",
         F,

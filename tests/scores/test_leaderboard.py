@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from agent_eval.report import board as words
 from agent_eval.scores.composite.leaderboard import (
     MixedVersionsError,
     competition_ranks,
@@ -143,6 +144,24 @@ def test_an_interval_is_over_sessions_and_moves_with_the_penalty() -> None:
     assert expected
     assert (tested["low"], tested["high"]) == pytest.approx(tuple(expected))
     assert (untested["low"], untested["high"]) == pytest.approx((expected.low - 10, expected.high - 10))
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([98, 99, 100], "t_near_end"),
+        ([95.0] * 19, "t_near_end"),
+        ([95.0] * 20, "t"),  # so many show how far others fall
+        ([94, 99, 100], "t"),
+        ([20, 24, 25], "t_near_end"),
+        ([20, 100], "t"),
+        ([70, 99, 100], "bounded"),
+    ],
+)
+def test_sessions_that_are_all_near_one_end_are_marked(scores: list[float], expected: str) -> None:
+    made = board([sessions("a", scores)])
+    assert made["interval_method"].to_list() == [expected]
+    assert ("(spread not seen)" in words.interval(made.row(0, named=True))) == (expected == "t_near_end")
 
 
 def test_a_session_that_is_not_rated_in_full_takes_the_interval_away() -> None:

@@ -18,6 +18,7 @@ from agent_eval.scores.statistics.distribution_free import (
     IntervalMethod,
     any_spread_mean,
     has_breakdown,
+    is_near_an_end,
     unseen_reason,
 )
 from agent_eval.scores.statistics.exact import from_text
@@ -211,6 +212,10 @@ class BoardEntry:
             return "bounded" if has_breakdown(self.values) else "t"
         return asked
 
+    def said_method(self, method: Literal["t", "bounded"]) -> str:
+        """The method in the words of the board: t of sessions that are all near one end is marked."""
+        return "t_near_end" if method == "t" and is_near_an_end(self.values, SCALE_0TO100) else method
+
     @property
     def smallest_detectable(self) -> float | None:
         """The difference from an agent with as many sessions of the same spread that a comparison shows."""
@@ -278,7 +283,7 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
                 "rank_if_tested": if_tested[i],
                 "low": low,
                 "high": high,
-                "interval_method": None if intervals[i] is None else methods[i],
+                "interval_method": None if intervals[i] is None else entry.said_method(methods[i]),
                 "smallest_detectable": entry.smallest_detectable,
                 "point_0to100": float(entry.point),
                 "is_pareto": _is_pareto(entry, field),

@@ -15,6 +15,8 @@ IntervalMethod = Literal["auto", "t", "bounded"]
 BREAKDOWN_POINTS = 10.0
 BREAKDOWN_SHARE = 0.1
 """The largest share of sessions that is taken to break down unseen; a smaller one where so many are hardly missed."""
+NEAR_POINTS = 5.0
+ENOUGH_NEAR_AN_END = 20
 _MISSED = 0.05
 _MOST_SESSIONS = 1000
 
@@ -54,6 +56,17 @@ def has_breakdown(values: Sequence[float]) -> bool:
         if gap >= BREAKDOWN_POINTS and gap > ordered[-1] - ordered[i]:
             return True
     return False
+
+
+def is_near_an_end(values: Sequence[float], bounds: tuple[float, float]) -> bool:
+    """Return whether fewer than 20 values all lie within 5 points of the same end of the scale.
+
+    How far the others fall is not seen then: where values stick to an end, nearly all misses of t beyond 5 % are such
+    samples (docs/statistics.md).
+    """
+    if not 2 <= len(values) < ENOUGH_NEAR_AN_END:
+        return False
+    return min(values) >= bounds[1] - NEAR_POINTS or max(values) <= bounds[0] + NEAR_POINTS
 
 
 def unseen_share(n: int) -> float:
