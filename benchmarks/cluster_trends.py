@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from agent_eval.clusters.trends import compared
+from agent_eval.clusters.trend_units import UnitSums, unit_test
+from agent_eval.clusters.trends import compared, score_test
 from agent_eval.tables import table
 
 CLUSTERS, TURNS, RUNS = 30, 2_000, 500
@@ -36,6 +37,39 @@ def measure() -> Iterator[str]:
             f"found in {found / RUNS:.1%} of {RUNS} runs (false share {false_rate / RUNS:.1%}); "
             f"of {RUNS} runs without a change {null / RUNS:.1%} name any{bar}"
         )
+    yield from over_sessions(rng)
+
+
+def over_sessions(rng: np.random.Generator, repeats: int = 20_000) -> Iterator[str]:
+    """Test one cluster that did not change; sessions of 20 to 180 turns differ in their rate."""
+    for rate, within in ((0.1, 0.0), (0.1, 0.05), (0.3, 0.2)):
+        cells = []
+        for n_here, n_there in ((2, 2), (3, 3), (5, 5), (2, 5), (10, 10)):
+            here, there = (_sessions(rng, n, rate, within, repeats) for n in (n_here, n_there))
+            p_units = unit_test(here, there)[1]
+            sums = (
+                here.squares + there.squares,
+                here.products + there.products,
+                here.lengths + there.lengths,
+            )
+            p_pooled = score_test((here.failing, there.failing), (here.eligible, there.eligible), *sums, here.n_units + there.n_units)[1]  # fmt: skip
+            cells.append(
+                f"{n_here} and {n_there}: {np.mean(p_units < 0.05):.1%} ({np.mean(p_pooled < 0.05):.1%})"
+            )
+        yield (
+            f"false positives at 5 % of a failure in {rate:.0%} of turns, correlation within sessions {within}, {repeats:,} "
+            f"repetitions, by sessions of both sides (in brackets the score test over sessions): {'; '.join(cells)}"
+        )
+
+
+def _sessions(rng: np.random.Generator, n: int, rate: float, within: float, repeats: int) -> UnitSums:
+    lengths = rng.integers(20, 181, size=(repeats, n))
+    size = 1 / within - 1 if within else 0.0
+    own = rng.beta(rate * size, (1 - rate) * size, (repeats, n)) if within else rate
+    failing = rng.binomial(lengths, own)
+    k, m = failing.astype(float), lengths.astype(float)
+    sums = (k, m, k * k, k * m, m * m)
+    return UnitSums(np.full(repeats, float(n)), *(values.sum(axis=1) for values in sums))
 
 
 def side(rates: Floats, within: float, rng: np.random.Generator) -> tuple[Ints, Ints]:

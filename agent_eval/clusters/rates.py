@@ -4,12 +4,13 @@ Turns of one conversation go together, so that a rate's spread is between conver
 conversations are kept, and with them a run can be compared after it was superseded and its judgments are gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.failures import BEHAVIOUR, FAILURE_METRICS, TOOL_BEHAVIOUR, impartial_judgments
+from agent_eval.clusters.trend_units import with_unit
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.tool_call_behavior_failure import TOOL_CALL_BEHAVIOR_FAILURE
 from agent_eval.tables import table
@@ -30,9 +31,11 @@ _SETS = pl.DataFrame(
 
 
 def runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Version, agent and conversation → `benchmark_id` and `run_date`, the date of the run's latest session."""
+    """Version, agent and conversation → `benchmark_id`, `run_date` (of the run's latest session), `unit`, `unit_name`."""
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("run_date"))
-    admitted = transcripts.filter("is_admitted").select(*_RUN, "conversation_id")
+    admitted = with_unit(transcripts.filter("is_admitted")).select(
+        *_RUN, "conversation_id", "unit", "unit_name"
+    )
     return admitted.join(dates, on=["agent_id", "benchmark_id"], how="left")
 
 
@@ -53,7 +56,7 @@ def error_rates(
         earlier: Table `error_rates` as it was stored for these versions and agents.
     """
     eligible = _eligible(turn_judgments, runs)
-    lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id").agg(
+    lengths = eligible.group_by(*_RUN, "run_date", "metrics", "conversation_id", "unit", "unit_name").agg(
         n_eligible=pl.len().cast(pl.Int64)
     )
     now = pl.concat([_totals(lengths), _of_clusters(failures, runs, eligible, lengths, metrics_of(registry))])
@@ -89,14 +92,20 @@ def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _totals(lengths: pl.DataFrame) -> pl.DataFrame:
-    n = pl.col("n_eligible")
-    return _current(
-        lengths.group_by(*_RUN, "run_date", "metrics").agg(
-            pl.len().cast(pl.Int64).alias("n_conversations"),
-            n.sum().alias("n_turns"),
-            (n * n).sum().alias("sum_squares"),
-        )
+    n, key = pl.col("n_eligible"), [*_RUN, "metrics"]
+    totals = lengths.group_by(*key, "run_date").agg(
+        pl.len().cast(pl.Int64).alias("n_conversations"),
+        n.sum().alias("n_turns"),
+        (n * n).sum().alias("sum_squares"),
+        pl.col("unit").first(),
     )
+    return _current(totals.join(_by_unit(lengths, key, n), on=key))
+
+
+def _by_unit(rows: pl.DataFrame, key: Sequence[str], n: pl.Expr) -> pl.DataFrame:
+    """Each unit's name and its turns, as two lists per key."""
+    per_unit = rows.group_by(*key, "unit_name").agg(unit_turns=n.sum()).sort("unit_name")
+    return per_unit.group_by(key, maintain_order=True).agg(pl.col("unit_name").alias("units"), "unit_turns")
 
 
 def _of_clusters(
@@ -114,17 +123,22 @@ def _of_clusters(
         .join(metrics, on="cluster_id")
     )
     conversation = [*_RUN, "metrics", "conversation_id"]
-    counted = (
+    key = [*_RUN, "cluster_id"]
+    per_conversation = (
         seen.join(eligible.select(*conversation, "turn_index"), on=[*conversation, "turn_index"], how="semi")
         .group_by(*conversation, "cluster_id")
         .agg(n=pl.len().cast(pl.Int64))
         .join(lengths.drop("run_date"), on=conversation)
-        .group_by(*_RUN, "cluster_id")
+    )
+    counted = (
+        per_conversation.group_by(key)
         .agg(
             pl.col("n").sum().alias("n_turns"),
             (pl.col("n") ** 2).sum().alias("sum_squares"),
             (pl.col("n") * pl.col("n_eligible")).sum().alias("sum_products"),
+            pl.col("unit").first(),
         )
+        .join(_by_unit(per_conversation, key, pl.col("n")), on=key)
     )
     every = seen.select(*_RUN, "run_date", "metrics", "cluster_id").unique()
     sums = ("n_turns", "sum_squares", "sum_products")

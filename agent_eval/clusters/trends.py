@@ -12,6 +12,7 @@ import polars as pl
 
 from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.rates import PAIR, metrics_of
+from agent_eval.clusters.trend_units import CONVERSATION, unit_of_comparison, unit_sums, unit_test
 from agent_eval.tables import table
 
 LEVEL = 0.05  # share of false discoveries among clusters called significant
@@ -77,8 +78,9 @@ def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
 def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Table `error_trends` for these comparisons: one row per cluster that either side has.
 
-    The test is the two-proportion score test with its variance multiplied by the design effect of turns within
-    conversations, not below 1 (Rao & Scott 1992), on Student's t with conversations − 2 degrees of freedom.
+    Where all tasks declare a family, or both sides have two sessions or more, these are the units of the test and the
+    intervals (`unit_test`). Else the test is the two-proportion score test with its variance multiplied by the design effect
+    of turns within conversations, not below 1 (Rao & Scott 1992), on Student's t with conversations − 2 degrees of freedom.
     q is Benjamini–Hochberg's over the clusters of one comparison. Intervals are Wilson's on the turns divided by
     the design effect. A side that nobody but rules judged has no rate, and the trend is unknown.
 
@@ -107,7 +109,11 @@ def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.
     for prefix, side in (("", here), ("baseline_", there)):
         rows = rows.join(_counts(side, prefix), on=[*PAIR, "cluster_id"], how="left")
         rows = rows.join(_totals(side, prefix), on=[*PAIR, "metrics"], how="left")
-    tested = _tested(rows).with_columns(q_value=_adjusted(pl.col("p_value")).over(PAIR))
+    of_units = unit_of_comparison(here, there)
+    rows = rows.join(of_units, on=list(PAIR), how="left", maintain_order="left")
+    tested = _over_units(_tested(rows), here, there).with_columns(
+        q_value=_adjusted(pl.col("p_value")).over(PAIR)
+    )
     significant = tested.with_columns((pl.col("q_value") <= LEVEL).alias("is_significant"))
     target = table("error_trends")
     named = significant.with_columns(_trend().alias("trend")).select(list(target.schema))
@@ -187,6 +193,21 @@ def _tested(rows: pl.DataFrame) -> pl.DataFrame:
     return sums.with_columns(*known, *(pl.col(f"{p}n_turns_eligible").fill_null(0) for p in prefixes))
 
 
+def _over_units(tested: pl.DataFrame, here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
+    """With the test and the intervals over task families or sessions, where these are the units."""
+    sums = unit_sums(here, tested), unit_sums(there, tested)
+    effect, p_value, effects = unit_test(*sums)
+    made = {"design_effect": effect, "p_value": p_value}
+    for prefix, side, own in zip(("", "baseline_"), sums, effects, strict=True):
+        low, high = wilson(side.failing, side.eligible, own)
+        made |= {f"{prefix}rate_low": 100 * low, f"{prefix}rate_high": 100 * high}
+    is_over_units = pl.col("unit") != CONVERSATION
+    return tested.with_columns(
+        pl.when(is_over_units).then(pl.Series(values).fill_nan(None)).otherwise(name).alias(name)
+        for name, values in made.items()
+    ).with_columns(reason=pl.when(pl.col("p_value").is_null()).then("unit_reason"))
+
+
 def score_test(
     failing: tuple[Floats, Floats],
     eligible: tuple[Floats, Floats],
@@ -257,7 +278,8 @@ def _benjamini_hochberg(p_values: pl.Series) -> pl.Series:
 
 def _trend() -> pl.Expr:
     here, there = pl.col("n_turns") > 0, pl.col("baseline_n_turns") > 0
-    is_known = (pl.col("n_turns_eligible") > 0) & (pl.col("baseline_n_turns_eligible") > 0) & (here | there)
+    is_judged = (pl.col("n_turns_eligible") > 0) & (pl.col("baseline_n_turns_eligible") > 0)
+    is_known = is_judged & (here | there) & ~(here & there & pl.col("reason").is_not_null())
     is_more = pl.col("rate_per_100_turns") > pl.col("baseline_rate_per_100_turns")
     return (
         pl.when(~is_known)

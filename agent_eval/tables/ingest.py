@@ -196,6 +196,7 @@ DECLARED = (
             Column("slot", S, "D1..D5 or a required test; null for undeclared sessions"),
             Column("tests", NAMES, "Required tests that this conversation serves", nullable=False),
             Column("task_id", S, "The task"),
+            Column("task_family", S, "Tasks of one family depend on each other; null: none declared"),
             Column("task_set", S, "The set of tasks"),
             Column("trial", I, "Trial number as recorded"),
             Column("n_turns", I, "Turns", nullable=False),
