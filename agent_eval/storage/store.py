@@ -27,6 +27,7 @@ _SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
     pl.Boolean: "BOOLEAN",
     pl.Datetime("us"): "TIMESTAMP",
     pl.List(pl.String): "VARCHAR[]",
+    pl.List(pl.Int64): "BIGINT[]",
     pl.List(pl.Float64): "DOUBLE[]",
     pl.List(pl.Float32): "FLOAT[]",
 }
