@@ -34,7 +34,7 @@ def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, n
     contract = TABLES[name]
     values = {
         pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
-        pl.List(pl.Float64): [0.5], pl.List(pl.Float32): [0.5],
+        pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
     }  # fmt: skip
     full = {n: values[dtype] for n, dtype in contract.schema.items()}
     frame = contract.frame([full])
