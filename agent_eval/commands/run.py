@@ -143,17 +143,16 @@ def _report(project: Project, wanted: pl.DataFrame, stale: pl.DataFrame, n_gated
     refusals += cluster_refusals(project)
     refusals += [Refusal(str(p.file), p.line or 0, p.reason) for p in project.registry.problems]
     asked = pl.concat(
-        project.store.read(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
+        project.store.counts(table(name), wanted, columns=["judge", "status", why]).rename({why: "reason"})
         for name, why in _ASKED.items()
     ).filter(~pl.col("judge").is_in(_FREE), pl.col("status").is_in(["scored", "unscored"]))
+    is_unscored = (pl.col("status") == "unscored") & (pl.col("reason").fill_null("") != CANNOT_TELL)
     return RunReport(
         stale=stale,
         refusals=tuple(refusals),
         warnings=_warnings(project),
-        n_asked=asked.height,
-        n_unscored=asked.filter(
-            pl.col("status") == "unscored", pl.col("reason").fill_null("") != CANNOT_TELL
-        ).height,
+        n_asked=int(asked["n"].sum()),
+        n_unscored=int(asked.filter(is_unscored)["n"].sum()),
         is_nothing_scored=_is_nothing_scored(project),
         n_gated=n_gated,
         spent=_spent(project),

@@ -160,6 +160,28 @@ class Store:
         lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
         return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
 
+    def counts(
+        self, table: Table, keys: pl.DataFrame | None = None, *, columns: Sequence[str]
+    ) -> pl.DataFrame:
+        """Return how many rows have each combination of values of `columns`, as `n`; no row is loaded.
+
+        Counted are all rows, or those that match a row of `keys` on its columns. A table without one of the columns
+        has no counts.
+        """
+        schema = pl.Schema({name: table.schema[name] for name in columns} | {"n": pl.Int64()})
+        empty = pl.DataFrame(schema=schema)
+        if self._is_absent():
+            return empty
+        with self.session(read_only=True) as con:
+            if not _columns(con, table).issuperset([*columns, *(keys.columns if keys is not None else ())]):
+                return empty
+            match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
+            with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
+                found: pl.DataFrame = con.sql(
+                    f"SELECT {_listed(columns)}, count(*) AS n FROM {quoted(table.name)}{match} GROUP BY ALL ORDER BY ALL"
+                ).pl()
+        return found.cast(schema)
+
     @contextlib.contextmanager
     def only_one(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
         """Hold the one place for some purpose (a run); another process that wants it waits, however long it takes.

@@ -12,7 +12,7 @@ from agent_eval.tables import TABLES, TableMismatchError, table
 STATE = table("judge_state")
 
 
-def state(*rows: tuple[str, str, str]) -> pl.DataFrame:
+def state(*rows: tuple[str | None, str, str]) -> pl.DataFrame:
     return STATE.frame(dict(zip(STATE.schema, row, strict=True)) for row in rows)
 
 
@@ -122,6 +122,16 @@ def test_only_the_wanted_columns_are_read(store: Store) -> None:
     store.upsert(STATE, state(("a", "1", "x")), run_id="r")
     assert store.read(STATE, columns=["spec"]).to_dicts() == [{"spec": "x"}]
     assert store.read(table("agents"), columns=["name"]).columns == ["name"]
+
+
+def test_rows_are_counted_by_the_values_of_columns_nulls_included(store: Store) -> None:
+    assert store.counts(STATE, columns=["spec"]).is_empty()
+    store.upsert(
+        STATE, state(("a", "1", "x"), ("a", "2", "y"), ("b", "1", "x"), (None, "1", "z")), run_id="r"
+    )
+    assert store.counts(STATE, columns=["spec"]).rows() == [("x", 2), ("y", 1), ("z", 1)]
+    assert store.counts(STATE, pairs(("a", "1"), ("a", "2")), columns=["agent_id"]).rows() == [("a", 2)]
+    assert (None, 1) in store.counts(STATE, columns=["agent_id"]).rows()
 
 
 def test_a_write_that_is_keyed_by_other_columns_than_the_table_is_refused(store: Store) -> None:
