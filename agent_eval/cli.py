@@ -548,6 +548,13 @@ def audit(
     max_calls: Annotated[
         int | None, typer.Option("--max-calls", min=0, help="Judge calls that the audit may make.")
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--against",
+            help="Ask nothing; report how far `policy_adherence` agrees with this file of tau2-bench's judges. May be repeated.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the judge models a fixed sample again, past the cache: do they still say what they said?
@@ -555,9 +562,12 @@ def audit(
     Exit code: 0 audited; 1 some answers were lost; 2 nothing could be audited.
     """
     from agent_eval.commands.audit import audit as show
+    from agent_eval.commands.audit import compare_foreign
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.terminal.progress import shown_progress
 
+    if against:
+        raise typer.Exit(compare_foreign(_project(), *consoles(), against, as_json=as_json))
     project = _project().with_settings(
         judge_model=",".join(judge) if judge else None,
         max_cost_usd=max_cost,

@@ -1,12 +1,20 @@
-"""`agent-eval audit`: ask the judge models a fixed sample again."""
+"""`agent-eval audit`: ask the judge models a fixed sample again, or compare judgments with those of other tools."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
 from rich.console import Console
 from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
+from agent_eval.formats.plain_text import plain
+from agent_eval.judge.inputs.foreign_judgments import agreement, kept_policy, read_foreign
+from agent_eval.metrics.builtin.policy_adherence import POLICY_ADHERENCE
 from agent_eval.project import Project
 from agent_eval.project.audits import audit_judges
+from agent_eval.tables import table
 
 
 def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int:
@@ -20,16 +28,51 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
     if as_json:
         print_json(done.drift)
     elif done.skipped is None:
-        grid = FittingTable("Judge drift", done.drift.columns)
-        for row in done.drift.iter_rows():
-            grid.add_row(*(Text(_cell(value)) for value in row))
-        out.print(grid)
+        _print(out, "Judge drift", done.drift)
     if done.skipped is not None:
         err.print(f"Nothing was audited: {done.skipped}.", markup=False, soft_wrap=True)
         return 2
     if done.n_lost:
         err.print(f"{done.n_lost:,} answers were lost: {done.why_lost}.", markup=False, soft_wrap=True)
     return 1 if done.n_lost else 0
+
+
+def compare_foreign(
+    project: Project, out: Console, err: Console, paths: Sequence[Path], *, as_json: bool
+) -> int:
+    """Print how far the stored judgments of `policy_adherence` agree with foreign ones; nothing is asked or stored.
+
+    Returns:
+        0; 1 when an entry was refused; 2 when no conversation was judged by both.
+    """
+    foreign, refusals = read_foreign(paths)
+    for refusal in refusals:
+        err.print(plain(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+    rows = project.store.read(
+        table("turn_judgments"),
+        pl.DataFrame({"metric": [POLICY_ADHERENCE.name], "is_effective": [True]}),
+        columns=["conversation_id", "status", "value"],
+    )
+    found = agreement(foreign, kept_policy(rows))
+    if as_json:
+        print_json(found)
+    else:
+        _print(out, f"Agreement of {POLICY_ADHERENCE.name} with foreign judges, by conversation", found)
+    if not found["n"].sum():
+        err.print(
+            "No conversation was judged by both. Import the conversations that were judged, run with a judge model, and "
+            "see that the ids are the same.",
+            markup=False,
+        )
+        return 2
+    return 1 if refusals else 0
+
+
+def _print(out: Console, title: str, rows: pl.DataFrame) -> None:
+    grid = FittingTable(title, rows.columns)
+    for row in rows.iter_rows():
+        grid.add_row(*(Text(plain(_cell(value))) for value in row))
+    out.print(grid)
 
 
 def _cell(value: object) -> str:

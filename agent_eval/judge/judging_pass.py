@@ -13,6 +13,7 @@ from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
 from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.own_measures import measure_async
 from agent_eval.judge.prompts import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.protocol import Judge, NotApplicable, Question, Scored, Unscored, Verdict
 from agent_eval.judge.rules import RULE, RulesJudge
@@ -91,6 +92,13 @@ def judge_questions(
                     (judge, _bounded(name, v, one.findings)) for judge, v in of_models.get(key, ())
                 ]
                 answers[name] += of_others[name]
+    cases = [
+        (question, (names or {}).get(one.agent_id, NO_BLINDED_TERMS), answers)
+        for one in asked
+        if one.is_sampled
+        for question, answers in one.with_answers()
+    ]
+    measure_async(cases, panel, lookup, watch)
 
 
 def unanswered_sequences(

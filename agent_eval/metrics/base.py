@@ -165,6 +165,10 @@ class Metric:
     ) -> Measured | None:
         """The answer, computed; None where it cannot be decided. Override it to measure without a model.
 
+        It may be `async def measure(self, turns, conversation, expected, judge)`: then `await judge.ask(metric)` asks the
+        judge models another metric about the same turn or conversation. It is run again with each answer, so it has no
+        effects of its own.
+
         Args:
             turns: For a turn metric the turns up to and with the judged one; for a conversation metric all.
             conversation: Goal, profile, knowledge and tools. Its messages go on after the judged turn: leave them.

@@ -12,6 +12,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.project.project import Project
 from agent_eval.scores.tools.expected_calls import expected_calls
 from agent_eval.tables import table
+from agent_eval.transcripts.agents import policy_of
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
 
@@ -31,7 +32,8 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
         agent: agent_sessions_hash(project, agent) for agent in agents
     }
     ingested = {
-        agent: read_sessions(agent, folders / agent, project.settings.success_reward) for agent in agents
+        agent: read_sessions(agent, folders / agent, project.settings.success_reward, _policy(project, agent))
+        for agent in agents
     }
     frames = {
         name: pl.concat([table(name).empty(), *(_part(one, name) for one in ingested.values())])
@@ -59,8 +61,14 @@ def ingest_fingerprint(sessions_hash: str) -> str:
 def agent_sessions_hash(project: Project, agent: str) -> str:
     """Return the hash of an agent's entry in agents.yaml and of its session files; no folder has a hash too."""
     files = sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
-    least = project.settings.success_reward
+    least, policy = project.settings.success_reward, _policy(project, agent)
+    files = files if policy is None else digest(files, "policy", policy)
     return files if least is None else digest(files, str(least))
+
+
+def _policy(project: Project, agent: str) -> str | None:
+    """The rules in the file that the agent's entry names; an entry whose file cannot be read was refused."""
+    return policy_of(project.home.agents_file, project.declared[0].get(agent))
 
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:

@@ -22,7 +22,7 @@ from agent_eval.formats.yaml import (
     is_null,
     read_text,
 )
-from agent_eval.transcripts.models import Agent
+from agent_eval.transcripts.models import Agent, is_blank
 
 
 class AgentsFileError(AgentEvalError):
@@ -59,6 +59,30 @@ def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
         return {}, [Refusal(path.name, error.line, shorten(error.reason))]
 
 
+def policy_of(path: Path, agent: Agent | None) -> str | None:
+    """Return the text of the file that an entry's `policy` names, relative to the folder of agents.yaml; None without one.
+
+    Raises:
+        YamlError: If the file lies outside that folder, cannot be read, is no text, or is empty.
+    """
+    if agent is None or agent.policy is None:
+        return None
+    named = Path(agent.policy)
+    if named.is_absolute() or ".." in named.parts:
+        raise YamlError(f"policy: {agent.policy!r} leads out of {path.parent.name}/; name a file in it")
+    if reason := Bounds.of(path.parent / "sessions").refused_file(path.parent / named):
+        raise YamlError(f"policy: {agent.policy!r}: {reason}")
+    try:
+        text = read_text(path.parent / named)
+    except YamlError as error:
+        raise YamlError(f"policy: {agent.policy!r}: {error.reason}") from error
+    if is_blank(text):
+        raise YamlError(
+            f"policy: {agent.policy!r} is empty; write the agent's rules into it, or remove the key"
+        )
+    return text
+
+
 def add_agent(path: Path, agent: Agent) -> bool:
     """Append an entry, keeping the rest of the file as it is; False and no change when the id is there.
 
@@ -84,6 +108,14 @@ def _text(path: Path) -> str:
     return read_text(path)
 
 
+def _policy_problem(path: Path, agent: Agent) -> str | None:
+    try:
+        policy_of(path, agent)
+    except YamlError as error:
+        return error.reason
+    return None
+
+
 def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], list[Refusal]]:
     agents: dict[str, Agent] = {}
     refusals: list[Refusal] = []
@@ -91,6 +123,8 @@ def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], li
         reason = entry.reason
         if entry.agent and entry.agent.agent_id in agents:
             reason = f"agent_id {entry.agent.agent_id!r} is declared twice; the first entry counts"
+        elif entry.agent and (problem := _policy_problem(path, entry.agent)):
+            reason = problem
         elif entry.agent:
             agents[entry.agent.agent_id] = entry.agent
         if reason:

@@ -398,6 +398,9 @@ class Agent(Frozen):
     provider: str | None = None
     endpoint: dict[str, JsonValue] | None = None
     baseline: Slug | None = None
+    policy: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = (
+        None  # file with the rules that the agent was given, relative to the data folder
+    )
 
 
 def _split(messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:

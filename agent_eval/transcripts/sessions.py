@@ -63,7 +63,9 @@ def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
     return found, refusals
 
 
-def read_sessions(agent_id: str, folder: Path, success_reward: float | None = None) -> IngestedSession:
+def read_sessions(
+    agent_id: str, folder: Path, success_reward: float | None = None, policy: str | None = None
+) -> IngestedSession:
     """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
     A missing folder has no sessions. What cannot be used becomes a row of `import_errors`, and the rest
@@ -74,8 +76,9 @@ def read_sessions(agent_id: str, folder: Path, success_reward: float | None = No
         agent_id: The agent.
         folder: Its sessions.
         success_reward: The least reward that counts as a success where nothing else says; null: 1.
+        policy: The rules that the agent was given, for conversations that hold none of their own.
     """
-    reader = _SessionReader(agent_id, Bounds.of(folder.parent))
+    reader = _SessionReader(agent_id, Bounds.of(folder.parent), policy)
     if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
         reader.refuse(None, Refusal(clean(folder.name), 0, reason))
         return reader.ingested()
@@ -151,6 +154,7 @@ class _SessionReader:
 
     agent_id: str
     bounds: Bounds
+    policy: str | None = None
     rows: ConversationRows = field(default_factory=ConversationRows)
     sessions: Rows = field(default_factory=lambda: Rows("sessions"))
     errors: Rows = field(default_factory=lambda: Rows("import_errors"))
@@ -231,6 +235,9 @@ class _SessionReader:
             rule = "ids are unique within an agent, the first counts"
             return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
         self.session_of[id_key(name)] = session_id
+        if self.policy is not None and conversation.policy is None:
+            metadata = {**conversation.metadata, "policy": self.policy}
+            conversation = conversation.model_copy(update={"metadata": metadata})
         self.rows.add(self.agent_id, session_id, task_set, conversation, record.number)
         return None
 

@@ -1,5 +1,6 @@
 """The judge that asks the checks, and a custom metric's own measure, and puts together what they found."""
 
+import inspect
 from collections.abc import Callable, Mapping
 
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
@@ -63,7 +64,9 @@ def _decide(metric: Metric, question: Question) -> Verdict:
         return step_efficiency(question)
     if metric.name == AUTONOMY:
         return autonomy(question.conversations)
-    return _own_measure(metric, question) if type(metric) is not Metric else _abstain()
+    if type(metric) is Metric or inspect.iscoroutinefunction(type(metric).measure):
+        return _abstain()
+    return _own_measure(metric, question)
 
 
 def _abstain() -> Verdict:

@@ -1,0 +1,143 @@
+"""Foreign judgments: what judges of other tools said of whole conversations, and how far ours agree with them.
+
+Read is the form of tau2-bench's judge viewer: a JSON object (or .json.gz) with `entries`, each with `simulation_id`, the
+conversation's id here, `judge_verdict`, `judge_justification`, `judge_model` and `judge_prompt_name`. Foreign judgments
+are never part of a score.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+from pydantic import JsonValue
+
+from agent_eval.formats.json_text import clean, loads
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import MEGABYTE, broken, opened
+from agent_eval.judge.audits.drift import label_kappa
+
+FOREIGN = {
+    "conversation_id": pl.String,
+    "judge": pl.String,  # model and prompt
+    "is_passed": pl.Boolean,
+    "rationale": pl.String,
+    "file": pl.String,
+}
+LARGEST = 64 * MEGABYTE
+_WORDS = {
+    **dict.fromkeys(("pass", "passed", "satisfied", "satisfactory", "compliant", "correct", "yes"), True),
+    **dict.fromkeys(
+        (
+            "fail",
+            "failed",
+            "unsatisfied",
+            "unsatisfactory",
+            "non-compliant",
+            "noncompliant",
+            "incorrect",
+            "no",
+        ),
+        False,
+    ),
+}
+
+
+def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
+    """Return the judgments of files, one row per entry that could be read, and what was refused.
+
+    A judge's second verdict on a conversation is refused.
+    """
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    refusals: list[Refusal] = []
+    for path in paths:
+        file = clean(path.name)
+        entries = _entries(path)
+        if isinstance(entries, str):
+            refusals.append(Refusal(file, 0, entries))
+            continue
+        for number, entry in enumerate(entries, start=1):
+            found = _row(entry, file)
+            if isinstance(found, str):
+                refusals.append(Refusal(file, number, found))
+                continue
+            key = (str(found["conversation_id"]), str(found["judge"]))
+            if key in rows:
+                refusals.append(Refusal(file, number, f"{key[1]} judged conversation {key[0]!r:.80} before"))
+            rows.setdefault(key, found)
+    return pl.DataFrame(list(rows.values()), schema=FOREIGN), refusals
+
+
+def _entries(path: Path) -> list[JsonValue] | str:
+    try:
+        with opened(path) as stream:
+            data = stream.read(LARGEST + 1)
+    except (OSError, EOFError, ValueError) as error:
+        return broken(error)
+    if len(data) > LARGEST:
+        return f"the file is larger than {LARGEST // MEGABYTE} MB unpacked"
+    try:
+        value = loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        return f"the file is no JSON: {str(error)[:100]}"
+    entries = value.get("entries") if isinstance(value, dict) else None
+    if not isinstance(entries, list):
+        return 'expected a JSON object with a list "entries", as tau2-bench\'s judge viewer writes it'
+    return entries
+
+
+def _row(entry: JsonValue, file: str) -> dict[str, object] | str:
+    if not isinstance(entry, dict):
+        return "an entry is no object"
+    name, said = entry.get("simulation_id"), entry.get("judge_verdict")
+    if not isinstance(name, str) or not name:
+        return "simulation_id is missing; it is the id of the conversation"
+    word = said.strip().casefold() if isinstance(said, str) else None
+    if word not in _WORDS:
+        return f"judge_verdict {said!r:.40} is not known; known: {', '.join(_WORDS)}"
+    model, prompt = entry.get("judge_model") or "?", entry.get("judge_prompt_name") or "?"
+    return {
+        "conversation_id": clean(name),
+        "judge": clean(f"{model} {prompt}"),
+        "is_passed": _WORDS[word],
+        "rationale": clean(str(entry.get("judge_justification") or "")),
+        "file": file,
+    }
+
+
+def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
+    """Return, by conversation, whether no judged turn breaks a rule of the policy; nothing where no turn was judged.
+
+    Args:
+        judgments: Effective rows of turn_judgments with metric policy_adherence.
+    """
+    held = (
+        judgments.filter(pl.col("status") == "scored").group_by("conversation_id").agg(pl.col("value").min())
+    )
+    return {name: value == 1 for name, value in held.select("conversation_id", "value").iter_rows()}
+
+
+def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
+    """Return how far judges agree with ours on whether a conversation kept its rules: one row per foreign judge.
+
+    `n` conversations that both judged, of `n_foreign`; shares of them that each found kept, 0–1; `share_equal`, 0–1;
+    `kappa`, Cohen's, null where chance alone would always agree, or without a common conversation.
+    """
+    rows = []
+    for (judge,), said in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):
+        both = [(p, ours[c]) for c, p in said.select("conversation_id", "is_passed").iter_rows() if c in ours]
+        n = len(both)
+        rows.append(
+            {
+                "judge": judge,
+                "n_foreign": said.height,
+                "n": n,
+                "kept_by_foreign": sum(a for a, _ in both) / n if n else None,
+                "kept_by_ours": sum(b for _, b in both) / n if n else None,
+                "share_equal": sum(a == b for a, b in both) / n if n else None,
+                "kappa": label_kappa([str(a) for a, _ in both], [str(b) for _, b in both]),
+            }
+        )
+    numbers = ("kept_by_foreign", "kept_by_ours", "share_equal", "kappa")
+    counts = ("n_foreign", "n")
+    schema = {"judge": pl.String, **dict.fromkeys(counts, pl.Int64), **dict.fromkeys(numbers, pl.Float64)}
+    return pl.DataFrame(rows, schema=schema)

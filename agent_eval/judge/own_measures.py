@@ -1,0 +1,206 @@
+"""Metrics whose own `measure` is async: it is given a judge, which asks models about the same turn or conversation.
+
+A question of such a metric is asked as any other: of the models of the panel, in a fenced prompt, once for ever, within
+the caps. `measure` is run until it asks something that is not answered yet; then the questions of all cases are asked
+together, and it is run again with the answers.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from agent_eval.judge.keys import question_key
+from agent_eval.judge.llm.budget import Usage
+from agent_eval.judge.llm.calls import QuestionSequence
+from agent_eval.judge.llm.panel import Panel
+from agent_eval.judge.llm.progress import Watch
+from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.protocol import NotApplicable, Question, Scored, Unscored, Verdict
+from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.answers import why_unfit
+from agent_eval.metrics.base import NEEDS_MODEL, Measured, Metric
+from agent_eval.metrics.declared import problems_of
+from agent_eval.metrics.metric_set import is_put_to_a_model
+from agent_eval.metrics.profile import asked_since
+
+Lookup = Callable[[Collection[str]], pl.DataFrame]
+MOST_ROUNDS = 10  # questions that a measure asks one after another
+
+
+class _Pending(BaseException):  # no Exception: a measure that catches those is not to catch this
+    """A question has no answer yet, or will have none."""
+
+
+@dataclass
+class CaseJudge:
+    """What an async `measure` is given: asks judge models about the turn or conversation that is measured."""
+
+    _question: Question
+    _known: Mapping[str, Verdict]
+    _wanted: dict[str, Metric] = field(default_factory=dict[str, Metric])
+    _used: dict[str, Scored] = field(default_factory=dict[str, Scored])
+    _lost: Unscored | None = None
+
+    async def ask(self, metric: Metric) -> Scored:
+        """Return the answer to a question about the same case; it does not return where there is none.
+
+        Then the measured metric has no value either, for the same reason, and is asked again where that one would be.
+
+        Raises:
+            ValueError: If the metric is none that can be asked, or is of another grain than the case.
+        """
+        grain = "conversation" if self._question.turn_index is None else "turn"
+        if metric.grain != grain:
+            raise ValueError(f"{metric.name!r} is about a {metric.grain}; here a {grain} is measured")
+        if problems := problems_of(metric):
+            raise ValueError(f"{metric.name!r}: {'; '.join(problems[:3])}")
+        content, at = self._question.content_hash, self._question.turn_index
+        key = question_key(content, at, metric.name, metric.rubric_hash, asked_since(metric.name))
+        found = self._known.get(key)
+        if isinstance(found, Scored):
+            self._used[key] = found
+            return found
+        if isinstance(found, Unscored):
+            self._lost = found
+        else:
+            self._wanted[key] = metric
+        raise _Pending
+
+
+@dataclass
+class _Case:
+    """One async metric on one turn or conversation."""
+
+    metric: Metric
+    question: Question
+    names: BlindedTerms
+    into: list[tuple[str, Verdict]]
+    wanted: dict[str, Metric] = field(default_factory=dict[str, Metric])
+
+    async def run(self, known: Mapping[str, Verdict]) -> Verdict | None:
+        """Return what the measure says; None where it waits for answers, which are in `wanted`."""
+        conversation, turns, at = (
+            self.question.conversations[0],
+            self.question.turns[0],
+            self.question.turn_index,
+        )
+        expected = next((e for e in conversation.expected if e.turn_index == at), None)
+        judge = CaseJudge(self.question, known)
+        measure: Any = self.metric.measure  # with one argument more than the base's
+        try:
+            measured = await measure(turns, conversation, expected, judge)
+        except _Pending:
+            self.wanted = judge._wanted
+            return judge._lost
+        except Exception as error:
+            detail = f"the metric's own code failed: {type(error).__name__}: {error}"
+            return Unscored("judge_error", detail[:300])
+        return _verdict(self.metric, measured, list(judge._used.values()))
+
+
+def is_async(metric: Metric) -> bool:
+    """Return whether the metric's own `measure` is async, and so is given a judge."""
+    return inspect.iscoroutinefunction(type(metric).measure)
+
+
+def measure_async(
+    cases: Sequence[tuple[Question, BlindedTerms, Mapping[str, list[tuple[str, Verdict]]]]],
+    panel: Panel | None,
+    lookup: Lookup,
+    watch: Watch | None = None,
+) -> None:
+    """Run every async metric of some questions, and add its verdict to its answers.
+
+    Args:
+        cases: Questions with what a model is not to see and their answers by metric.
+        panel: The judge models; without one a measure that asks has no value: it needs a judge model.
+        lookup: Finds stored verdicts by question key.
+        watch: Is called with the progress.
+    """
+    waiting = list(_cases(cases))
+    known: dict[str, Verdict] = {}
+    for _ in range(MOST_ROUNDS):
+        if not waiting:
+            return
+        still = []
+        for case, verdict in run_sync(_run_all(waiting, known)):
+            if verdict is None:
+                still.append(case)
+            else:
+                case.into.insert(0, ("rule" if panel is None else panel.spec.name, verdict))
+        waiting = [case for case in still if panel is not None and _has_news(case, known)]
+        if waiting and panel is not None:
+            _ask(waiting, panel, lookup, known, watch)
+    for case in waiting:
+        detail = f"the metric's measure asks more than {MOST_ROUNDS} questions one after another"
+        case.into.insert(0, ("rule", Unscored("judge_error", detail)))
+
+
+async def _run_all(
+    cases: Sequence[_Case], known: Mapping[str, Verdict]
+) -> list[tuple[_Case, Verdict | None]]:
+    return [(case, await case.run(known)) for case in cases]
+
+
+def _cases(
+    cases: Sequence[tuple[Question, BlindedTerms, Mapping[str, list[tuple[str, Verdict]]]]],
+) -> Iterator[_Case]:
+    for question, names, answers in cases:
+        if question.turn_index is not None and not is_put_to_a_model(question.turn):
+            continue
+        for metric in question.metrics:
+            if is_async(metric) and any(question.turns):
+                yield _Case(metric, question, names, answers[metric.name])
+
+
+def _has_news(case: _Case, known: Mapping[str, Verdict]) -> bool:
+    """Whether something that the case waits for has not been asked yet: what had no answer then has none now."""
+    return any(key not in known for key in case.wanted)
+
+
+def _ask(
+    waiting: Sequence[_Case],
+    panel: Panel,
+    lookup: Lookup,
+    known: dict[str, Verdict],
+    watch: Watch | None,
+) -> None:
+    wanted: set[str] = set()
+    sequences = []
+    for case in waiting:
+        named = {
+            metric.name: (key, metric) for key, metric in case.wanted.items()
+        }  # one of each name in a call
+        keys = {name: key for name, (key, _) in named.items()}
+        question = replace(case.question, metrics=tuple(metric for _, metric in named.values()), keys=keys)
+        sequences.append(QuestionSequence([question], case.names))
+        wanted |= set(keys.values())
+    given = panel.answers(sequences, lookup(wanted), watch=watch)
+    for key in wanted:
+        known[key] = given[key][0][1] if key in given else NotApplicable(NEEDS_MODEL, is_abstention=True)
+
+
+def _verdict(metric: Metric, measured: Measured | None, used: Sequence[Scored]) -> Verdict:
+    if measured is None:
+        return NotApplicable("its measure decides nothing here")
+    if reason := why_unfit(metric, measured):
+        return Unscored("judge_error", f"the metric's own measure gave {reason}")
+    paid = sum((Usage(v.n_tokens_in, v.n_tokens_out, v.n_tokens_cached, v.cost_usd) for v in used), Usage())
+    return Scored(
+        rationale=measured.rationale,
+        evidence=measured.evidence,
+        rating_1to5=measured.rating_1to5,
+        value=measured.value,
+        label=measured.label,
+        further_labels=measured.further_labels,
+        answered_by=used[0].answered_by if used else "rule",
+        answered_at=max((v.answered_at for v in used if v.answered_at), default=None),
+        cost_usd=paid.cost_usd,
+        n_tokens_in=paid.n_in,
+        n_tokens_out=paid.n_out,
+        n_tokens_cached=paid.n_cached,
+        seen_share=min((v.seen_share for v in used if v.seen_share is not None), default=None),
+    )
