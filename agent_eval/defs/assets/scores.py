@@ -111,11 +111,9 @@ def composite_scores(
         project.methodologies(versions_of(context)), disputes(project, transcripts), import_errors,
         effective_judgments(project, transcripts),
     )  # fmt: skip
-    scored = with_inputs(scored, score_inputs(project, agent_versions(context)))
-    yield from check_and_store(
-        context, {"composite_scores": scored}, project.settings.interval, universal_scores=universal_scores
-    )  # fmt: skip
-    at_hand = {"composite_scores": scored, "transcripts": transcripts}
+    made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
+    yield from check_and_store(context, made, project.settings.interval, universal_scores=universal_scores)
+    at_hand = {**made, "transcripts": transcripts}
     yield from gate_check_results(context, project, "composite_scores", at_hand)
 
 
