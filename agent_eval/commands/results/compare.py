@@ -91,8 +91,10 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     for line in _tested(rows):
         out.print(plain(line), markup=False)
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
-        same = SUCCESS_RATE if (rows["quantity"] == SUCCESS_RATE).any() else comparing.PASS_AT_1
-        out.print(f"{GOAL_METRIC} repeats the outcome that {same} compares: it is tested once.", markup=False)
+        for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
+            out.print(
+                f"{GOAL_METRIC} repeats the outcome that {same} compares: it is tested once.", markup=False
+            )
 
 
 def _tested(rows: pl.DataFrame) -> list[str]:
