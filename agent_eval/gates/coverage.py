@@ -13,6 +13,7 @@ from agent_eval.scores.composite.ratings import PAIR, grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import rounded
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.judging import IMPORTED
 
 TESTS = ("standardised_task", "hallucination", "error_injection")
 DISCLOSURES = ("u3_scope", "repeatability_tested")
@@ -45,7 +46,8 @@ def put_to_a_model(
     scarce = (pl.col("status") == "scored") & (pl.col("seen_share").fill_null(1.0) < MIN_SEEN_SHARE)
     unscored = (pl.col("status") == "unscored") | scarce
     said = pl.when(scarce).then(pl.lit(TOO_LITTLE_SEEN)).otherwise(pl.col("unscored_reason"))
-    by_model = ~pl.col("judge").is_in(["rule", "human"]) & pl.col("status").is_in(["scored", "unscored"])
+    is_ours = ~pl.col("judge").is_in(["rule", "human"]) & ~pl.col("judge").str.starts_with(IMPORTED)
+    by_model = is_ours & pl.col("status").is_in(["scored", "unscored"])
     questions = (
         pl.concat([turns, whole])
         .filter(by_model | unscored)

@@ -14,6 +14,7 @@ from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.hallucination import hallucination_verdict
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
+from agent_eval.judge.inputs.source_scores import source_judgments
 from agent_eval.judge.judging_pass import (
     HUMAN,
     Answers,
@@ -126,6 +127,11 @@ def judge_transcripts(
     tested = admitted.filter(pl.col("tests").list.contains(HALLUCINATION))
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
+    given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns))
+    foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
+    of_turns = pl.concat([of_turns, _for_versions(foreign, admitted)])
+    foreign = _CONVERSATIONS.frame(row for index, row in given if index is None)
+    of_conversations = pl.concat([of_conversations, _for_versions(foreign, admitted)])
     return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(of_conversations))
 
 

@@ -62,7 +62,12 @@ DECIDED_BY = Column(
 )
 JUDGMENT = (
     Column("metric", S, "What was asked, e.g. helpfulness", nullable=False),
-    Column("judge", S, "Who answered: human, rule, recorded, ensemble or a model's name", nullable=False),
+    Column(
+        "judge",
+        S,
+        "Who answered: human, rule, recorded, ensemble or a model's name; import: and a format: a score that came with it",
+        nullable=False,
+    ),
     Column("rating_1to5", I, "The rating, integer 1–5; null unless this metric is a rating and was scored"),
     Column("value", F, "The value of a 0/1 or real-valued metric; null otherwise"),
     Column("label", S, "The main failure label, or 'no failure'"),

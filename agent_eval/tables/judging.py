@@ -18,6 +18,9 @@ from agent_eval.tables.columns import (
 )
 from agent_eval.tables.contract import Column, Table
 
+IMPORTED = "import:"
+"""How the judge of a score begins that came with imported transcripts, followed by their format; it never counts."""
+
 DECLARED = (
     Table(
         "turn_judgments",

@@ -4,6 +4,7 @@ import polars as pl
 
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RATING_COLOURS, RED, Bar, BarPart, bars
+from agent_eval.tables.judging import IMPORTED
 
 _FREE = ("human", "rule", "recorded", "none")
 _PAIR = ["methodology_version", "agent_id"]
@@ -21,7 +22,8 @@ def _known_sum(column: str) -> pl.Expr:
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
-_PAID = ~pl.col("judge").is_in(_FREE) & pl.col("status").is_in(["scored", "unscored"])
+_IS_MODEL = ~pl.col("judge").is_in(_FREE) & ~pl.col("judge").str.starts_with(IMPORTED)
+_PAID = _IS_MODEL & pl.col("status").is_in(["scored", "unscored"])
 FIGURES = (
     pl.col("prompt_hash").filter(_PAID).n_unique().alias("n_prompts_answered"),
     pl.col("n_tokens_in").filter(_PAID).sum(),
@@ -37,7 +39,7 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
     Args:
         judgments: Table turn_judgments or conversation_judgments.
     """
-    asked = judgments.filter(~pl.col("judge").is_in(_FREE), pl.col("status").is_in(["scored", "unscored"]))
+    asked = judgments.filter(_IS_MODEL, pl.col("status").is_in(["scored", "unscored"]))
     is_scored, has_quote = pl.col("status") == "scored", pl.col("evidence_verified").is_not_null()
     return (
         asked.group_by("methodology_version", "agent_id", "metric", "judge")

@@ -1,0 +1,70 @@
+"""Scores that came with imported transcripts, as judgments of the program that gave them: beside ours, never counted."""
+
+import json
+from collections.abc import Iterator
+
+import polars as pl
+from pydantic import JsonValue
+
+from agent_eval.formats.plain_text import one_line
+from agent_eval.tables.judging import IMPORTED
+
+SOURCE_SCORES = "source_scores"
+"""Key of a conversation's metadata, as importers write it: a list of {name, value, …}."""
+LONGEST = 200  # characters of a name or of a value that is no number
+_REASONS = ("comment", "reason", "explanation", "rationale")
+Row = dict[str, object]
+
+
+def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[tuple[int | None, Row]]:
+    """Yield the judgments that sources gave, each with its turn; None: of the whole conversation.
+
+    A number or a yes or no is the `value` on the source's own scale, any other value the `label`. A score without a name or
+    a value is left out. Of several scores of one name in one place each later one gets a number.
+
+    Args:
+        conversations: Table conversations: source and metadata.
+        turns: Table turns: a score of a turn that is not there belongs to the conversation.
+    """
+    told = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
+    places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
+    for agent, conversation, source, metadata in told.select("agent_id", "conversation_id", "source", "metadata").iter_rows():  # fmt: skip
+        seen: dict[tuple[int | None, str], int] = {}
+        scores = json.loads(metadata).get(SOURCE_SCORES)
+        for score in scores if isinstance(scores, list) else ():
+            if (
+                not isinstance(score, dict)
+                or not isinstance(score.get("name"), str)
+                or score.get("value") is None
+            ):
+                continue
+            turn = score.get("turn_index")
+            index = turn if (agent, conversation, turn) in places else None
+            name = one_line(score["name"])[:LONGEST]
+            seen[index, name] = n = seen.get((index, name), 0) + 1
+            judge = f"{IMPORTED}{str(source or 'unknown').partition(':')[0]}"
+            yield (
+                index,
+                {
+                    "agent_id": agent,
+                    "conversation_id": conversation,
+                    "metric": name if n == 1 else f"{name} ({n})",
+                    "judge": judge,
+                    "judge_model": judge,
+                    "status": "scored",
+                    "is_effective": False,
+                    **_given(score),
+                },
+            )
+
+
+def _given(score: dict[str, JsonValue]) -> Row:
+    """The value or label of a score, and the reason with it."""
+    value = score["value"]
+    reason = next((text for key in _REASONS if isinstance(text := score.get(key), str) and text), None)
+    when = score.get("timestamp")
+    row: Row = {"rationale": reason, "judged_at": when if isinstance(when, str) else None}
+    if isinstance(value, bool | int | float):
+        return row | {"value": float(value)}
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return row | {"label": one_line(text)[:LONGEST]}
