@@ -8,10 +8,11 @@ import polars as pl
 from agent_eval.methodology import load
 from agent_eval.scores.composite.domain import domain_scores
 from agent_eval.scores.composite.leaderboard import leaderboard, pairwise_comparisons
-from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.composite.score import CompositeTables, composite_scores
 from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.tables import table
 from benchmarks.measuring import best
+from tests.untyped import any_table
 
 RATINGS, AGENTS, VERSION = 1_000_000, 100, "1.3.0"
 ROUNDS = 3
@@ -84,18 +85,18 @@ def frames() -> dict[str, pl.DataFrame]:
 def board(made: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """The way that the assets go: universal, domain, composite, leaderboard with intervals, every two agents compared."""
     versions = {VERSION: load(VERSION)}
-    universal = universal_scores(made["rubric_ratings"], versions)
-    domain = domain_scores(made["rubric_ratings"], made["transcripts"], versions)
-    composed = composite_scores(
-        universal,
-        domain,
-        made["transcripts"],
-        made["sessions"],
-        table("conversations").empty(),
-        made["conversation_judgments"],
-        versions,
+    universal = universal_scores(any_table(made["rubric_ratings"]), versions)
+    domain = domain_scores(any_table(made["rubric_ratings"]), any_table(made["transcripts"]), versions)
+    tables = CompositeTables(
+        universal_scores=universal,
+        domain_scores=domain,
+        transcripts=any_table(made["transcripts"]),
+        sessions=any_table(made["sessions"]),
+        conversations=table("conversations").empty(),
+        conversation_judgments=any_table(made["conversation_judgments"]),
     )
-    ranked = leaderboard(composed, made["agents"], table("reliability").empty())
+    composed = composite_scores(tables, versions)
+    ranked = leaderboard(composed, any_table(made["agents"]), table("reliability").empty())
     assert ranked.height == AGENTS
     assert ranked["low"].null_count() == ranked["rank_high"].null_count() == 0
     compared = pairwise_comparisons(composed)

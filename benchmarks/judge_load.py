@@ -20,6 +20,7 @@ from agent_eval.settings.home import Home
 from agent_eval.tables import table
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
+from tests.untyped import any_table
 
 
 def conversations(count: int, n_turns: int, *, has_calls: bool = False) -> ConversationRows:
@@ -48,7 +49,9 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
     )  # fmt: skip
     [(panel, _)] = project.by_judge(admitted)
     judged = judge_transcripts(
-        *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.answers.find),
+        *any_table(
+            (admitted, held, rows.turns.frame(), table("human_ratings").empty(), project.answers.find)
+        ),
         metrics=project.metrics,
         panel=panel,
     )

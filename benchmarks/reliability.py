@@ -43,7 +43,7 @@ def frames() -> dict[str, pl.DataFrame]:
 
 def estimated(made: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """The rows that the asset stores."""
-    known = TrialTables(**{name: made.get(name, table(name).empty()) for name in TrialTables._fields})
+    known = TrialTables.of({name: made.get(name, table(name).empty()) for name in TrialTables._fields})
     rows = reliability(known, estimators=ESTIMATORS)
     assert rows.height == 4 * TRIALS
     assert rows["pass_hat_k_low"].null_count() == 0

@@ -51,7 +51,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "report": _room(
         "renders results: boards and charts, `asset_pages/` for the Dagster UI, `html/` for the site",
-        "clusters errors formats methodology scores tables",
+        "errors formats methodology scores tables",
     ),
     "gates": _room(
         "evaluates the gates: whether an agent passes, fails or is unknown",
@@ -80,7 +80,7 @@ ROOMS: Mapping[str, Room] = {
     ),
     "methodology": _room("holds and reads the methodology versions (YAML files)", "errors formats"),
     "storage": _room("reads and writes DuckDB; all SQL is here", "errors tables", "duckdb"),
-    "tables": _room("declares every stored table: grain, key, columns, units", "errors"),
+    "tables": _room("declares every stored table: grain, key, columns, units", "errors formats"),
     "settings": _room(
         "reads the settings and the gate specification, and finds the project's folder", "errors"
     ),

@@ -50,7 +50,7 @@ def error_clusters(
         .with_columns(pl.col("examples").list.eval(reference))
     )
     target = table("error_clusters")
-    return target.conform(rows.select(list(target.schema))).sort(_CLUSTER)
+    return target.selected(rows).sort(_CLUSTER)
 
 
 def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:

@@ -21,6 +21,7 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.validation_messages import explain, shorten
 from agent_eval.formats.yaml import Node, YamlError, YamlList, compose, construct
 from agent_eval.tables import table
+from agent_eval.tables.vocabularies import SEVERITY
 
 BY = "human"
 Id = Annotated[str, StringConstraints(pattern=r"^E-[0-9a-f]{10}$", strict=True)]
@@ -198,7 +199,7 @@ class _Work:
         """The tables as they are now."""
         contract = table("error_registry")
         fresh = [row for name, row in self.rows.items() if name not in self.builder.seed_texts]
-        registry = pl.concat([self.registry, contract.frame(fresh)])
+        registry = pl.concat([contract.conform(self.registry), contract.frame(fresh)])
         into = pl.col("cluster_id").replace_strict(self.merged, default=None, return_dtype=pl.String)
         registry = registry.with_columns(
             pl.coalesce(into, "merged_into").alias("merged_into"),
@@ -261,11 +262,12 @@ def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -
         return pl.col("cluster_id").replace_strict(said, default=None, return_dtype=pl.String)
 
     machine = highest(pl.col("rule_severity"), pl.col("model_severity"))
-    return registry.with_columns(
+    counting = registry.with_columns(
         pl.coalesce(human("title"), "model_title", "rule_title", "title").alias("title"),
         pl.coalesce(human("root_cause"), "model_root_cause", "rule_root_cause").alias("root_cause"),
-        pl.coalesce(human("severity"), machine, "severity").alias("severity"),
+        pl.coalesce(human("severity").cast(SEVERITY), machine, "severity").alias("severity"),
     )
+    return table("error_registry").typed(counting)
 
 
 def _entry(node: Node) -> Override | str:

@@ -2,10 +2,9 @@
 
 import polars as pl
 
-from agent_eval.metrics.base import DEFAULT_SEVERITY, SEVERITIES
+from agent_eval.metrics.base import DEFAULT_SEVERITY
 from agent_eval.metrics.metric_set import DEFAULT
-
-ORDERED = pl.Enum(SEVERITIES)
+from agent_eval.tables.vocabularies import SEVERITY
 
 
 def severity_of(label: str) -> str:
@@ -17,11 +16,11 @@ def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
     """The clusters of that severity and above: what a severity gate fails on. Gravest first, then most turns.
 
     Raises:
-        polars.exceptions.InvalidOperationError: If `level` is none of `SEVERITIES`.
+        polars.exceptions.InvalidOperationError: If `level` is not a severity.
     """
-    ordered = pl.col("severity").cast(ORDERED)
+    ordered = pl.col("severity").cast(SEVERITY)
     return (
-        error_clusters.filter(ordered >= pl.lit(level, dtype=ORDERED))
+        error_clusters.filter(ordered >= pl.lit(level, dtype=SEVERITY))
         .sort(ordered, "n_turns", "cluster_id", descending=[True, True, False])
         .select(error_clusters.columns)
     )
@@ -29,8 +28,6 @@ def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
 
 def highest(*severities: pl.Expr) -> pl.Expr:
     """The gravest of several severities; nulls do not count."""
-    rank = {level: i for i, level in enumerate(SEVERITIES)}
-    ranks = (s.replace_strict(rank, default=None, return_dtype=pl.Int8) for s in severities)
-    return pl.max_horizontal(*ranks).replace_strict(
-        dict(enumerate(SEVERITIES)), default=None, return_dtype=pl.String
+    return pl.max_horizontal(s.cast(SEVERITY).to_physical() for s in severities).replace_strict(
+        dict(enumerate(SEVERITY.categories)), default=None, return_dtype=SEVERITY
     )

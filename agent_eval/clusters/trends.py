@@ -14,6 +14,7 @@ from agent_eval.clusters.cluster_registry import targets
 from agent_eval.clusters.rates import PAIR, metrics_of
 from agent_eval.clusters.trend_units import CONVERSATION, unit_of_comparison, unit_sums, unit_test
 from agent_eval.tables import table
+from agent_eval.tables.frames import Agents, ErrorRates
 
 LEVEL = 0.05  # share of false discoveries among clusters called significant
 _Z = 1.959964  # of a 95 % interval
@@ -24,7 +25,7 @@ _SUMS = ("n_turns", "sum_squares", "sum_products")
 Floats = npt.NDArray[np.float64]
 
 
-def error_trends(error_rates: pl.DataFrame, agents: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
+def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame) -> pl.DataFrame:
     """Table `error_trends`: each agent against the baseline that agents.yaml names, else against its run before.
 
     Args:
@@ -116,8 +117,7 @@ def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.
     )
     significant = tested.with_columns((pl.col("q_value") <= LEVEL).alias("is_significant"))
     target = table("error_trends")
-    named = significant.with_columns(_trend().alias("trend")).select(list(target.schema))
-    return target.conform(named).sort(target.key)
+    return target.selected(significant.with_columns(_trend().alias("trend"))).sort(target.key)
 
 
 def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:

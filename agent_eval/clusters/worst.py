@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from agent_eval.clusters.severity import ORDERED
+from agent_eval.tables.vocabularies import SEVERITY
 
 _CLUSTER = ["methodology_version", "agent_id", "cluster_id"]
 SCHEMA = {
@@ -30,7 +30,7 @@ def worst_findings(
         One row per cluster in this order, with the columns of `SCHEMA`: its agent with most turns, and a quote with its
         turn; null without one.
     """
-    order = [pl.col("severity").cast(ORDERED), pl.col("n_turns")]
+    order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
     worst = (
         error_clusters.sort(*order, "agent_id", descending=[True, True, False])
         .unique("cluster_id", keep="first", maintain_order=True)

@@ -180,7 +180,7 @@ def judge_conversations(
             raise ConversationInputError(number, f"another one has the id {conversation.conversation_id!r}")
         seen.add(id_key(conversation.conversation_id))
         rows.add("agent", "session", None, conversation)
-    held = rows.conversations.frame()
+    held = table("conversations").conform(rows.conversations.frame())
     admitted = table("transcripts").frame(
         {
             **{key: row[key] for key in ("agent_id", "conversation_id", "session_id", "n_turns", "n_user_messages")},
@@ -190,7 +190,13 @@ def judge_conversations(
     )  # fmt: skip
     cache = table("judge_cache").empty()
     judged = judge_transcripts(
-        *(admitted, held, rows.turns.frame(), table("human_ratings").empty(), lambda _: cache),
+        *(
+            admitted,
+            held,
+            table("turns").conform(rows.turns.frame()),
+            table("human_ratings").empty(),
+            lambda _: cache,
+        ),
         metrics=chosen,
         panel=_panel(judge),
     )

@@ -85,13 +85,29 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Clusters with their comparison, those that are gone included; gravest first, then by what changed most surely."""
     described = registry.select(
-        "cluster_id", "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen"
+        "cluster_id",
+        "label",
+        "tool",
+        "title",
+        "root_cause",
+        "severity",
+        "severity_rank",
+        "first_seen",
+        "last_seen",
     )
     counted = clusters.drop(
-        "label", "tool", "title", "root_cause", "severity", "first_seen", "last_seen", "trend"
+        "label",
+        "tool",
+        "title",
+        "root_cause",
+        "severity",
+        "severity_rank",
+        "first_seen",
+        "last_seen",
+        "trend",
     )
     counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
-    of_trend = compared.drop("label", "title", "severity")
+    of_trend = compared.drop("label", "title", "severity", "severity_rank")
     alone = clusters.select(*_CLUSTER, "n_turns_eligible", "rate_per_100_turns")
     rows = (
         counted.join(of_trend, on=_CLUSTER, how="full", coalesce=True)

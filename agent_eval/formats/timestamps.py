@@ -16,9 +16,18 @@ def parse_timestamp(text: str) -> datetime.datetime:
         raise ValueError(f"{text!r} is outside the calendar in UTC") from error
 
 
-def seconds(text: str | None) -> float:
+def seconds(when: str | datetime.datetime | None) -> float:
     """The same as a number to sort by; what is absent or unreadable comes before everything else."""
+    if isinstance(when, datetime.datetime):
+        return when.timestamp()
     try:
-        return parse_timestamp(text).timestamp() if text else float("-inf")
+        return parse_timestamp(when).timestamp() if when else float("-inf")
     except ValueError:
         return float("-inf")
+
+
+def as_text(when: object) -> str | None:
+    """Return a point in time as ISO 8601 text in UTC, e.g. 2026-04-20T10:00:00Z; a text stays as it is."""
+    if isinstance(when, datetime.datetime):
+        return when.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+    return None if when is None else str(when)

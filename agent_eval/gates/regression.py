@@ -121,7 +121,7 @@ def _compared(
     )
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
     # the versions may differ: what is measured belongs to the side, not to its version
-    known = TrialTables(*(frames[key] for key in TrialTables._fields))
+    known = TrialTables.of(frames)
     tasks = task_values(
         trial_outcomes(known, answer_threshold=answer_threshold),
         frames["conversations"],

@@ -49,6 +49,7 @@ from agent_eval.metrics.metric_set import (
 )
 from agent_eval.metrics.profile import asked_since
 from agent_eval.tables import table
+from agent_eval.tables.frames import Conversations, Transcripts, Turns
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
 
@@ -77,9 +78,9 @@ class Judged:
 
 
 def judge_transcripts(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    turns: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
     human_ratings: pl.DataFrame,
     lookup: Lookup,
     *,
@@ -130,8 +131,8 @@ def judge_transcripts(
     given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns))
     foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
     of_turns = pl.concat([of_turns, _for_versions(foreign, admitted)])
-    foreign = _CONVERSATIONS.frame(row for index, row in given if index is None)
-    of_conversations = pl.concat([of_conversations, _for_versions(foreign, admitted)])
+    of_whole = _CONVERSATIONS.frame(row for index, row in given if index is None)
+    of_conversations = pl.concat([of_conversations, _for_versions(of_whole, admitted)])
     return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(of_conversations))
 
 

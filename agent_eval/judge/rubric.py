@@ -37,6 +37,7 @@ from agent_eval.metrics.profile import asked_since
 from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import Conversations, Sessions, Transcripts, Turns
 from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
@@ -51,10 +52,10 @@ _CONVERSATION = ["agent_id", "conversation_id"]
 
 
 def rubric_ratings(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    turns: pl.DataFrame,
-    sessions: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
+    sessions: Sessions,
     human_ratings: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
     lookup: Lookup,

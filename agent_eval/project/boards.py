@@ -39,4 +39,4 @@ def _made_at(project: Project) -> dict[str, str]:
     """Version → when its stored board was made, ISO 8601."""
     written = written_by_partition(project.store, {"leaderboard": table("leaderboard")})
     made = written.select("methodology_version", "last_written").iter_rows()
-    return {version: at.replace(tzinfo=UTC).isoformat(timespec="microseconds") for version, at in made}
+    return {version: at.isoformat(timespec="microseconds") for version, at in made}

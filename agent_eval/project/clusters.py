@@ -31,6 +31,7 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.project.project import Project
 from agent_eval.storage import Store
 from agent_eval.tables import table
+from agent_eval.tables.frames import Sessions, ToolCalls, Transcripts, TurnJudgments
 
 _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
     table(name) for name in ("error_registry", "error_members", "error_events", "failure_vectors")
@@ -82,10 +83,10 @@ def cluster_failures(
 
 def clustered(
     project: Project,
-    turn_judgments: pl.DataFrame,
-    tool_calls: pl.DataFrame,
-    transcripts: pl.DataFrame,
-    sessions: pl.DataFrame,
+    turn_judgments: TurnJudgments,
+    tool_calls: ToolCalls,
+    transcripts: Transcripts,
+    sessions: Sessions,
     earlier: pl.DataFrame,
     *,
     run_id: str,

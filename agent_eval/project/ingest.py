@@ -4,6 +4,7 @@ Files are read and checked in `transcripts` and `judge.inputs`.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -19,7 +20,7 @@ from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sess
 _BY_AGENT = ("sessions", "conversations", "turns", "tool_calls", "import_errors")
 
 
-def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
+def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
     """Return the ingest tables of some agents, read from their session folders.
 
     An agent without a folder has no rows.
@@ -50,7 +51,7 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, pl.DataFrame]:
 
 
 def ingest_fingerprint(sessions_hash: str) -> str:
-    """Return what column `taken_in` of table agents holds for session files with this hash, read by this release.
+    """Return what column `ingest_fingerprint` of table agents holds for session files with this hash, read by this release.
 
     The columns of the tables count: a store that lacks one is filled again from the session files.
     """
@@ -87,7 +88,7 @@ def _agent_rows(project: Project, hashes: Mapping[str, str]) -> pl.DataFrame:
         {
             **entry.model_dump(include={"agent_id", "category", "provider", "baseline"}),
             "name": entry.name or entry.agent_id,
-            "taken_in": ingest_fingerprint(hashes[entry.agent_id]),
+            "ingest_fingerprint": ingest_fingerprint(hashes[entry.agent_id]),
             "sessions_hash": hashes[entry.agent_id],
             "template": template.slug if template else None,
         }

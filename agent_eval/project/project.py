@@ -42,6 +42,7 @@ from agent_eval.storage import Store
 from agent_eval.storage.ledger import Ledger, SpendingCap, spent
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import Transcripts
 from agent_eval.transcripts.agents import read_agents
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids, n_conversations
@@ -227,7 +228,7 @@ class Project:
             sample=s.judge_sample if s.judge_sample != 1 else None,
         )
 
-    def by_judge(self, transcripts: pl.DataFrame) -> Iterator[tuple[Panel | None, pl.DataFrame]]:
+    def by_judge(self, transcripts: Transcripts) -> Iterator[tuple[Panel | None, Transcripts]]:
         """Yield each judge with the transcripts of the pairs that it judges; None where no model was ever asked.
 
         A model of the settings is asked about every pair. Without one each pair keeps its own judge, which gives the

@@ -198,7 +198,7 @@ def _readable_change(row: dict[str, Any]) -> tuple[str, ...]:
     others = [agent for agent in row["cause_agents"] if agent != row["agent_id"]]
     of_others = f" of {', '.join(others)}" if others else ""
     return (
-        row["changed_at"][:16].replace("T", " "),
+        f"{row['changed_at']:%Y-%m-%d %H:%M}",
         row["methodology_version"],
         row["name"] or row["agent_id"],
         sides("composite_exact", shown),

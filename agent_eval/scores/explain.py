@@ -11,6 +11,7 @@ from typing import cast
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
 from agent_eval.scores.composite.ratings import Rated, RatedTarget, effective, rated
@@ -318,7 +319,8 @@ class _Page:
         lines = [_line("rationale", row["rationale"]), _quote(row), _line("decided by", row["decided_by"])]
         lines += [f"anchor {rating}: {anchors.by_rating()[rating]}"] if anchors else []
         lines += [
-            _line(name.replace("_", " "), row[name]) for name in ("rated_at", "question_key", "prompt_hash")
+            _line(name.replace("_", " "), as_text(row[name]))
+            for name in ("rated_at", "question_key", "prompt_hash")
         ]
         return Node(
             f"rating {rating} by {_by(row)}, {where}",

@@ -13,7 +13,11 @@ from collections.abc import Iterator, Sequence
 import duckdb
 
 # Nothing is fetched on its own: a file of another kind is refused, not answered by a download.
-_SETTINGS = ("SET python_enable_replacements=false", "SET autoinstall_known_extensions=false")
+_SETTINGS = (
+    "SET python_enable_replacements=false",
+    "SET autoinstall_known_extensions=false",
+    "SET TimeZone='UTC'",  # texts and times of an older store become points in time in UTC
+)
 _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 
 

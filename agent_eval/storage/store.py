@@ -11,27 +11,37 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, overload
 
 import duckdb
 import polars as pl
 
 from agent_eval.storage import engines, locks
 from agent_eval.storage.store_errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
-from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamp, stamped
+from agent_eval.storage.versions import (
+    SCHEMA_VERSION,
+    migrate,
+    stamp,
+    stamped,
+    stored_name,
+    view_of_earlier_names,
+)
 from agent_eval.tables import Table
+from agent_eval.tables.contract import TIME, DTypes
+from agent_eval.tables.frames import F
 
-_SQL_TYPES: dict[pl.DataType | type[pl.DataType], str] = {
+_SQL_TYPES: dict[DTypes, str] = {
     pl.String: "VARCHAR",
     pl.Int64: "BIGINT",
     pl.Float64: "DOUBLE",
     pl.Boolean: "BOOLEAN",
-    pl.Datetime("us"): "TIMESTAMP",
+    TIME: "TIMESTAMPTZ",
     pl.List(pl.String): "VARCHAR[]",
     pl.List(pl.Int64): "BIGINT[]",
     pl.List(pl.Float64): "DOUBLE[]",
     pl.List(pl.Float32): "FLOAT[]",
 }
-STAMPS = {"run_id": "VARCHAR", "created_at": "TIMESTAMP"}
+STAMPS = {"dagster_run_id": "VARCHAR", "created_at": "TIMESTAMPTZ"}
 _BUSY = re.compile(r"set lock on file|unique file handle conflict", re.IGNORECASE)
 _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
@@ -136,9 +146,15 @@ class Store:
         """Remove the rows that match a row of `keys` on its columns."""
         self._transact(table, lambda con: _delete(con, table, keys))
 
+    @overload
+    def read(self, table: Table[F], keys: pl.DataFrame | None = None, *, columns: None = None) -> F: ...
+    @overload
     def read(
-        self, table: Table, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
-    ) -> pl.DataFrame:
+        self, table: Table[Any], keys: pl.DataFrame | None = None, *, columns: Sequence[str]
+    ) -> pl.DataFrame: ...
+    def read(
+        self, table: Table[Any], keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
+    ) -> Any:
         """The rows of a table in key order: all, or those that match a row of `keys` on its columns.
 
         A table that was never written is empty; a column that an older store lacks is null. `columns`: only these.
@@ -147,18 +163,19 @@ class Store:
         if self._is_absent():
             return pl.DataFrame(schema=wanted)
         with self.session(read_only=True) as con:
-            present = _columns(con, table)
+            present = columns_of(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
                 return pl.DataFrame(schema=wanted)  # a column that is not there matches nothing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
-            select = _listed(name for name in wanted if name in present)
+            held = {name: stored for name in wanted if (stored := stored_name(name, present)) in present}
+            select = ", ".join(f"{quoted(stored)} AS {quoted(name)}" for name, stored in held.items())
             order = _listed(name for name in table.key if name in present)
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
                 frame: pl.DataFrame = con.sql(
                     f"SELECT {select} FROM {quoted(table.name)}{match} ORDER BY {order}"
                 ).pl()
-        lacking = (pl.lit(None).alias(name) for name in wanted if name not in present)
-        return frame.with_columns(lacking).select(list(wanted)).cast(wanted)
+        lacking = (pl.lit(None).alias(name) for name in wanted if name not in held)
+        return table.typed(frame.with_columns(lacking).select(list(wanted))).cast(wanted)
 
     def counts(
         self, table: Table, keys: pl.DataFrame | None = None, *, columns: Sequence[str]
@@ -173,7 +190,7 @@ class Store:
         if self._is_absent():
             return empty
         with self.session(read_only=True) as con:
-            if not _columns(con, table).issuperset([*columns, *(keys.columns if keys is not None else ())]):
+            if not columns_of(con, table).issuperset([*columns, *(keys.columns if keys is not None else ())]):
                 return empty
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
@@ -340,7 +357,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(quoted, names))
 
 
-def _columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
+def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     """The stored columns; none when the table does not exist."""
     try:
         found = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
@@ -349,13 +366,20 @@ def _columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
     return {column[0] for column in found or ()}
 
 
+def _sql_type(dtype: DTypes) -> str:
+    """The type of a column in the database; the words of a vocabulary are texts there, as DuckLake has no ENUM."""
+    return "VARCHAR" if isinstance(dtype, pl.Enum) else _SQL_TYPES[dtype]
+
+
 def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
     """Create the table, or add the columns that an older version of it lacks."""
-    wanted = {name: _SQL_TYPES[dtype] for name, dtype in table.schema.items()} | STAMPS
+    wanted = {name: _sql_type(dtype) for name, dtype in table.schema.items()} | STAMPS
     columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in wanted.items())
     con.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns})")
-    for name in wanted.keys() - _columns(con, table):
+    lacking = wanted.keys() - columns_of(con, table)
+    for name in lacking:
         con.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {quoted(name)} {wanted[name]}")
+    con.execute(view_of_earlier_names(table.name, list(wanted), replace=bool(lacking)))
 
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
@@ -373,7 +397,8 @@ def _note(con: duckdb.DuckDBPyConnection, record: Replacement | None, run_id: st
 
 
 def _insert(con: duckdb.DuckDBPyConnection, table: Table, rows: pl.DataFrame, run_id: str) -> None:
-    now = datetime.now(UTC).replace(tzinfo=None)
-    stamped = rows.with_columns(run_id=pl.lit(run_id), created_at=pl.lit(now, dtype=pl.Datetime("us")))
+    stamped = rows.with_columns(
+        dagster_run_id=pl.lit(run_id), created_at=pl.lit(datetime.now(UTC), dtype=TIME)
+    )
     with _registered(con, "fresh", stamped):
         con.execute(f"INSERT INTO {quoted(table.name)} BY NAME SELECT * FROM fresh")

@@ -1,22 +1,72 @@
 """The version stamp: which tables a store was made for, and how an older store is brought up to date.
 
-Tables only ever gain columns (see `tables`), and a missing column is added by itself; `MIGRATIONS` is for what
-that does not do. A store of a later version is refused: rows written here would lack its columns.
+A missing column is added without a migration; `MIGRATIONS` is for what that does not do: renamed columns and other
+types. A store of a later version is refused: rows written here would lack its columns.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 import duckdb
+import polars as pl
 
 from agent_eval import __version__
+from agent_eval.tables import TABLES
+from agent_eval.tables.contract import TIME
 
-SCHEMA_VERSION = 2  # raise it with every release that changes `tables`
+SCHEMA_VERSION = 3  # raise it with every release that changes `tables`
+
+RENAMED: Mapping[str, str] = {"dagster_run_id": "run_id", "ingest_fingerprint": "taken_in"}
+"""Column → its name before version 3. The views of schema `PREVIOUS` keep the earlier names for one release."""
+PREVIOUS = "previous"
+
+
+def stored_name(name: str, present: Collection[str]) -> str:
+    """Return the name of a column in a store whose columns are `present`: the earlier one before the migration."""
+    earlier = RENAMED.get(name, name)
+    return earlier if name not in present and earlier in present else name
+
+
+def view_of_earlier_names(table: str, columns: Sequence[str], *, replace: bool) -> str:
+    """Return the statement that makes the view of a table under the earlier names of its columns."""
+    make = "CREATE OR REPLACE VIEW" if replace else "CREATE VIEW IF NOT EXISTS"
+    shown = ", ".join(f'"{name}" AS "{RENAMED.get(name, name)}"' for name in columns)
+    return f'{make} {PREVIOUS}."{table}" AS SELECT {shown} FROM main."{table}"'
+
+
+def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """Rename columns, turn texts and local times into points in time, and fill the ranks of ordered words."""
+    found = con.execute(
+        "SELECT table_name, column_name, data_type FROM duckdb_columns() "
+        "WHERE database_name = 'store' AND schema_name = 'main'"
+    ).fetchall()
+    for table, column, sql_type in found:
+        if table == "schema_version" and column == "created_at" and sql_type == "TIMESTAMP":
+            yield "ALTER TABLE store.schema_version ALTER created_at TYPE TIMESTAMPTZ USING created_at::TIMESTAMPTZ"
+        if table not in TABLES:
+            continue
+        now = next((new for new, old in RENAMED.items() if old == column), column)
+        if now != column:
+            yield f'ALTER TABLE store."{table}" RENAME COLUMN "{column}" TO "{now}"'
+        is_time = now == "created_at" or TABLES[table].schema.get(now) == TIME
+        if is_time and sql_type != "TIMESTAMP WITH TIME ZONE":
+            as_time = f'TRY_CAST("{now}" AS TIMESTAMPTZ)'
+            yield f'ALTER TABLE store."{table}" ALTER "{now}" TYPE TIMESTAMPTZ USING {as_time}'
+    for table in {name for name, _, _ in found} & TABLES.keys():
+        for ranked in (column for column in TABLES[table].columns if column.rank_of):
+            words = cast("pl.Enum", TABLES[table].schema[ranked.rank_of or ""]).categories
+            cases = " ".join(f"WHEN '{word}' THEN {n}" for n, word in enumerate(words, start=1))
+            yield f'ALTER TABLE store."{table}" ADD COLUMN IF NOT EXISTS "{ranked.name}" BIGINT'
+            yield f'UPDATE store."{table}" SET "{ranked.name}" = CASE "{ranked.rank_of}" {cases} END'
+
 
 # Version → the statements that lead to it, beside added columns. They run once, in one transaction with the stamp.
-MIGRATIONS: Mapping[int, Sequence[str]] = {
+Migration = Sequence[str] | Callable[[duckdb.DuckDBPyConnection], Iterator[str]]
+MIGRATIONS: Mapping[int, Migration] = {
     2: ("DROP TABLE IF EXISTS store.run_state",),  # a row per pair became one per table and partition
+    3: _renamed_and_typed,
 }
 
 
@@ -32,17 +82,19 @@ def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
 
 
 def stamp(con: duckdb.DuckDBPyConnection) -> None:
-    """Say in the attached store that it has this version. Earlier stamps stay: they tell its history."""
+    """Write this version into the attached store. Earlier stamps stay as its history."""
+    con.execute(f"CREATE SCHEMA IF NOT EXISTS store.{PREVIOUS}")
     con.execute(
-        "CREATE TABLE IF NOT EXISTS store.schema_version (version BIGINT, written_by VARCHAR, created_at TIMESTAMP)"
+        "CREATE TABLE IF NOT EXISTS store.schema_version (version BIGINT, written_by VARCHAR, created_at TIMESTAMPTZ)"
     )
-    now = datetime.now(UTC).replace(tzinfo=None)
+    now = datetime.now(UTC)
     con.execute("INSERT INTO store.schema_version VALUES (?, ?, ?)", [SCHEMA_VERSION, __version__, now])
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
     """Run what leads from `version` to this one, and stamp it; inside the transaction of the first write."""
     for step in range(version + 1, SCHEMA_VERSION + 1):
-        for statement in MIGRATIONS.get(step, ()):
+        leading = MIGRATIONS.get(step, ())
+        for statement in list(leading(con)) if callable(leading) else leading:
             con.execute(statement)
     stamp(con)

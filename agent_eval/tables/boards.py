@@ -1,5 +1,7 @@
 """Boards: leaderboards and pairwise comparisons."""
 
+from typing import Any
+
 from agent_eval.tables.columns import (
     AGENT,
     BENCHMARK,
@@ -20,7 +22,8 @@ from agent_eval.tables.columns import (
     I,
     S,
 )
-from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.contract import TIME, Column, Table
+from agent_eval.tables.vocabularies import COMPARISON, INTERVAL_METHOD, SCORE_STATUS, SEVERITY
 
 _BOARD = (
     VERSION,
@@ -37,7 +40,7 @@ _BOARD = (
     Column("high", F, "Upper 95 % bound"),
     Column(
         "interval_method",
-        S,
+        INTERVAL_METHOD,
         "t; t_near_end: t, but fewer than 20 sessions all lie within 5 points of an end of the scale, which do not show how far "
         "others fall; or bounded: holds for any spread of sessions; null without an interval",
     ),
@@ -88,7 +91,7 @@ def _with_bounds(name: str, meaning: str) -> tuple[Column, ...]:
     )
 
 
-DECLARED = (
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "leaderboard",
         "one row per agent: the board of one version",
@@ -110,7 +113,7 @@ DECLARED = (
         (
             VERSION,
             AGENT,
-            Column("changed_at", S, "When the run made the board, ISO 8601 in UTC", nullable=False),
+            Column("changed_at", TIME, "When the run made the board, ISO 8601 in UTC", nullable=False),
             Column("name", S, "Display name"),
             Column("template", S, "Domain template; of the earlier row when the agent left the board"),
             Column("old_composite", F, "Composite before, 0–100; null without one"),
@@ -119,8 +122,8 @@ DECLARED = (
             Column("new_composite_exact", S, "After, as an exact fraction"),
             Column("old_rank", I, "Rank before; null when it had none"),
             Column("new_rank", I, "Rank after; null when it has none"),
-            Column("old_status", S, "Status before; null when the agent is new on the board"),
-            Column("new_status", S, "Status after; null when the agent left the board"),
+            Column("old_status", SCORE_STATUS, "Status before; null when the agent is new on the board"),
+            Column("new_status", SCORE_STATUS, "Status after; null when the agent left the board"),
             Column(
                 "cause",
                 S,
@@ -141,7 +144,7 @@ DECLARED = (
         ("methodology_version", "agent_id", "recorded_at"),
         (
             *_BOARD,
-            Column("recorded_at", S, "When the run made the board, ISO 8601 in UTC", nullable=False),
+            Column("recorded_at", TIME, "When the run made the board, ISO 8601 in UTC", nullable=False),
             Column(
                 "is_on_board", B, "False: the agent left the board, with these last values", nullable=False
             ),
@@ -169,7 +172,9 @@ DECLARED = (
             Column("p_holm", F, "The same, corrected for all pairs of the template after Holm"),
             Column("n_sessions", I, "Sessions of agent_id", nullable=False),
             Column("other_n_sessions", I, "Sessions of the other", nullable=False),
-            Column("verdict", S, "better, worse, tie, not distinguishable or unknown", nullable=False),
+            Column(
+                "verdict", COMPARISON, "better, worse, tie, not distinguishable or unknown", nullable=False
+            ),
             Column("reason", S, "Why a significant difference is unknown; null otherwise"),
         ),
         ("methodology_version",),
@@ -230,7 +235,7 @@ DECLARED = (
                 "The most severe error cluster, of these the one of most turns; null without one",
             ),
             Column("top_error", S, "Its short name"),
-            Column("severity", S, "Its severity: low < medium < high < critical"),
+            Column("severity", SEVERITY, "Its severity: low < medium < high < critical"),
             Column(
                 "top_error_rate_per_100_turns",
                 F,

@@ -2,10 +2,18 @@
 
 import polars as pl
 
-from agent_eval.tables.contract import Column
+from agent_eval.tables.contract import TIME, Column
+from agent_eval.tables.vocabularies import (
+    ASSESSMENT,
+    ESTIMAND,
+    ESTIMATOR,
+    JUDGMENT_STATUS,
+    SCORE_STATUS,
+    U3_SCOPE,
+)
 
 S, I, F, B = pl.String, pl.Int64, pl.Float64, pl.Boolean  # noqa: E741
-NAMES, NUMBERS, TIME = pl.List(pl.String), pl.List(pl.Float64), pl.Datetime("us")
+NAMES, NUMBERS = pl.List(pl.String), pl.List(pl.Float64)
 
 AGENT = Column("agent_id", S, "The agent, as in agents.yaml", nullable=False)
 VERSION = Column("methodology_version", S, "The methodology version, e.g. 1.3.0", nullable=False)
@@ -74,7 +82,7 @@ JUDGMENT = (
     Column("further_labels", NAMES, "Failure labels that apply as well"),
     Column(
         "status",
-        S,
+        JUDGMENT_STATUS,
         "scored, not_applicable, unscored, or disputed: people differ and no one has decided",
         nullable=False,
     ),
@@ -89,7 +97,7 @@ JUDGMENT = (
     Column("rubric_hash", S, "Hash of the metric's rubric and answer schema"),
     Column("prompt_hash", S, "Hash of the exact prompt; null where no model was asked"),
     Column("judge_model", S, "The model, person or rule set that answered"),
-    Column("judged_at", S, "When, ISO 8601"),
+    Column("judged_at", TIME, "When, ISO 8601"),
     *PAID,
     DECIDED_BY,
 )
@@ -106,10 +114,10 @@ COUNTED = (
 
 PASS_K = (
     Column("k", I, "Attempts", nullable=False),
-    Column("estimator", S, "unbiased, plug_in, bayesian or pooled", nullable=False),
+    Column("estimator", ESTIMATOR, "unbiased, plug_in, bayesian or pooled", nullable=False),
     Column(
         "estimand",
-        S,
+        ESTIMAND,
         "What estimate and interval are of: 'new tasks of this kind' or 'these tasks again'; null without an estimate",
     ),
     Column(
@@ -148,14 +156,16 @@ PASS_K = (
     Column("interval", S, "What the bounds are and cover, or why there are none"),
     Column(
         "assessment",
-        S,
+        ASSESSMENT,
         "reliable, inconsistent, needs improvement or between (not rated); single run for k = 1; unknown where worst and best "
         "differ",
     ),
     Column("reason", S, "Why assessment or rank is unknown; null otherwise"),
 )
 
-STATUS = Column("status", S, "published, provisional, incomplete, invalid or not_applicable", nullable=False)
+STATUS = Column(
+    "status", SCORE_STATUS, "published, provisional, incomplete, invalid or not_applicable", nullable=False
+)
 JUDGES = Column("judges", NAMES, "Who gave the effective ratings, sorted", nullable=False)
 JUDGE_MODELS = Column(
     "judge_models",
@@ -225,7 +235,7 @@ MISSING = Column("missing", NAMES, "What is missing or wrong, each named", nulla
 DISPUTED = Column("disputed", NAMES, "What people differ on and no one has decided, each with who said what")
 DISCLOSED = (
     Column("repeatability_tested", B, "Disclosure after its check; null when unknown or not evidenced"),
-    Column("u3_scope", S, "single_message or multi_turn, after its check; null when not disclosed"),
+    Column("u3_scope", U3_SCOPE, "single_message or multi_turn, after its check; null when not disclosed"),
     Column(
         "hallucination_passed", B, "Result of the hallucination stress test; null when missing or not judged"
     ),

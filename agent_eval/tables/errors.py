@@ -1,11 +1,25 @@
 """Errors: failures, error clusters, their registry, rates and trends."""
 
+from typing import Any
+
 import polars as pl
 
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, VERSION, B, F, I, S
 from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.vocabularies import (
+    ASSIGNED_BY,
+    CLUSTER_EVENT,
+    FAULT_AUTHOR,
+    MERGED_BY,
+    SEVERITY,
+    TREND,
+)
 
-DECLARED = (
+SEVERITY_RANK = Column(
+    "severity_rank", I, "Rank of the severity: 1 low, 2 medium, 3 high, 4 critical", False, rank_of="severity"
+)
+
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "failures",
         "one row per failure label of a judged turn",
@@ -25,7 +39,7 @@ DECLARED = (
             Column("quote", S, "The evidence, or the rationale without one"),
             Column("reason", S, "The judge's rationale; null without one"),
             Column("tool", S, "The tool concerned, for tool failures"),
-            Column("fault_author", S, "agent or environment; null: it cannot be told"),
+            Column("fault_author", FAULT_AUTHOR, "agent or environment; null: it cannot be told"),
             Column("cluster_id", S, "The error cluster it belongs to", nullable=False),
             Column("text_hash", S, "What was compared, see error_members; null without words"),
             Column(
@@ -33,7 +47,7 @@ DECLARED = (
             ),
             Column(
                 "method",
-                S,
+                ASSIGNED_BY,
                 "How its words were first assigned: minted, prototype, human, or block (no words)",
                 nullable=False,
             ),
@@ -52,7 +66,8 @@ DECLARED = (
             Column("tool", S, "The tool, for tool failures"),
             Column("title", S, "Short name"),
             Column("root_cause", S, "Explanation"),
-            Column("severity", S, "low < medium < high < critical", nullable=False),
+            Column("severity", SEVERITY, "low < medium < high < critical", nullable=False),
+            SEVERITY_RANK,
             Column("n_failures", I, "Failures", nullable=False),
             Column("n_turns", I, "Turns with such a failure", nullable=False),
             Column("n_conversations", I, "Conversations with such a failure", nullable=False),
@@ -63,7 +78,7 @@ DECLARED = (
             Column("last_seen", S, "ISO 8601, in any agent"),
             Column(
                 "trend",
-                S,
+                TREND,
                 "Against the agent's run before, as in error_trends; null: no earlier run, or see error_trends for a baseline agent",
             ),
         ),
@@ -78,8 +93,12 @@ DECLARED = (
             Column("label", S, "The failure label", nullable=False),
             Column("tool", S, "The tool, for tool failures"),
             Column(
-                "severity", S, "low < medium < high < critical: a person's, else the highest", nullable=False
+                "severity",
+                SEVERITY,
+                "low < medium < high < critical: a person's, else the highest",
+                nullable=False,
             ),
+            SEVERITY_RANK,
             Column("title", S, "Short name: a person's, else the model's, else the rule's"),
             Column(
                 "root_cause", S, "Explanation: a person's, else the model's, else the reason of its medoid"
@@ -87,16 +106,16 @@ DECLARED = (
             Column("first_seen", S, "ISO 8601"),
             Column("last_seen", S, "ISO 8601"),
             Column("merged_into", S, "The id that replaced this one"),
-            Column("merged_by", S, "human or consolidation; null when not merged"),
+            Column("merged_by", MERGED_BY, "human or consolidation; null when not merged"),
             Column("founder", S, "text_hash of the text it was minted for; null for a block without words"),
             Column(
                 "rule_title", S, "Label with the quote of the medoid, the most typical failure at minting"
             ),
             Column("rule_root_cause", S, "The reason of that failure"),
-            Column("rule_severity", S, "By label"),
+            Column("rule_severity", SEVERITY, "By label"),
             Column("model_title", S, "The model's name; null until named"),
             Column("model_root_cause", S, "The model's explanation"),
-            Column("model_severity", S, "The model's rating"),
+            Column("model_severity", SEVERITY, "The model's rating"),
             Column("named_by", S, "The model that named it; null until named"),
             Column("n_texts_named", I, "Distinct texts when it was last named; twice as many are a change"),
             Column(
@@ -117,7 +136,7 @@ DECLARED = (
             Column("reason", S, "Its rationale"),
             Column("cluster_id", S, "Its cluster before merges, see error_registry", nullable=False),
             Column("distance", F, "Mean cosine distance to the cluster when it was assigned, 0–2"),
-            Column("method", S, "minted, prototype or human", nullable=False),
+            Column("method", ASSIGNED_BY, "minted, prototype or human", nullable=False),
         ),
     ),
     Table(
@@ -126,7 +145,7 @@ DECLARED = (
         ("event_id",),
         (
             Column("event_id", S, "Hash of the other columns but the time", nullable=False),
-            Column("kind", S, "merge, split or merge proposed", nullable=False),
+            Column("kind", CLUSTER_EVENT, "merge, split or merge proposed", nullable=False),
             Column("cluster_id", S, "The cluster that was merged away or split", nullable=False),
             Column("other_id", S, "The cluster that it went into, or that came out of it", nullable=False),
             Column("by", S, "human, consolidation or a model's name", nullable=False),
@@ -182,7 +201,8 @@ DECLARED = (
             Column("cluster_id", S, "See error_registry", nullable=False),
             Column("label", S, "The failure label", nullable=False),
             Column("title", S, "Short name"),
-            Column("severity", S, "low < medium < high < critical", nullable=False),
+            Column("severity", SEVERITY, "low < medium < high < critical", nullable=False),
+            SEVERITY_RANK,
             Column(
                 "baseline_agent_id", S, "The agent compared with; itself for an earlier run", nullable=False
             ),
@@ -213,7 +233,7 @@ DECLARED = (
             Column("is_significant", B, "q ≤ 0.05; null without q"),
             Column(
                 "trend",
-                S,
+                TREND,
                 "new or gone (seen on one side only), regressed or improved (seen on both and significant), unchanged (seen on both, no clear difference) or unknown (a side was not judged, or as `reason` says)",
                 nullable=False,
             ),

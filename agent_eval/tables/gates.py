@@ -1,9 +1,12 @@
 """Gates: gate results, and what each pair was last computed from."""
 
+from typing import Any
+
 from agent_eval.tables.columns import AGENT, BY_PAIR, VERSION, F, S
 from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.vocabularies import GATE, RESULT
 
-DECLARED = (
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "gate_results",
         "one row per agent, version, gate and subject: does it pass?",
@@ -13,7 +16,7 @@ DECLARED = (
             AGENT,
             Column(
                 "gate",
-                S,
+                GATE,
                 "coverage, required_tests, disclosures, status, threshold (of a scenario), overall (of the agent), score, errors, silent_turns, assertions, regression or judge_drift",
                 nullable=False,
             ),
@@ -23,7 +26,7 @@ DECLARED = (
                 "What it speaks of, e.g. 'helpfulness in D2'; '' when there is one",
                 nullable=False,
             ),
-            Column("result", S, "passed, failed or unknown", nullable=False),
+            Column("result", RESULT, "passed, failed or unknown", nullable=False),
             Column("evidence", S, "Why", nullable=False),
             Column("value", F, "What was measured, on the scale of the threshold; null without a threshold"),
             Column("threshold", F, "What it must reach; null where the gate has none"),

@@ -1,9 +1,12 @@
 """Ingest: agents, sessions, conversations, turns, tool calls, import errors, and what counts under a version."""
 
+from typing import Any
+
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, SESSION, VERSION, B, F, I, S
 from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.vocabularies import OUTCOME_CLASS, REQUESTOR, U3_SCOPE
 
-DECLARED = (
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "agents",
         "one row per agent",
@@ -15,7 +18,11 @@ DECLARED = (
             Column("provider", S, "Who makes it"),
             Column("template", S, "Domain template of the category in the current version; null when none"),
             Column("baseline", S, "The agent that this one is compared with in error trends"),
-            Column("taken_in", S, "Hash of the session files these rows were read from, and of the release"),
+            Column(
+                "ingest_fingerprint",
+                S,
+                "Hash of the session files these rows were read from, and of the release",
+            ),
             Column("sessions_hash", S, "Hash of these session files and of the entry in agents.yaml"),
         ),
         ("agent_id",),
@@ -34,7 +41,7 @@ DECLARED = (
             ),
             Column("evaluator", S, "Who ran it"),
             Column("methodology_versions", NAMES, "Versions it was run for, or ['any']", nullable=False),
-            Column("u3_scope", S, "Declared scope of U3"),
+            Column("u3_scope", U3_SCOPE, "Declared scope of U3"),
             Column("repeatability_tested", B, "Declared; null when not disclosed"),
             Column("links", S, "JSON object: slot → required test that it also serves"),
             Column("task_set", S, "Name of the set of tasks"),
@@ -77,7 +84,7 @@ DECLARED = (
             Column("outcome_source", S, "Where the outcome comes from"),
             Column(
                 "outcome_class",
-                S,
+                OUTCOME_CLASS,
                 "passed, failed, agent_error (counts as failed), harness_error (says nothing of the agent) or unknown; docs/formats.md",
             ),
             Column("outcome_error", S, "The error that ended the run, as recorded; null without one"),
@@ -131,7 +138,7 @@ DECLARED = (
             Column("arguments", S, "JSON; a string when the call's arguments were not JSON", nullable=False),
             Column("result", S, "The tool's answer as text; null when none came"),
             Column("is_error", B, "The result is an error; null when unknown"),
-            Column("requestor", S, "assistant or user", nullable=False),
+            Column("requestor", REQUESTOR, "assistant or user", nullable=False),
             Column("note", S, "How the arguments were read where they were not JSON; null when they were"),
         ),
         ("agent_id",),
@@ -152,7 +159,7 @@ DECLARED = (
             Column("name", S, "Tool name; null when the truth gives none"),
             Column("arguments", S, "Expected arguments, JSON", nullable=False),
             Column("compare_args", NAMES, "Arguments that are compared; null = all"),
-            Column("requestor", S, "Who should make the call: assistant or user", nullable=False),
+            Column("requestor", REQUESTOR, "Who should make the call: assistant or user", nullable=False),
             Column("is_matched", B, "A call that was made answers it, each at most one; null when unknown"),
             Column("matched_turn_index", I, "turn_index in tool_calls of the call that answers it"),
             Column("matched_call_index", I, "call_index in tool_calls of the call that answers it"),

@@ -1,5 +1,7 @@
 """Judging: judgments of turns and conversations, rubric ratings, what people gave, and stored answers of judges."""
 
+from typing import Any
+
 from agent_eval.tables.columns import (
     AGENT,
     ANSWERED,
@@ -16,12 +18,13 @@ from agent_eval.tables.columns import (
     I,
     S,
 )
-from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.contract import TIME, Column, Table
+from agent_eval.tables.vocabularies import JUDGMENT_STATUS, RATER_ROLE, STARTED_BY
 
 IMPORTED = "import:"
 """How the judge of a score begins that came with imported transcripts, followed by their format; it never counts."""
 
-DECLARED = (
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "turn_judgments",
         "one row per turn, metric, judge and, of people, rater",
@@ -68,7 +71,10 @@ DECLARED = (
             ),
             Column("rating_1to5", I, "Integer 1–5; null unless scored"),
             Column(
-                "status", S, "scored, unscored, missing, invalid, disputed or not_applicable", nullable=False
+                "status",
+                JUDGMENT_STATUS,
+                "scored, unscored, missing, invalid, disputed or not_applicable",
+                nullable=False,
             ),
             Column("reason", S, "Why there is no rating"),
             Column("rationale", S, "The rater's words"),
@@ -76,7 +82,7 @@ DECLARED = (
             Column("evidence_verified", B, "The quote was found in the transcript; null without a quote"),
             Column("judge", S, "human, rule, recorded, a model's name, or none", nullable=False),
             Column("rater", S, "Who rated: a person, a model, a rule"),
-            Column("rated_at", S, "ISO 8601"),
+            Column("rated_at", TIME, "ISO 8601"),
             Column(
                 "is_effective", B, "Counts in the scores: human > rule > model or recorded", nullable=False
             ),
@@ -103,11 +109,11 @@ DECLARED = (
             Column("rationale", S, "The rater's words"),
             Column("evidence", S, "Quote or turn reference"),
             Column("rater", S, "Who rated", nullable=False),
-            Column("rated_at", S, "ISO 8601"),
+            Column("rated_at", TIME, "ISO 8601"),
             Column("value", F, "The value of a 0/1 or real-valued target; null otherwise"),
             Column("label", S, "The main failure label, or 'no failure'; null otherwise"),
             Column("further_labels", NAMES, "Failure labels that apply as well"),
-            Column("role", S, "'adjudicator', who decides where raters differ; null: a rater"),
+            Column("role", RATER_ROLE, "'adjudicator', who decides where raters differ; null: a rater"),
             Column("file", S, "File it came from", nullable=False),
             Column("line", I, "1-based line", nullable=False),
         ),
@@ -146,7 +152,7 @@ DECLARED = (
             Column(
                 "cost_usd", F, "Its share of the call, US dollars; the sum is the bill; null when unknown"
             ),
-            Column("judged_at", S, "ISO 8601", nullable=False),
+            Column("judged_at", TIME, "ISO 8601", nullable=False),
             *ANSWERED,
             *SEEN,
             Column(
@@ -182,7 +188,7 @@ DECLARED = (
             Column("day", S, "UTC, ISO 8601", nullable=False),
             Column("run", S, "The Dagster run, or the process of a command, that called", nullable=False),
             Column("model", S, "As litellm names it", nullable=False),
-            Column("started_by", S, "person, or automation: a sensor or a schedule", nullable=False),
+            Column("started_by", STARTED_BY, "person, or automation: a sensor or a schedule", nullable=False),
             Column("n_calls", I, "Requests that were sent, repeated ones included", nullable=False),
             Column("n_reserved", I, "Of these, those under way when the row was copied", nullable=False),
             Column("n_unknown_cost", I, "Of these, those whose cost nobody knows", nullable=False),
@@ -205,14 +211,14 @@ DECLARED = (
             Column("model", S, "The judge model", nullable=False),
             Column("parameters", S, "JSON object of model parameters", nullable=False),
             Column("verdict_before", S, "The stored verdict, JSON", nullable=False),
-            Column("judged_before_at", S, "When that was given, ISO 8601", nullable=False),
+            Column("judged_before_at", TIME, "When that was given, ISO 8601", nullable=False),
             Column("verdict", S, "The new verdict, JSON", nullable=False),
             Column("prompt_hash", S, "Hash of the exact prompt of the new one"),
             Column("n_tokens_in", I, "Its share of the call's prompt tokens"),
             Column("n_tokens_out", I, "Its share of the answer tokens"),
             Column("n_tokens_cached", I, "Its share of the cached prompt tokens"),
             Column("cost_usd", F, "Its share of the call, US dollars; null when unknown"),
-            Column("judged_at", S, "ISO 8601", nullable=False),
+            Column("judged_at", TIME, "ISO 8601", nullable=False),
         ),
     ),
 )

@@ -1,5 +1,7 @@
 """Scores: tools, assertions, universal, domain and composite scores, reliability."""
 
+from typing import Any
+
 from agent_eval.tables.columns import (
     AGENT,
     BENCHMARK,
@@ -25,8 +27,9 @@ from agent_eval.tables.columns import (
     S,
 )
 from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.vocabularies import ASSERTION_KIND, RESULT, TOOL_STATUS
 
-DECLARED = (
+DECLARED: tuple[Table[Any], ...] = (
     Table(
         "tool_correctness",
         "one row per turn (turn_index null: whole conversation) with expected tools",
@@ -49,7 +52,7 @@ DECLARED = (
                 "False when the known aspects suffice to miss tool_threshold, true when all are known and reach it; "
                 "else null",
             ),
-            Column("status", S, "scored, not_applicable or unscored", nullable=False),
+            Column("status", TOOL_STATUS, "scored, not_applicable or unscored", nullable=False),
             Column("reason", S, "Why there is no score, what is not known, or what was wrong"),
         ),
         BY_PAIR,
@@ -69,12 +72,12 @@ DECLARED = (
             Column("slot", S, "D1..D5 or a required test; null for undeclared sessions"),
             Column(
                 "kind",
-                S,
+                ASSERTION_KIND,
                 "tools (expected calls), trajectory (an object with mode, tools, forbidden) or text",
                 nullable=False,
             ),
             Column("assertion", S, "What is demanded, in words"),
-            Column("result", S, "passed, failed or unknown", nullable=False),
+            Column("result", RESULT, "passed, failed or unknown", nullable=False),
             Column("reason", S, "What is missing or wrong, or why it is unknown; null when passed"),
             Column("diff", S, "One line per call, made or missed: +, -, ~ (out of order) or ! (forbidden)"),
         ),

@@ -12,6 +12,7 @@ import polars as pl
 
 from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
+from agent_eval.tables.frames import Agents, Conversations, Sessions
 
 ANY = "any"
 HARNESS_FAILURE = "harness failure"
@@ -29,9 +30,9 @@ def is_lost_to_harness() -> pl.Expr:
 
 
 def admit_all(
-    conversations: pl.DataFrame,
-    sessions: pl.DataFrame,
-    agents: pl.DataFrame,
+    conversations: Conversations,
+    sessions: Sessions,
+    agents: Agents,
     methodologies: Mapping[str, Methodology],
 ) -> pl.DataFrame:
     """Table transcripts for several versions: `admit` for each."""
@@ -68,7 +69,7 @@ def admit(
         .with_columns(pl.col("reason").is_null().alias("is_admitted"))
         .sort("agent_id", "conversation_id")
     )
-    return table("transcripts").conform(rows.select(list(table("transcripts").schema)))
+    return table("transcripts").selected(rows)
 
 
 def _declared(sessions: pl.DataFrame, version: str) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from agent_eval.clusters.trends import compared, earlier_runs, error_trends
 from agent_eval.tables import table
 from tests.clusters.rows import BEHAVIOUR, VERSION, judgment, judgments
 from tests.clusters.test_trends import AGENTS, REGISTRY
+from tests.untyped import any_table
 
 Units = Mapping[str, tuple[int, int]]
 """Name of a unit → its turns with the failure, and its eligible turns."""
@@ -48,7 +49,7 @@ def side(agent_id: str, units: Units, unit: str | None = "session", run: str | N
 
 
 def trend(*sides: pl.DataFrame) -> dict[str, object]:
-    return error_trends(pl.concat(sides), AGENTS, REGISTRY).row(0, named=True)
+    return error_trends(any_table(pl.concat(sides)), AGENTS, REGISTRY).row(0, named=True)
 
 
 def test_sessions_of_one_size_are_compared_by_welchs_t_of_their_rates() -> None:

@@ -13,6 +13,7 @@ from agent_eval.clusters.rates import error_rates, runs
 from agent_eval.clusters.trends import compared, earlier_runs, error_trends, score_test, since_run, wilson
 from agent_eval.tables import table
 from tests.clusters.rows import BEHAVIOUR, TOOL, VERSION, judgment, judgments
+from tests.untyped import any_table
 
 AGENTS = table("agents").frame([{"agent_id": "new", "baseline": "old"}, {"agent_id": "old"}])
 REGISTRY = table("error_registry").frame(
@@ -48,7 +49,7 @@ def rates(
 
 
 def trends(*sides: pl.DataFrame, agents: pl.DataFrame = AGENTS) -> pl.DataFrame:
-    return error_trends(pl.concat(sides), agents, REGISTRY)
+    return error_trends(any_table(pl.concat(sides)), any_table(agents), REGISTRY)
 
 
 def test_clusters_are_new_gone_or_compared() -> None:
@@ -127,7 +128,7 @@ def test_any_run_can_be_asked_for() -> None:
 
 def test_merged_clusters_are_compared_as_one() -> None:
     merged = REGISTRY.with_columns(merged_into=pl.when(pl.col("cluster_id") == "E-1").then(pl.lit("E-2")))
-    actual = error_trends(pl.concat([rates("new", E1=3), rates("old", E2=4)]), AGENTS, merged)
+    actual = error_trends(any_table(pl.concat([rates("new", E1=3), rates("old", E2=4)])), AGENTS, merged)
     assert actual.select(SEEN).rows() == [("E-2", "unchanged", 3, 3.0, 4, 4.0)]
 
 

@@ -153,7 +153,7 @@ def test_json_stays_json_beside_annotations(gated: Command) -> None:
 def test_changed_gates_are_held_again_and_nothing_else_is_made(sample_copy: Path) -> None:
     def made_by(name: str) -> set[str]:
         with duckdb.connect(str(sample_copy / "data" / "agent_eval.duckdb"), read_only=True) as con:
-            return {run for (run,) in con.execute(f"SELECT DISTINCT run_id FROM {name}").fetchall()}
+            return {run for (run,) in con.execute(f"SELECT DISTINCT dagster_run_id FROM {name}").fetchall()}
 
     names = ("gate_results", "turn_judgments", "composite_scores", "leaderboard")
     before = {name: made_by(name) for name in names}

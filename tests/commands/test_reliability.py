@@ -19,6 +19,7 @@ from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
 from agent_eval.scores.reliability.pass_rates import TrialTables, reliability
 from agent_eval.tables import table
+from tests.untyped import any_table
 
 VERSION = "1.3.0"
 COMMAND = ["reliability", "--methodology", VERSION, "--json"]
@@ -60,7 +61,7 @@ def store(project: Project, trials: list[tuple[str, int, bool | None]]) -> None:
     ]
     frames = {name: table(name).frame(rows) for name in ("transcripts", "conversations")}
     known = {name: frames.get(name, table(name).empty()) for name in TrialTables._fields}
-    frames["reliability"] = reliability(TrialTables(**known))
+    frames["reliability"] = reliability(TrialTables(**any_table(known)))
     for name, frame in frames.items():
         project.store.upsert(table(name), frame, run_id="r")
 

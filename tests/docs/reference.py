@@ -53,7 +53,7 @@ def tables_page() -> str:
         _made_from("agent_eval/tables"),
         "",
         "All tables lie in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
-        "columns: `run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "
+        "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "
         "partitions and no others. Columns are added, never renamed.",
         "",
         "| table | grain |",

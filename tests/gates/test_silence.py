@@ -13,6 +13,7 @@ from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.transcripts.models import Message
 from tests.judge.material import admitted, call, conversation, humans, nothing, tables, user
 from tests.scores.builders import judgment
+from tests.untyped import any_table
 
 LUMEN = AgentVersion.of(agent_id="lumen", methodology_version="1.3.0")
 
@@ -177,6 +178,8 @@ def test_the_judged_rows_of_a_single_turn_without_words_are_unknown(said: list[M
     rows = tables(conversation(user("Where is my order?"), said))
     held = rows.conversations.frame()
     shown = admitted(held)
-    judged = judge_transcripts(shown, held, rows.turns.frame(), humans(), nothing)
+    judged = judge_transcripts(
+        any_table(shown), any_table(held), any_table(rows.turns.frame()), humans(), nothing
+    )
     [found] = silences(judged.turn_judgments, shown).values()
     assert len(found.unanswered) == 1

@@ -38,6 +38,7 @@ from tests.judge.material import (
     tables,
     user,
 )
+from tests.untyped import any_table
 
 TALK = conversation(user("Where is A-1?"), agent("It was sent on Monday."), user("Thanks"), agent("Gladly."))
 CALLS = conversation(user("Where?"), call("find", {"id": 1}), call("find", {"id": 1}), agent("Here."))
@@ -60,9 +61,9 @@ def judged(
     kept = kept or Kept()
     cache = pl.concat([cache, kept.frame()])
     return judge_transcripts(
-        admitted(held, versions, tests=tests),
-        held,
-        rows.turns.frame(),
+        any_table(admitted(held, versions, tests=tests)),
+        any_table(held),
+        any_table(rows.turns.frame()),
         humans(*ratings),
         finding(cache),
         metrics=metrics,
@@ -148,14 +149,18 @@ def test_conversations_that_are_not_admitted_are_not_judged() -> None:
     rows = tables(TALK)
     held = rows.conversations.frame()
     transcripts = admitted(held).with_columns(is_admitted=pl.lit(False))
-    found = judge_transcripts(transcripts, held, rows.turns.frame(), humans(), nothing)
+    found = judge_transcripts(
+        any_table(transcripts), any_table(held), any_table(rows.turns.frame()), humans(), nothing
+    )
     assert found.turn_judgments.is_empty()
     assert found.conversation_judgments.is_empty()
 
 
 def test_empty_frames_give_empty_tables() -> None:
     empty = [table(n).empty() for n in ("transcripts", "conversations", "turns", "human_ratings")]
-    found = judge_transcripts(empty[0], empty[1], empty[2], empty[3], nothing)
+    found = judge_transcripts(
+        any_table(empty[0]), any_table(empty[1]), any_table(empty[2]), empty[3], nothing
+    )
     assert found.turn_judgments.schema == table("turn_judgments").schema
     assert found.conversation_judgments.is_empty()
 
@@ -435,9 +440,15 @@ def test_row_order_of_the_input_does_not_matter() -> None:
     rows = tables(TALK, TALK.model_copy(update={"conversation_id": "c2"}))
     held, turns = rows.conversations.frame(), rows.turns.frame()
     key = ["methodology_version", "conversation_id", "turn_index", "metric", "judge"]
-    one = judge_transcripts(admitted(held), held, turns, humans(), nothing).turn_judgments.sort(key)
+    one = judge_transcripts(
+        any_table(admitted(held)), any_table(held), any_table(turns), humans(), nothing
+    ).turn_judgments.sort(key)
     other = judge_transcripts(
-        admitted(held).reverse(), held.reverse(), turns.reverse(), humans(), nothing
+        any_table(admitted(held).reverse()),
+        any_table(held.reverse()),
+        any_table(turns.reverse()),
+        humans(),
+        nothing,
     ).turn_judgments.sort(key)
     assert one.equals(other)
 
@@ -504,7 +515,7 @@ def test_an_edited_metric_asks_that_metric_again_and_no_other() -> None:
     def ask(metric: Metric) -> ScriptedClient:
         client = ScriptedClient()
         judge_transcripts(
-            *(admitted(held), held, rows.turns.frame(), humans(), finding(kept.frame())),
+            *any_table((admitted(held), held, rows.turns.frame(), humans(), finding(kept.frame()))),
             metrics=DEFAULT.with_custom([metric]),
             panel=panel_of(client, kept=kept),
         )

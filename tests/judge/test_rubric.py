@@ -27,6 +27,7 @@ from tests.judge.material import (
     tables,
     user,
 )
+from tests.untyped import any_table
 
 CURRENT = Registry.read().get(VERSION)
 TEMPLATE = CURRENT.template_for("customer_service")
@@ -65,10 +66,10 @@ def rated(
     frame = rows.conversations.frame()
     cache = table("judge_cache").frame(RecordedVerdict.model_validate(v).row() for v in verdicts)
     return rubric_ratings(
-        admitted(frame, versions, template, TESTS) if transcripts is None else transcripts,
-        frame,
-        rows.turns.frame(),
-        sessions("s1", versions=versions) if declared is None else declared,
+        any_table(admitted(frame, versions, template, TESTS) if transcripts is None else transcripts),
+        any_table(frame),
+        any_table(rows.turns.frame()),
+        any_table(sessions("s1", versions=versions) if declared is None else declared),
         humans(*ratings),
         {v: Registry.read().get(v) for v in versions},
         finding(cache),
@@ -294,7 +295,15 @@ def test_no_transcripts_no_rows() -> None:
         table(n).empty() for n in ("transcripts", "conversations", "turns", "sessions", "human_ratings")
     )
     cache = finding(table("judge_cache").empty())
-    frame = rubric_ratings(transcripts, conversations, turns, held, ratings, {}, cache)
+    frame = rubric_ratings(
+        any_table(transcripts),
+        any_table(conversations),
+        any_table(turns),
+        any_table(held),
+        ratings,
+        {},
+        cache,
+    )
     assert frame.schema == table("rubric_ratings").schema
     assert frame.is_empty()
 

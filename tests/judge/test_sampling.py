@@ -12,6 +12,7 @@ from agent_eval.report.board import outcomes
 from agent_eval.scores.composite.board_facts import board_facts
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
 from tests.judge.material import admitted, agent, conversation, finding, humans, tables, user
+from tests.untyped import any_table
 
 MANY = tables(
     *(conversation(user(f"Ask {i}"), agent(f"Answer {i}."), conversation_id=f"c{i}") for i in range(20))
@@ -27,7 +28,7 @@ def judge(
     kept = kept or Kept()
     panel = panel_of(client, kept=kept, spec=spec, budget=budget)
     of = (TRANSCRIPTS, HELD, MANY.turns.frame(), humans(), finding(kept.frame()))
-    return judge_transcripts(*of, metrics=METRICS, panel=panel)
+    return judge_transcripts(*any_table(of), metrics=METRICS, panel=panel)
 
 
 @pytest.mark.parametrize(("share", "n"), [(None, None), (0.2, 4), (0.21, 5), (1.0, 20), (0.001, 1)])

@@ -23,6 +23,7 @@ from tests.judge.material import (
     tables,
     user,
 )
+from tests.untyped import any_table
 
 EMPTY = agent("")
 CALL = call("delete_account", {"id": 7}, "deleted")
@@ -47,9 +48,9 @@ def judged(
     rows = tables(of)
     held = rows.conversations.frame()
     return judge_transcripts(
-        admitted(held, tests=tests),
-        held,
-        rows.turns.frame(),
+        any_table(admitted(held, tests=tests)),
+        any_table(held),
+        any_table(rows.turns.frame()),
         humans(*(ratings or [])),
         nothing,
         panel=panel_of(client) if client else None,

@@ -133,7 +133,7 @@ def test_only_the_served_conversation_links_to_its_source_and_its_runs(
     assert written.height
     with project.store.session(read_only=True) as con:
         stored = con.execute(
-            "SELECT DISTINCT run_id FROM store.turn_judgments WHERE agent_id = ?", [row["agent_id"]]
+            "SELECT DISTINCT dagster_run_id FROM store.turn_judgments WHERE agent_id = ?", [row["agent_id"]]
         ).fetchall()
     assert runs == {run for (run,) in stored}
     assert place in served

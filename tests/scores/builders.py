@@ -7,9 +7,10 @@ import polars as pl
 
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.domain import domain_scores
-from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.composite.score import CompositeTables, composite_scores
 from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.tables import table
+from tests.untyped import any_table
 
 SLUG = "customer_service_v1"
 CRITERIA = ("accuracy", "completeness", "usefulness")
@@ -222,16 +223,18 @@ def compose(
     disputes: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """composite_scores from input tables."""
-    return composite_scores(
-        universal_scores(made["rubric_ratings"], methodologies),
-        domain_scores(made["rubric_ratings"], made["transcripts"], methodologies),
-        made["transcripts"],
-        made["sessions"],
-        made["conversations"],
-        made["conversation_judgments"],
-        methodologies,
-        disputes,
+    tables = CompositeTables(
+        universal_scores=universal_scores(any_table(made["rubric_ratings"]), methodologies),
+        domain_scores=domain_scores(
+            any_table(made["rubric_ratings"]), any_table(made["transcripts"]), methodologies
+        ),
+        **{
+            name: any_table(made[name])
+            for name in ("transcripts", "sessions", "conversations", "conversation_judgments")
+        },
+        disputes=disputes,
     )
+    return composite_scores(tables, methodologies)
 
 
 def versioned(rows: Iterable[Mapping[str, Any]], version: str) -> list[dict[str, Any]]:

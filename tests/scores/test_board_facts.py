@@ -7,6 +7,7 @@ import pytest
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, composed, one, ratings, session, transcripts, unrated
+from tests.untyped import any_table
 
 
 def test_a_row_carries_its_dimensions_scenarios_sessions_and_the_hash_of_its_methodology() -> None:
@@ -53,7 +54,7 @@ def test_an_agent_enters_a_version_by_a_session_that_was_run_for_it_or_for_any(
 ) -> None:
     scores = composed(rated=unrated(), declared=[session(methodology_versions=versions)])
     assert one(scores)["has_entered"] is has_entered
-    board = leaderboard(scores, table("agents").empty(), table("reliability").empty())
+    board = leaderboard(any_table(scores), table("agents").empty(), table("reliability").empty())
     assert board["agent_id"].to_list() == (["lumen"] if has_entered else [])
 
 
@@ -65,8 +66,11 @@ def test_an_agent_whose_only_session_the_harness_lost_has_entered() -> None:
 def test_a_board_names_the_version_that_superseded_it() -> None:
     scores = composed()
     agents, reliability = table("agents").empty(), table("reliability").empty()
-    assert one(leaderboard(scores, agents, reliability, {"1.3.0": "2.0.0"}))["superseded_by"] == "2.0.0"
-    assert one(leaderboard(scores, agents, reliability, {"1.3.0": None}))["superseded_by"] is None
+    assert (
+        one(leaderboard(any_table(scores), agents, reliability, {"1.3.0": "2.0.0"}))["superseded_by"]
+        == "2.0.0"
+    )
+    assert one(leaderboard(any_table(scores), agents, reliability, {"1.3.0": None}))["superseded_by"] is None
 
 
 def conversation_row(**given: Any) -> dict[str, Any]:

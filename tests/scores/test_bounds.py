@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.scores.composite.leaderboard import leaderboard
-from agent_eval.scores.composite.score import composite_scores
+from agent_eval.scores.composite.score import CompositeTables, composite_scores
 from agent_eval.scores.reliability.pass_rates import reliability, reliability_leaderboard, trial_outcomes
 from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
@@ -18,6 +18,7 @@ from agent_eval.scores.reliability.trials import TrialTables
 from agent_eval.scores.statistics.compare import compare, task_values
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, judgment
+from tests.untyped import any_table
 
 PAIR = {"methodology_version": "1.3.0", "agent_id": "a"}
 HARNESS = {"outcome_class": "harness_error"}
@@ -145,7 +146,7 @@ def test_lost_trials_of_failing_tasks_give_no_better_rank() -> None:
     lossy += [
         row for i in range(6, 10) for row in trials(f"t{i}", True, True, False, "harness", agent_id="lossy")
     ]
-    board = reliability_leaderboard(made(sure + lossy, ks=[1, 4])).filter(estimator="unbiased")
+    board = reliability_leaderboard(any_table(made(sure + lossy, ks=[1, 4]))).filter(estimator="unbiased")
     rows = {(row["agent_id"], row["k"]): row for row in board.to_dicts()}
     assert (rows["lossy", 4]["pass_hat_k"], rows["lossy", 4]["rank"]) == (0.6, 2)
     assert (rows["sure", 4]["pass_hat_k"], rows["sure", 4]["rank"]) == (0.9, 1)
@@ -178,7 +179,7 @@ def test_an_assessment_that_open_trials_could_turn_is_unknown_and_says_why() -> 
 
 def board(**agents: list[Row]) -> dict[str, Row]:
     rows = pl.concat(made([row | {"agent_id": name} for row in of]) for name, of in agents.items())
-    return {row["agent_id"]: row for row in reliability_leaderboard(rows).filter(k=1).to_dicts()}
+    return {row["agent_id"]: row for row in reliability_leaderboard(any_table(rows)).filter(k=1).to_dicts()}
 
 
 def test_a_rank_that_open_trials_could_turn_is_unknown_with_the_ranks_they_allow() -> None:
@@ -226,21 +227,20 @@ def test_refused_records_are_counted_by_session_and_task_set_where_the_session_c
 
 
 def scored(rows: list[Row], goals: list[Row], errors: list[Row]) -> pl.DataFrame:
-    empty = {name: table(name).empty() for name in ("universal_scores", "domain_scores")}
     sessions = table("sessions").frame(
         [{"agent_id": "a", "session_id": "s", "benchmark_id": "s", "methodology_versions": ["any"]}]
     )
     judged = table("conversation_judgments").frame([{**goal, "agent_id": "a"} for goal in goals])
-    return composite_scores(
-        empty["universal_scores"],
-        empty["domain_scores"],
-        table("transcripts").frame(rows),
-        sessions,
-        table("conversations").frame(rows),
-        judged,
-        METHODOLOGIES,
+    tables = CompositeTables(
+        universal_scores=table("universal_scores").empty(),
+        domain_scores=table("domain_scores").empty(),
+        transcripts=table("transcripts").frame(rows),
+        sessions=sessions,
+        conversations=table("conversations").frame(rows),
+        conversation_judgments=judged,
         import_errors=table("import_errors").frame(errors),
     )
+    return composite_scores(tables, METHODOLOGIES)
 
 
 def test_goal_completion_and_pass_at_1_on_the_board_carry_their_counts_and_cases() -> None:
@@ -249,7 +249,9 @@ def test_goal_completion_and_pass_at_1_on_the_board_carry_their_counts_and_cases
     errors = refusals(1)
     tables = known(rows, errors)
     agents = table("agents").frame([{"agent_id": "a"}])
-    row = leaderboard(scored(rows, goals, errors), agents, reliability(tables)).to_dicts()[0]
+    row = leaderboard(
+        any_table(scored(rows, goals, errors)), agents, any_table(reliability(tables))
+    ).to_dicts()[0]
     # goals: 1 of 2 known, 5 planned
     assert (row["goal_completion"], row["goal_completion_worst"], row["goal_completion_best"]) == (
         0.5,
@@ -293,7 +295,7 @@ def test_an_agent_of_which_every_record_was_refused_is_on_the_board_of_its_sessi
 def test_trials_without_a_task_are_named_beside_the_rate_that_leaves_them_out() -> None:
     rows = [*trials("t", True), *trials("u", False, task_id=None)]
     agents = table("agents").frame([{"agent_id": "a"}])
-    row = leaderboard(scored(rows, [], []), agents, made(rows)).to_dicts()[0]
+    row = leaderboard(any_table(scored(rows, [], [])), agents, any_table(made(rows))).to_dicts()[0]
     assert (row["pass_at_1"], row["n_planned"], row["n_known"]) == (1.0, 2, 1)
     assert shortfall(row) == "1 of 2 planned trials known: 1 without a task id, which count in no pass rate"
 
@@ -304,7 +306,9 @@ def test_a_board_of_rows_of_an_earlier_release_keeps_its_pass_at_1() -> None:
     old = made(rows).with_columns(
         pl.lit(None).cast(table("reliability").schema[name]).alias(name) for name in new
     )
-    row = leaderboard(scored(rows, [], []), table("agents").frame([{"agent_id": "a"}]), old).to_dicts()[0]
+    row = leaderboard(
+        any_table(scored(rows, [], [])), table("agents").frame([{"agent_id": "a"}]), any_table(old)
+    ).to_dicts()[0]
     assert (row["pass_at_1"], row["n_tasks"], row["n_known"]) == (0.5, 1, None)
 
 

@@ -16,6 +16,7 @@ from agent_eval.scores.composite.universal import universal_scores
 from agent_eval.scores.statistics.compare import compare, session_values, task_values
 from agent_eval.tables import table
 from tests.scores.builders import METHODOLOGIES, composed, frames, ratings, session, transcripts
+from tests.untyped import any_table
 
 SESSIONS: dict[str, Any] = {
     "agent_id": pl.String,
@@ -262,8 +263,8 @@ def test_values_of_sessions_are_the_composites_of_each_session() -> None:
     )  # fmt: skip
     values = session_values(
         scores,
-        universal_scores(made["rubric_ratings"], METHODOLOGIES),
-        domain_scores(made["rubric_ratings"], made["transcripts"], METHODOLOGIES),
+        universal_scores(any_table(made["rubric_ratings"]), METHODOLOGIES),
+        domain_scores(any_table(made["rubric_ratings"]), any_table(made["transcripts"]), METHODOLOGIES),
     )
     found = dict(values.select("quantity", "values").iter_rows())
     assert {q: pytest.approx(v) for q, v in found.items()} == {

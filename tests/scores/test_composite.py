@@ -36,6 +36,7 @@ from tests.scores.builders import (
     unrated,
     versioned,
 )
+from tests.untyped import any_table
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0")
 
@@ -648,7 +649,7 @@ def test_a_composite_with_a_copied_session_is_provisional_and_unranked() -> None
     row = one(composites)
     assert (row["status"], row["composite_exact"]) == ("provisional", "70/1")
     assert row["missing"] == ["copied session: a is a copy of b"]  # b states a date, and comes first
-    board = one(leaderboard(composites, table("agents").empty(), table("reliability").empty()))
+    board = one(leaderboard(any_table(composites), table("agents").empty(), table("reliability").empty()))
     assert (board["rank"], board["low"], board["missing"]) == (None, None, row["missing"])
 
 

@@ -22,6 +22,7 @@ from tests.scores.builders import (
     transcripts,
     unrated,
 )
+from tests.untyped import any_table
 
 
 def turn(conversation: str, index: int = 0) -> dict[str, Any]:
@@ -58,8 +59,10 @@ def explained(score: str = "composite", *, version: str = "1.3.0", agent: str = 
         version,
         score,
         composite_scores=compose(made),
-        universal_scores=universal_scores(made["rubric_ratings"], METHODOLOGIES),
-        domain_scores=domain_scores(made["rubric_ratings"], made["transcripts"], METHODOLOGIES),
+        universal_scores=universal_scores(any_table(made["rubric_ratings"]), METHODOLOGIES),
+        domain_scores=domain_scores(
+            any_table(made["rubric_ratings"]), any_table(made["transcripts"]), METHODOLOGIES
+        ),
         rubric_ratings=made["rubric_ratings"],
         transcripts=made["transcripts"],
         turn_judgments=table("turn_judgments").frame([helpful, failed]),
@@ -120,7 +123,7 @@ def test_a_rating_shows_words_evidence_rater_question_and_its_own_anchor() -> No
         "rationale: Half was done.",
         "evidence: “I did half” (not found in the transcript)",
         "anchor 3: words for 3",
-        "rated at: 2026-04-14",
+        "rated at: 2026-04-14T00:00:00Z",
         "question key: q1",
         "prompt hash: p1",
     )

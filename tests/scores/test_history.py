@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent_eval.formats.timestamps import seconds
+from agent_eval.formats.timestamps import parse_timestamp, seconds
 from agent_eval.scores.composite.history import (
     CAUSES,
     board_at,
@@ -81,7 +81,7 @@ def test_the_cause_is_the_input_that_differs(column: str, cause: str) -> None:
     assert (change["old_status"], change["new_status"], change["changed_at"]) == (
         "published",
         "published",
-        TUE,
+        parse_timestamp(TUE),
     )
 
 

@@ -27,6 +27,7 @@ from agent_eval.scores.reliability.pass_rates import (
 )
 from agent_eval.scores.statistics.intervals import share_mean
 from agent_eval.tables import table
+from tests.untyped import any_table
 
 SHARED = Path(os.environ.get("AGENT_EVAL_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TAU1 = SHARED / "tau1" / "airline__gpt-4o__4trials.json.gz"
@@ -74,7 +75,13 @@ def known(trials: list[dict[str, Any]], *others: pl.DataFrame) -> TrialTables:
     """Of these trials; `others`: rows of tools, then of goals."""
     tool_rows, goal_rows = others or (tools(), goals())
     turns = table("turn_judgments").empty()
-    return TrialTables(transcripts(trials), conversations(trials), tool_rows, goal_rows, turns)
+    return TrialTables(
+        any_table(transcripts(trials)),
+        any_table(conversations(trials)),
+        any_table(tool_rows),
+        any_table(goal_rows),
+        turns,
+    )
 
 
 def of(trials: list[dict[str, Any]], **more: Any) -> pl.DataFrame:
@@ -417,7 +424,15 @@ def test_ten_thousand_tasks_of_eight_trials_take_no_more_than_a_few_seconds() ->
         expected=pl.lit(None, dtype=pl.String),
     )
     started = time.perf_counter()
-    actual = reliability(TrialTables(many, declared, tools(), goals(), table("turn_judgments").empty()))
+    actual = reliability(
+        TrialTables(
+            any_table(many),
+            any_table(declared),
+            any_table(tools()),
+            any_table(goals()),
+            table("turn_judgments").empty(),
+        )
+    )
     assert time.perf_counter() - started < 5
     # 1,111 full cycles of 0..8 (36 successes each), then one task with 0
     assert actual["n_successes"][0] == 1_111 * 36

@@ -19,6 +19,7 @@ from agent_eval.scores.tools.correctness import (
     tool_correctness_table,
 )
 from agent_eval.tables import table
+from tests.untyped import any_table
 
 AGENT = {"agent_id": "a"}
 PAIR = {"methodology_version": "1.3.0", **AGENT}
@@ -523,7 +524,7 @@ def test_conversations_that_are_not_admitted_or_hold_no_expected_tools_have_no_r
 def test_bad_weights_are_refused_also_where_nothing_is_to_score() -> None:
     nothing = [table(n).empty() for n in ("transcripts", "conversations", "tool_calls", "turn_judgments")]
     with pytest.raises(AgentEvalError, match="weight of selection is nan"):
-        tool_correctness_table(*nothing, weights={"selection": math.nan})
+        tool_correctness_table(*any_table(nothing), weights={"selection": math.nan})
 
 
 def test_expected_calls_of_the_user_are_the_agents_only_where_no_user_takes_part() -> None:

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -327,6 +328,44 @@ def test_a_store_without_a_stamp_is_brought_up_to_date_by_its_first_write(store:
     assert store.read(STATE).rows() == [("a", "0", "1"), ("b", "0", None)]
     with duckdb.connect(store.attach, read_only=True) as con:
         assert con.sql("SELECT version FROM schema_version").fetchall() == [(SCHEMA_VERSION,)]
+
+
+def test_a_store_of_version_2_gets_new_names_times_and_ranks_and_views_of_the_earlier_names(
+    store: Store,
+) -> None:
+    registry, cache = table("error_registry"), table("judge_cache")
+    with duckdb.connect(store.attach) as con:
+        con.execute(
+            "CREATE TABLE schema_version AS SELECT 2 AS version, '0' AS written_by, now()::TIMESTAMP AS created_at"
+        )
+        stamps = "'run-1' AS run_id, TIMESTAMP '2026-04-20 10:00:00' AS created_at"
+        con.execute(f"CREATE TABLE agents AS SELECT 'a' AS agent_id, 'hash' AS taken_in, {stamps}")
+        con.execute(
+            f"CREATE TABLE error_registry AS SELECT 'c' AS cluster_id, 'critical' AS severity, {stamps}"
+        )
+        con.execute(
+            f"CREATE TABLE judge_cache AS SELECT 'k' AS cache_key, '2026-04-20T12:00:00+02:00' AS judged_at, {stamps}"
+        )
+    written = datetime(2026, 4, 20, 10, tzinfo=UTC)
+
+    def read() -> tuple[object, ...]:
+        agents = store.read(table("agents"))["ingest_fingerprint"].to_list()
+        severity = store.read(registry).select("severity", "severity_rank").rows()
+        return agents, severity, store.read(cache)["judged_at"].to_list()
+
+    assert read() == (["hash"], [("critical", 4)], [written])
+    write(store, "a", 1)
+    assert read() == (["hash"], [("critical", 4)], [written])
+    with duckdb.connect(store.attach, read_only=True) as con:
+        con.execute("SET TimeZone='UTC'")
+        severe = "SELECT count(*) FROM error_registry WHERE severity_rank >= 3"
+        assert con.execute(severe).fetchall() == [(1,)]
+        stamped = "SELECT dagster_run_id, epoch(created_at) FROM agents"
+        assert con.execute(stamped).fetchall() == [("run-1", written.timestamp())]
+    store.upsert(table("agents"), table("agents").frame([{"agent_id": "b"}]), run_id="run-2")
+    with duckdb.connect(store.attach, read_only=True) as con:
+        earlier = "SELECT agent_id, taken_in, run_id FROM previous.agents ORDER BY 1"
+        assert con.execute(earlier).fetchall() == [("a", "hash", "run-1"), ("b", None, "run-2")]
 
 
 def test_a_migration_runs_once_and_with_its_stamp_or_not_at_all(

@@ -1,4 +1,5 @@
 import multiprocessing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -8,6 +9,7 @@ from polars.testing import assert_frame_equal
 
 from agent_eval.storage import Store, StoreError
 from agent_eval.tables import TABLES, TableMismatchError, table
+from agent_eval.tables.contract import TIME
 
 STATE = table("judge_state")
 
@@ -35,8 +37,12 @@ def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, n
     values = {
         pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
         pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
+        TIME: datetime(2026, 4, 20, tzinfo=UTC),
     }  # fmt: skip
-    full = {n: values[dtype] for n, dtype in contract.schema.items()}
+    full = {
+        name: dtype.categories[0] if isinstance(dtype, pl.Enum) else values[dtype]
+        for name, dtype in contract.schema.items()
+    }
     frame = contract.frame([full])
     store.upsert(contract, frame, run_id="r")
     assert_frame_equal(store.read(contract), frame)

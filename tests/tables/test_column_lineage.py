@@ -10,6 +10,7 @@ from agent_eval.scores.composite import domain, leaderboard, universal
 from agent_eval.tables import table
 from agent_eval.tables.column_lineage import column_lineage
 from agent_eval.tables.made_from import MADE_FROM
+from tests.untyped import any_table
 
 WHICH_ROWS = {"n_sessions", "is_effective", "has_entered"}  # they decide which rows there are
 TABLES = [name for name in MADE_FROM if column_lineage(name)]
@@ -54,13 +55,15 @@ def test_a_changed_column_changes_only_columns_that_name_it(sample: Project) -> 
     rows["agents"] = sample.store.read(table("agents"))
 
     def boards(composite_scores: pl.DataFrame) -> pl.DataFrame:
-        return leaderboard.leaderboard(composite_scores, rows["agents"], rows["reliability"], {})
+        return leaderboard.leaderboard(
+            any_table(composite_scores), any_table(rows["agents"]), any_table(rows["reliability"]), {}
+        )
 
     def domains(ratings: pl.DataFrame) -> pl.DataFrame:
-        return domain.domain_scores(ratings, rows["transcripts"], methodologies)
+        return domain.domain_scores(any_table(ratings), any_table(rows["transcripts"]), methodologies)
 
     def universals(ratings: pl.DataFrame) -> pl.DataFrame:
-        return universal.universal_scores(ratings, methodologies)
+        return universal.universal_scores(any_table(ratings), methodologies)
 
     made: tuple[tuple[str, str, Made], ...] = (
         ("leaderboard", "composite_scores", boards),

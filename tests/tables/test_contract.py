@@ -1,7 +1,17 @@
+from datetime import UTC, datetime
+from typing import get_args
+
 import polars as pl
 import pytest
 
-from agent_eval.tables import TABLES, Column, Table, TableMismatchError
+from agent_eval.gates import KINDS
+from agent_eval.gates.finding import Result
+from agent_eval.metrics.base import SEVERITIES
+from agent_eval.scores.composite.score import Status
+from agent_eval.scores.reliability.pass_rates import ESTIMATORS, NEW_TASKS, NOT_RATED, THESE_TASKS
+from agent_eval.tables import TABLES, Column, Table, TableMismatchError, vocabularies
+from agent_eval.tables.contract import TIME
+from agent_eval.transcripts.outcomes import OutcomeClass
 
 TABLE = Table(
     "fruit",
@@ -46,3 +56,59 @@ def test_every_stored_table_declares_a_key_and_a_partition_of_its_own_columns() 
         assert table.key
         assert set(table.key) | set(table.partition) <= set(table.schema)
         assert table.conform(table.empty()).is_empty()
+
+
+TYPED = Table(
+    "answers",
+    "one row per answer",
+    ("status",),
+    (
+        Column("status", vocabularies.TOOL_STATUS, "Status", nullable=False),
+        Column("judged_at", TIME, "When"),
+        Column("severity", vocabularies.SEVERITY, "How severe"),
+        Column("severity_rank", pl.Int64, "Its rank", rank_of="severity"),
+    ),
+)
+
+
+def test_texts_become_words_times_in_utc_and_ranks() -> None:
+    given = {"status": ["scored"], "judged_at": ["2026-04-20T12:00:00+02:00"], "severity": ["critical"]}
+    made = TYPED.conform(pl.DataFrame(given))
+    assert made.schema == TYPED.schema
+    assert made.rows() == [("scored", datetime(2026, 4, 20, 10, tzinfo=UTC), "critical", 4)]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "allowed"),
+    [
+        ("status", "Scored", "allowed are 'not_applicable', 'scored', 'unscored'"),
+        ("judged_at", "yesterday", "allowed are ISO 8601 times such as '2026-04-20T10:00:00Z'"),
+    ],
+)
+def test_a_wrong_word_and_a_wrong_time_are_refused_by_column_value_and_what_is_allowed(
+    column: str, value: str, allowed: str
+) -> None:
+    row = {"status": "scored", "judged_at": "2026-04-20", "severity": "low", column: value}
+    for make in (TYPED.frame, lambda rows: TYPED.conform(pl.DataFrame(rows))):
+        with pytest.raises(TableMismatchError) as caught:
+            make([row])
+        assert caught.value.problems == (f"column {column!r} holds {value!r}, {allowed}",)
+
+
+def test_a_rank_counts_the_order_of_the_words_and_null_has_none() -> None:
+    words = [*SEVERITIES, None]
+    made = TYPED.frame({"status": "scored", "severity": word} for word in words)
+    assert made["severity_rank"].to_list() == [1, 2, 3, 4, None]
+    assert made.filter(pl.col("severity") >= "high")["severity"].to_list() == ["high", "critical"]
+
+
+def test_vocabularies_are_those_of_the_code_that_writes_them() -> None:
+    assert tuple(vocabularies.SEVERITY.categories) == SEVERITIES
+    pairs = [
+        (vocabularies.GATE, KINDS), (vocabularies.RESULT, get_args(Result)),
+        (vocabularies.SCORE_STATUS, get_args(Status)), (vocabularies.ESTIMATOR, ESTIMATORS),
+        (vocabularies.ESTIMAND, (NEW_TASKS, THESE_TASKS)), (vocabularies.OUTCOME_CLASS, get_args(OutcomeClass)),
+    ]  # fmt: skip
+    for vocabulary, words in pairs:
+        assert set(vocabulary.categories) == set(words)
+    assert NOT_RATED in vocabularies.ASSESSMENT.categories

@@ -152,8 +152,10 @@ def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFr
 def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
     """What says whether the trials of these agents and this version were correct, as it is stored."""
     keys = {name: pairs.select("agent_id") for name in ("conversations", "import_errors")}
-    stored = (project.store.read(table(name), keys.get(name, pairs)) for name in trials.TrialTables._fields)
-    return trials.TrialTables(*stored)
+    fields = trials.TrialTables._fields
+    return trials.TrialTables.of(
+        {name: project.store.read(table(name), keys.get(name, pairs)) for name in fields}
+    )
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:

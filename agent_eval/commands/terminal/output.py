@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from agent_eval.formats.plain_text import escaped_json, plain
+from agent_eval.formats.timestamps import as_text
 
 
 class SafeConsole(Console):
@@ -40,7 +41,14 @@ _NEXT_CELL = r"([;\t\r\n]\s*)([=+\-@＝＋－＠])"
 
 def print_csv(rows: pl.DataFrame) -> None:
     """Rows as CSV on stdout; the texts of a list are joined by '; '. A text that could start a formula gets a `'` in front."""
-    flat = rows.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("; "))
+    flat = rows.with_columns(
+        cs.by_dtype(pl.List(pl.String)).list.join("; "),
+        cs.enum().cast(pl.String),
+        *(
+            pl.Series(name, map(as_text, rows[name]), dtype=pl.String)
+            for name in rows.select(cs.datetime()).columns
+        ),
+    )
     text = cs.string()
     starts_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
     safe = flat.with_columns(
@@ -60,5 +68,5 @@ def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
         if isinstance(rows, pl.DataFrame)
         else list(rows)
     )
-    text = json.dumps(records, ensure_ascii=False, indent=1, default=str, allow_nan=False)
+    text = json.dumps(records, ensure_ascii=False, indent=1, default=as_text, allow_nan=False)
     sys.stdout.write(f"{escaped_json(text)}\n")  # whole or not at all

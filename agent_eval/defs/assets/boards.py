@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import dagster as dg
-import polars as pl
 
 from agent_eval import __version__
 from agent_eval.defs.assets.common import (
@@ -23,6 +22,14 @@ from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.statistics import quality
+from agent_eval.tables.frames import (
+    Agents,
+    CompositeScores,
+    ErrorClusters,
+    QualitySummary,
+    Reliability,
+    Transcripts,
+)
 
 # With `nightly` on, boards are made every night; without it, a board that nobody made for a week says so.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
@@ -48,9 +55,9 @@ _BOARD = {
 )
 def boards_of_agents(
     context: dg.AssetExecutionContext,
-    composite_scores: pl.DataFrame,
-    reliability: pl.DataFrame,
-    agents: pl.DataFrame,
+    composite_scores: CompositeScores,
+    reliability: Reliability,
+    agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """The board of each version, what changed on it since it was made last, and why."""
@@ -74,7 +81,7 @@ def boards_of_agents(
     freshness_policy=WEEKLY,
 )
 def pairwise_comparisons(
-    context: dg.AssetExecutionContext, composite_scores: pl.DataFrame, project: dg.ResourceParam[Project]
+    context: dg.AssetExecutionContext, composite_scores: CompositeScores, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """Is one agent better than another: every two published ones of a template, with interval and significance."""
     compared = boards.pairwise_comparisons(composite_scores, project.settings.interval)
@@ -89,7 +96,7 @@ def pairwise_comparisons(
     freshness_policy=WEEKLY,
 )
 def reliability_leaderboard(
-    context: dg.AssetExecutionContext, reliability: pl.DataFrame, project: dg.ResourceParam[Project]
+    context: dg.AssetExecutionContext, reliability: Reliability, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """Agents ranked by pass^k within each task set: who succeeds every time."""
     ranked = trials.reliability_leaderboard(reliability)
@@ -108,10 +115,10 @@ def reliability_leaderboard(
 )
 def log_leaderboard(
     context: dg.AssetExecutionContext,
-    quality_summary: pl.DataFrame,
-    error_clusters: pl.DataFrame,
-    transcripts: pl.DataFrame,
-    agents: pl.DataFrame,
+    quality_summary: QualitySummary,
+    error_clusters: ErrorClusters,
+    transcripts: Transcripts,
+    agents: Agents,
 ) -> TableEvents:
     """Agents whose conversations fill no slot, with the headline figures of their logs: side by side, without ranks."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)

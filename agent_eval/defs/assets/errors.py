@@ -27,6 +27,15 @@ from agent_eval.defs.partitions import (
 from agent_eval.project import Project
 from agent_eval.report.asset_pages.clusters import trends_page
 from agent_eval.tables import table
+from agent_eval.tables.frames import (
+    Agents,
+    ErrorClusters,
+    ErrorRates,
+    Sessions,
+    ToolCalls,
+    Transcripts,
+    TurnJudgments,
+)
 
 _MADE = {
     "failures": "What went wrong in which turn, with the quote that shows it, whose fault it was, and the cluster it "
@@ -48,10 +57,10 @@ _MADE = {
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
-    turn_judgments: pl.DataFrame,
-    tool_calls: pl.DataFrame,
-    transcripts: pl.DataFrame,
-    sessions: pl.DataFrame,
+    turn_judgments: TurnJudgments,
+    tool_calls: ToolCalls,
+    transcripts: Transcripts,
+    sessions: Sessions,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
@@ -75,9 +84,9 @@ def clustered_failures(
 )
 def error_trends(
     context: dg.AssetExecutionContext,
-    error_clusters: pl.DataFrame,
-    error_rates: pl.DataFrame,
-    agents: pl.DataFrame,
+    error_clusters: ErrorClusters,
+    error_rates: ErrorRates,
+    agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Did errors get better: each agent's clusters beside those of its baseline in agents.yaml, else of its run before."""

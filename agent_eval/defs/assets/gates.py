@@ -10,6 +10,7 @@ from agent_eval.gates import INPUTS
 from agent_eval.project import Project
 from agent_eval.project import gates as gating
 from agent_eval.report.markdown import markdown_table
+from agent_eval.tables.frames import Agents
 
 
 @dg.asset(
@@ -20,7 +21,7 @@ from agent_eval.report.markdown import markdown_table
     deps=[*INPUTS, dep("gate_spec", TO_VERSION)],
 )
 def gate_results(
-    context: dg.AssetExecutionContext, agents: pl.DataFrame, project: dg.ResourceParam[Project]
+    context: dg.AssetExecutionContext, agents: Agents, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """May it be released: every gate of [gates] in agent_eval.toml, passed, failed or unknown, with the evidence."""
     pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")

@@ -1,7 +1,6 @@
 """Ingest: session folders to tables, and which conversation counts under which version."""
 
 import dagster as dg
-import polars as pl
 
 from agent_eval.defs.assets.common import (
     TableEvents,
@@ -13,9 +12,10 @@ from agent_eval.defs.assets.common import (
 from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
+from agent_eval.tables.frames import Agents, Conversations, Sessions
 from agent_eval.transcripts.admission import admit_all
 
-# Stored in this order. `agents` is last: its column taken_in says that all the others are stored.
+# Stored in this order. `agents` is last: its column ingest_fingerprint says that all the others are stored.
 INGESTED = {
     "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
     "disclosed. Status and intervals of the boards rest on them.",
@@ -50,9 +50,9 @@ def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam
 )
 def transcripts(
     context: dg.AssetExecutionContext,
-    conversations: pl.DataFrame,
-    sessions: pl.DataFrame,
-    agents: pl.DataFrame,
+    conversations: Conversations,
+    sessions: Sessions,
+    agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Which conversations count for an agent under a version, and as what: slot, required test, or why not. No texts."""

@@ -20,6 +20,14 @@ from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
 from agent_eval.project.ingest import store_recorded
+from agent_eval.tables.frames import (
+    ConversationJudgments,
+    Conversations,
+    Sessions,
+    Transcripts,
+    TurnJudgments,
+    Turns,
+)
 
 ASKED: list[dg.AssetDep | str] = ["judge_spec", dep("human_ratings", TO_AGENT)]
 
@@ -45,9 +53,9 @@ def _agents(context: dg.AssetExecutionContext) -> list[str]:
 )
 def judgments(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    turns: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Every metric of every turn and conversation, each question asked once for all versions."""
@@ -74,12 +82,12 @@ def judgments(
 )
 def rubric_ratings(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    turns: pl.DataFrame,
-    sessions: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    turns: Turns,
+    sessions: Sessions,
+    turn_judgments: TurnJudgments,
+    conversation_judgments: ConversationJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """U1–U6 per session, three criteria per scenario: rated against the written anchors, or a row that says why not.

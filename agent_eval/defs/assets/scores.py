@@ -1,7 +1,6 @@
 """Scores: ratings to universal, domain and composite scores; outcomes to reliability; all answers to a summary."""
 
 import dagster as dg
-import polars as pl
 
 from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
@@ -19,6 +18,20 @@ from agent_eval.scores.composite.history import with_inputs
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.tools import assertions
 from agent_eval.scores.tools import correctness as tools
+from agent_eval.tables.frames import (
+    ConversationJudgments,
+    Conversations,
+    DomainScores,
+    ErrorClusters,
+    ImportErrors,
+    RubricRatings,
+    Sessions,
+    ToolCalls,
+    ToolCorrectness,
+    Transcripts,
+    TurnJudgments,
+    UniversalScores,
+)
 
 SCORED_BY = [dep("scoring_spec", TO_VERSION)]
 
@@ -32,10 +45,10 @@ SCORED_BY = [dep("scoring_spec", TO_VERSION)]
 )
 def tool_correctness(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_calls: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_calls: ToolCalls,
+    turn_judgments: TurnJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Were the right tools called: selection, parameters, sequence and utilisation, where tools were expected."""
@@ -53,9 +66,9 @@ def tool_correctness(
 )
 def assertion_results(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_calls: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_calls: ToolCalls,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Was each demand of `expected` met: expected calls, trajectories, forbidden calls. The gate `assertions` counts them."""
@@ -67,7 +80,7 @@ def assertion_results(
 
 @dg.asset(**table_asset("universal_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
 def universal_scores(
-    context: dg.AssetExecutionContext, rubric_ratings: pl.DataFrame, project: dg.ResourceParam[Project]
+    context: dg.AssetExecutionContext, rubric_ratings: RubricRatings, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """U1–U6, the qualities that every agent is held to, and their sum / 30 × 100: the U of the composite."""
     scored = universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
@@ -77,8 +90,8 @@ def universal_scores(
 @dg.asset(**table_asset("domain_scores"), group_name="scores", partitions_def=PAIRS, deps=SCORED_BY)
 def domain_scores(
     context: dg.AssetExecutionContext,
-    rubric_ratings: pl.DataFrame,
-    transcripts: pl.DataFrame,
+    rubric_ratings: RubricRatings,
+    transcripts: Transcripts,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """D1–D5, the scenarios of the agent's domain, each the sum of three criteria / 15 × 100, and their mean: the D."""
@@ -95,22 +108,23 @@ def domain_scores(
 )
 def composite_scores(
     context: dg.AssetExecutionContext,
-    universal_scores: pl.DataFrame,
-    domain_scores: pl.DataFrame,
-    transcripts: pl.DataFrame,
-    sessions: pl.DataFrame,
-    conversations: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    import_errors: pl.DataFrame,
+    universal_scores: UniversalScores,
+    domain_scores: DomainScores,
+    transcripts: Transcripts,
+    sessions: Sessions,
+    conversations: Conversations,
+    conversation_judgments: ConversationJudgments,
+    import_errors: ImportErrors,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """The one number of an agent: U and D weighted, less the penalty; with disclosures, required tests and status."""
     show_lineage(context, project, "composite_scores")
-    scored = composite.composite_scores(
-        universal_scores, domain_scores, transcripts, sessions, conversations, conversation_judgments,
-        project.methodologies(versions_of(context)), disputes(project, transcripts), import_errors,
-        effective_judgments(project, transcripts),
+    tables = composite.CompositeTables(
+        universal_scores=universal_scores, domain_scores=domain_scores, transcripts=transcripts, sessions=sessions,
+        conversations=conversations, conversation_judgments=conversation_judgments, import_errors=import_errors,
+        disputes=disputes(project, transcripts), judged=effective_judgments(project, transcripts),
     )  # fmt: skip
+    scored = composite.composite_scores(tables, project.methodologies(versions_of(context)))
     made = {"composite_scores": with_inputs(scored, score_inputs(project, agent_versions(context)))}
     yield from check_and_store(context, made, project.settings.interval, universal_scores=universal_scores)
     at_hand = {**made, "transcripts": transcripts}
@@ -126,12 +140,12 @@ def composite_scores(
 )
 def reliability(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
-    import_errors: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_correctness: ToolCorrectness,
+    conversation_judgments: ConversationJudgments,
+    turn_judgments: TurnJudgments,
+    import_errors: ImportErrors,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Does the agent succeed again: pass@k and pass^k over trials of tasks, by four estimators, with intervals."""
@@ -154,12 +168,12 @@ def reliability(
 )
 def quality_summary(
     context: dg.AssetExecutionContext,
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_correctness: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
-    error_clusters: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_correctness: ToolCorrectness,
+    conversation_judgments: ConversationJudgments,
+    turn_judgments: TurnJudgments,
+    error_clusters: ErrorClusters,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """What logs say of an agent without tasks or slots: success, each metric, failures and cost, with intervals."""

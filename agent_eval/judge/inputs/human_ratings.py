@@ -18,7 +18,7 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import MEGABYTE
-from agent_eval.formats.timestamps import parse_timestamp, seconds
+from agent_eval.formats.timestamps import as_text, parse_timestamp
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
@@ -227,13 +227,15 @@ def ratings_hash(rows: pl.DataFrame) -> str:
     ordered = _in_order(rows)
     more = [name for name in ("value", "label", "further_labels", "role") if ordered[name].count()]
     further = [ordered.select(more).rows()] if more else []
-    return digest("human_ratings", ordered.select(COLUMNS).rows(), *further)
+    texts = ordered.select(COLUMNS).with_columns(
+        rated_at=pl.Series(map(as_text, ordered["rated_at"]), dtype=pl.String)
+    )
+    return digest("human_ratings", texts.rows(), *further)
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
     """By time, then file and line: the last one counts. Without a time a rating is older than all others."""
-    when = pl.Series("when", [seconds(text) for text in rows["rated_at"]], dtype=pl.Float64)
-    return rows.with_columns(when).sort("when", "file", "line").drop("when")
+    return rows.sort("rated_at", "file", "line", nulls_last=False)
 
 
 def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int, dict[str, object] | str]]:

@@ -24,7 +24,7 @@ from agent_eval.formats.hashing import canonical, digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.formats.timestamps import parse_timestamp, seconds
+from agent_eval.formats.timestamps import as_text, parse_timestamp
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
@@ -134,7 +134,8 @@ def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
 
 def verdicts_hash(frame: pl.DataFrame) -> str:
     """Content hash of verdicts (table judge_cache), as a data version; the order of rows does not matter."""
-    return digest("verdicts", sorted(frame.select("cache_key", "verdict", "judged_at").rows()))
+    rows = frame.select("cache_key", "verdict", "judged_at").iter_rows()
+    return digest("verdicts", sorted((key, verdict, as_text(at)) for key, verdict, at in rows))
 
 
 class RecordedJudge:
@@ -148,8 +149,7 @@ class RecordedJudge:
     def __init__(self, rows: pl.DataFrame) -> None:
         self._rows: dict[str, dict[str, object]] = {}
         rows = rows.filter("is_recorded")
-        when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
-        for row in rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True):
+        for row in rows.sort("judged_at", "cache_key").iter_rows(named=True):
             self._rows[row["question_key"]] = row
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
@@ -169,7 +169,7 @@ class RecordedJudge:
             label=answer.label,
             further_labels=answer.further_labels,
             answered_by=_text(row["model"]),
-            answered_at=_text(row["judged_at"]),
+            answered_at=as_text(row["judged_at"]),
             prompt_hash=_text(row["prompt_hash"]),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.formats.hashing import canonical
-from agent_eval.formats.timestamps import seconds
+from agent_eval.formats.timestamps import as_text
 from agent_eval.judge.keys import cache_key
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.protocol import GIVEN, Scored, Unscored
@@ -77,8 +77,7 @@ def answers_of(
 
 
 def _latest_last(rows: pl.DataFrame) -> Iterator[Row]:
-    when = pl.Series("when", [seconds(text) for text in rows["judged_at"]], dtype=pl.Float64)
-    return rows.with_columns(when).sort("when", "cache_key").iter_rows(named=True)
+    return rows.sort("judged_at", "cache_key").iter_rows(named=True)
 
 
 def _written(answer: Scored | Unscored) -> dict[str, object]:
@@ -116,7 +115,7 @@ def _facts(row: Row) -> dict[str, Any]:
     dropped = row["dropped_parameters"]
     return {
         "answered_by": str(row["model"]),
-        "answered_at": str(row["judged_at"]),
+        "answered_at": as_text(row["judged_at"]),
         **{n: row[n] for n in (*_PAID, *_SEEN, "response_model", "system_fingerprint")},
         "dropped_parameters": None if dropped is None else tuple(dropped),
     }

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
+from agent_eval.formats.timestamps import as_text
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.llm.circuit_breaker import CircuitBreaker, FailureKind
@@ -326,7 +327,7 @@ def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
 
 def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[str, Verdict]:
     """A verdict for every metric, each with its share of what the call took, all its tries together."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = as_text(datetime.now(UTC).replace(microsecond=0))
     reply, keys = attempt.reply or Reply("", Usage()), keys_of_environment()
     verdicts: dict[str, Verdict] = {}
     shares = attempt.usage.shares(len(attempt.call.metrics))

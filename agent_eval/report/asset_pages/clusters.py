@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from agent_eval.clusters.severity import ORDERED
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, BarPart, bars
+from agent_eval.tables.vocabularies import SEVERITY
 
 LONGEST = 160  # characters of a cell on an asset's page
 MOST = 50  # clusters on an asset's page
@@ -23,7 +23,7 @@ _TRENDS = {
 
 def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
     """Rows by severity, then by the named columns, largest first, then by id."""
-    severity = pl.col("severity").cast(ORDERED)
+    severity = pl.col("severity").cast(SEVERITY)
     return rows.sort(
         severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True
     )

@@ -16,8 +16,12 @@ _SEVERITY = pl.col("severity").replace_strict(
 
 def _first(column: str, *values: str) -> pl.Expr:
     """Rows with these values of a column first, in this order."""
-    return pl.col(column).replace_strict(
-        {value: i for i, value in enumerate(values)}, default=len(values), return_dtype=pl.Int8
+    return (
+        pl.col(column)
+        .cast(pl.String)
+        .replace_strict(
+            {value: i for i, value in enumerate(values)}, default=len(values), return_dtype=pl.Int8
+        )
     )
 
 
@@ -44,7 +48,7 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
     "error_trends": (_first("trend", "regressed", "new", "unknown", "unchanged", "improved", "gone"),),
     "reliability": (pl.col("pass_hat_k"),),
     "gate_results": _NOT_KEPT_FIRST,
-    "board_changes": (-pl.col("changed_at").str.to_datetime(strict=False, time_zone="UTC").to_physical(),),
+    "board_changes": (-pl.col("changed_at").to_physical(),),
     "pairwise_comparisons": (_first("verdict", "worse", "better", "unknown"),),
 }
 """Table → what its preview is sorted by, smallest first; a table without an entry keeps its own order."""

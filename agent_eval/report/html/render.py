@@ -1,5 +1,6 @@
 """Templates to files: the one place where texts become HTML. Everything is escaped; nothing is marked as safe."""
 
+import datetime
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -8,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from agent_eval.formats.timestamps import as_text
 from agent_eval.report.board import one_decimal
 from agent_eval.report.html.texts import clean
 
@@ -84,6 +86,8 @@ def _shown(value: object) -> object:
     """What an expression of a template prints: an unknown says so, and no text steers what follows it."""
     if value is None:
         return "unknown"
+    if isinstance(value, datetime.datetime):
+        return as_text(value)
     return clean(value) if type(value) is str else value
 
 

@@ -11,6 +11,7 @@ from agent_eval.scores.composite.ratings import PAIR, Rated, RatedTarget, method
 from agent_eval.scores.statistics.exact import as_float, as_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import DomainScores, RubricRatings, Transcripts
 
 
 class UnknownTemplateError(AgentEvalError):
@@ -43,8 +44,8 @@ def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
 
 
 def domain_scores(
-    rubric_ratings: pl.DataFrame, transcripts: pl.DataFrame, methodologies: Mapping[str, Methodology]
-) -> pl.DataFrame:
+    rubric_ratings: RubricRatings, transcripts: Transcripts, methodologies: Mapping[str, Methodology]
+) -> DomainScores:
     """Table `domain_scores`: one row per pair that has ratings.
 
     A criterion is the exact mean over sessions of its mean over the slot's conversations; null, and named in

@@ -12,6 +12,7 @@ from agent_eval.formats.timestamps import seconds
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import CompositeScores
 
 CAUSES = {
     "sessions_hash": "session",
@@ -29,10 +30,11 @@ _BOARD = table("leaderboard").schema.names()
 _OWN = ("composite_exact", "status")  # what an agent's own inputs decide; its rank depends on others too
 
 
-def with_inputs(composite_scores: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
+def with_inputs(composite_scores: CompositeScores, inputs: pl.DataFrame) -> CompositeScores:
     """Return composite scores with the columns that name what they were made from, taken from table board_inputs."""
     bare = composite_scores.drop(CAUSES.keys())
-    return bare.join(inputs, on=PAIR, how="left", maintain_order="left").select(composite_scores.columns)
+    joined = bare.join(inputs, on=PAIR, how="left", maintain_order="left")
+    return table("composite_scores").conform(joined)
 
 
 def board_at(history: pl.DataFrame, until: float) -> pl.DataFrame:

@@ -25,6 +25,7 @@ from agent_eval.scores.statistics.exact import from_text
 from agent_eval.scores.statistics.intervals import Difference, Interval, Sample, bounded_mean, holm, welch
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import Agents, CompositeScores, Reliability
 
 SCALE_0TO100 = (20.0, 100.0)  # of a raw composite: all ratings 1, all ratings 5
 SIGNIFICANCE = 0.05
@@ -42,9 +43,9 @@ class MixedVersionsError(AgentEvalError):
 
 
 def leaderboard(
-    composite_scores: pl.DataFrame,
-    agents: pl.DataFrame,
-    reliability: pl.DataFrame,
+    composite_scores: CompositeScores,
+    agents: Agents,
+    reliability: Reliability,
     superseded_by: Mapping[str, str | None] | None = None,
     interval: IntervalMethod = "auto",
 ) -> pl.DataFrame:
@@ -80,7 +81,9 @@ def leaderboard(
     return table("leaderboard").frame(sorted(rows, key=_place))
 
 
-def pairwise_comparisons(composite_scores: pl.DataFrame, interval: IntervalMethod = "auto") -> pl.DataFrame:
+def pairwise_comparisons(
+    composite_scores: CompositeScores, interval: IntervalMethod = "auto"
+) -> pl.DataFrame:
     """Table `pairwise_comparisons`: every two published agents of a version and template, over their sessions.
 
     Both were asked the same fixed slots, so their difference holds no slot's difficulty; sessions are independent.

@@ -164,7 +164,7 @@ def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.Dat
         .select("part", "session", "conversation_id", "rating_1to5", "status", "reason", "judge", "model")
     )
     absent = _absent(rows, parts, sessions).with_columns(status=pl.lit("missing"), reason=pl.lit("no rating"))
-    return pl.concat([rows, absent], how="diagonal")
+    return pl.concat([rows, absent], how="diagonal_relaxed")
 
 
 def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:

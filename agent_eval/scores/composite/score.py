@@ -23,6 +23,16 @@ from agent_eval.scores.reliability.refused import refused_by_agent, refused_reco
 from agent_eval.scores.statistics.exact import as_float, as_text, from_text, mean
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.frames import (
+    CompositeScores,
+    ConversationJudgments,
+    Conversations,
+    DomainScores,
+    ImportErrors,
+    Sessions,
+    Transcripts,
+    UniversalScores,
+)
 from agent_eval.transcripts.admission import ANY, is_lost_to_harness
 
 SCALE = range(1, 6)
@@ -133,18 +143,22 @@ def composite(
     )
 
 
-def composite_scores(
-    universal_scores: pl.DataFrame,
-    domain_scores: pl.DataFrame,
-    transcripts: pl.DataFrame,
-    sessions: pl.DataFrame,
-    conversations: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    methodologies: Mapping[str, Methodology],
-    disputes: pl.DataFrame | None = None,
-    import_errors: pl.DataFrame | None = None,
-    judged: pl.DataFrame | None = None,
-) -> pl.DataFrame:
+@dataclass(frozen=True, kw_only=True)
+class CompositeTables:
+    """What composite scores are made from: rows of the tables of these names."""
+
+    universal_scores: UniversalScores
+    domain_scores: DomainScores
+    transcripts: Transcripts
+    sessions: Sessions
+    conversations: Conversations
+    conversation_judgments: ConversationJudgments
+    import_errors: ImportErrors | None = None  # records that were refused; None: none
+    disputes: pl.DataFrame | None = None  # rows of judgments and ratings with status 'disputed'; None: none
+    judged: pl.DataFrame | None = None  # what `board_facts` counts
+
+
+def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Methodology]) -> CompositeScores:
     """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
 
     Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
@@ -152,23 +166,21 @@ def composite_scores(
     disclosure is missing, ratings are missing only since people differ, two models rated that were not declared
     as an ensemble, or a session is a copy of another one), published.
 
-    `disputes`: rows of turn_judgments, conversation_judgments and rubric_ratings with status 'disputed'. `judged`: what `board_facts` counts.
-
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
     """
-    universal, domain = _by_pair(universal_scores), _by_pair(domain_scores)
-    checked = disclosed(transcripts, sessions, conversations, conversation_judgments, methodologies)
-    errors = table("import_errors").empty() if import_errors is None else import_errors
-    measured = _measured(
-        transcripts, conversations, conversation_judgments, refused_records(errors, transcripts)
-    )
-    held = (universal_scores, domain_scores, transcripts, sessions, conversations)
-    facts = board_facts(*held, methodologies, judged)
+    transcripts, sessions, conversations = tables.transcripts, tables.sessions, tables.conversations
+    judgments, errors = tables.conversation_judgments, tables.import_errors
+    universal, domain = _by_pair(tables.universal_scores), _by_pair(tables.domain_scores)
+    checked = disclosed(transcripts, sessions, conversations, judgments, methodologies)
+    errors = table("import_errors").empty() if errors is None else errors
+    measured = _measured(transcripts, conversations, judgments, refused_records(errors, transcripts))
+    held = (tables.universal_scores, tables.domain_scores, transcripts, sessions, conversations)
+    facts = board_facts(*held, methodologies, tables.judged)
     pairs = pairs_of(transcripts)
     runs = _runs(transcripts, sessions, pairs)
     templates = dict(_pairwise(transcripts, "template"))
-    disputed = _disputed(disputes)
+    disputed = _disputed(tables.disputes)
     rows = (
         _row(
             pair,

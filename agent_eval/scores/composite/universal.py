@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-import polars as pl
-
 from agent_eval.methodology.models import Methodology
 from agent_eval.scores.composite.ratings import RatedTarget, methodology_of, pairs_of, rated
 from agent_eval.scores.statistics.exact import as_float, as_text
 from agent_eval.tables import table
+from agent_eval.tables.frames import RubricRatings, UniversalScores
 
 
 def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
@@ -22,7 +21,9 @@ def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
     return sum(known, Fraction()) / (5 * len(ratings)) * 100
 
 
-def universal_scores(rubric_ratings: pl.DataFrame, methodologies: Mapping[str, Methodology]) -> pl.DataFrame:
+def universal_scores(
+    rubric_ratings: RubricRatings, methodologies: Mapping[str, Methodology]
+) -> UniversalScores:
     """Table `universal_scores`: one row per pair that has ratings.
 
     A dimension is the exact mean of its effective ratings over the sessions; null, and named in `missing`,

@@ -43,6 +43,7 @@ from agent_eval.scores.reliability.trials import (
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS, clustered_share
 from agent_eval.scores.statistics.intervals import share_mean
 from agent_eval.tables import table
+from agent_eval.tables.frames import Reliability
 
 __all__ = [
     "Estimate",
@@ -210,7 +211,7 @@ def largest_n(outcomes: pl.DataFrame) -> int:
     return max(known.group_by(*GROUP, "task").len()["len"], default=0)
 
 
-def reliability_leaderboard(reliability: pl.DataFrame) -> pl.DataFrame:
+def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
     """Agents ranked by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
 
     Only agents that have tasks in common are ranked together: those whose estimates cover the task that most agents

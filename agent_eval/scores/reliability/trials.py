@@ -6,11 +6,20 @@ from several trials of a task in `scores.reliability`.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.tables.frames import (
+    ConversationJudgments,
+    Conversations,
+    ImportErrors,
+    ToolCorrectness,
+    Transcripts,
+    TurnJudgments,
+)
 from agent_eval.transcripts.admission import is_lost_to_harness
 from agent_eval.transcripts.models import EXPECTED
 from agent_eval.transcripts.outcomes import ROUNDING
@@ -39,12 +48,17 @@ class AnswerThresholdError(AgentEvalError, ValueError):
 class TrialTables(NamedTuple):
     """What says whether trials were correct: rows of the tables of these names."""
 
-    transcripts: pl.DataFrame  # only admitted ones count; tasks without `task_set` form the set 'default'
-    conversations: pl.DataFrame  # declared outcomes and expected answers
-    tool_correctness: pl.DataFrame  # rows 'not_applicable' say nothing of an interaction
-    conversation_judgments: pl.DataFrame  # goal completion, answers of whole conversations
-    turn_judgments: pl.DataFrame  # answer correctness
-    import_errors: pl.DataFrame | None = None  # records that were refused; None: none
+    transcripts: Transcripts  # only admitted ones count; tasks without `task_set` form the set 'default'
+    conversations: Conversations  # declared outcomes and expected answers
+    tool_correctness: ToolCorrectness  # rows 'not_applicable' say nothing of an interaction
+    conversation_judgments: ConversationJudgments  # goal completion, answers of whole conversations
+    turn_judgments: TurnJudgments  # answer correctness
+    import_errors: ImportErrors | None = None  # records that were refused; None: none
+
+    @classmethod
+    def of(cls, frames: Mapping[str, Any]) -> "TrialTables":
+        """Build it from frames by the names of their tables; others are left out."""
+        return cls(**{name: frames[name] for name in cls._fields if name in frames})
 
 
 def trial_outcomes(
@@ -79,7 +93,7 @@ def trial_outcomes(
         task_set=pl.when(pl.col("task_id").is_not_null()).then(pl.col("task_set").fill_null("default")),
         task="task:" + pl.col("task_id"),
     )
-    conversations = tables.conversations
+    conversations: pl.DataFrame = tables.conversations
     if "task_family" not in conversations.columns:
         conversations = conversations.with_columns(task_family=pl.lit(None, dtype=pl.String))
     known = (

@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.scores.tools.expected_calls import as_demanded, of_agent
 from agent_eval.scores.tools.trajectory import MalformedCallError, TrajectoryMatch, UnknownModeError, match
 from agent_eval.tables import table
+from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts
 from agent_eval.transcripts.models import EXPECTED, Expected
 from agent_eval.transcripts.outcomes import HARNESS_FAILED
 
@@ -24,7 +25,7 @@ Row = dict[str, object]
 
 
 def assertion_results(
-    transcripts: pl.DataFrame, conversations: pl.DataFrame, tool_calls: pl.DataFrame
+    transcripts: Transcripts, conversations: Conversations, tool_calls: ToolCalls
 ) -> pl.DataFrame:
     """Table assertion_results: every demand of the admitted conversations. Only calls by the agent count."""
     target = table("assertion_results")
@@ -54,7 +55,7 @@ def assertion_results(
     ]
     found = target.frame(rows).drop("methodology_version", "slot")
     joined = held.join(found, on=list(_CONVERSATION))
-    return target.conform(joined.select(list(target.schema))).sort(target.key)
+    return target.selected(joined).sort(target.key)
 
 
 def _of_conversation(

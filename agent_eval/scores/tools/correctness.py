@@ -18,6 +18,7 @@ from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError
 from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.matching import Worth, best_total, in_order
 from agent_eval.tables import table
+from agent_eval.tables.frames import Conversations, ToolCalls, Transcripts, TurnJudgments
 from agent_eval.transcripts.models import EXPECTED, Expected
 
 ASPECTS = ("selection", "parameters", "sequence", "utilisation")
@@ -126,10 +127,10 @@ def tool_correctness(
 
 
 def tool_correctness_table(
-    transcripts: pl.DataFrame,
-    conversations: pl.DataFrame,
-    tool_calls: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
+    transcripts: Transcripts,
+    conversations: Conversations,
+    tool_calls: ToolCalls,
+    turn_judgments: TurnJudgments,
     *,
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
@@ -184,7 +185,7 @@ def tool_correctness_table(
     target = table("tool_correctness")
     scored = pl.DataFrame(scores, schema={name: target.schema[name] for name in _score_columns()})
     joined = rows.join(pl.concat([cases, scored], how="horizontal"), on=case, nulls_equal=True)
-    return target.conform(joined.select(list(target.schema))).sort(*_ROW, "turn_index", nulls_last=False)
+    return target.selected(joined).sort(*_ROW, "turn_index", nulls_last=False)
 
 
 def _score_columns() -> tuple[str, ...]:

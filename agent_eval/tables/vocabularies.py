@@ -1,0 +1,54 @@
+"""The closed vocabularies of the tables: the allowed words of a column, as the type of the column.
+
+A frame holds such a column as `pl.Enum`, the store as VARCHAR. Words without an order are sorted by the alphabet, so
+that a frame that is sorted by them has the order of their texts. Names of metrics, failure labels and judges are open:
+a project can add its own, so those columns are texts.
+"""
+
+import polars as pl
+
+
+def _words(*words: str) -> pl.Enum:
+    return pl.Enum(sorted(words))
+
+
+SEVERITY = pl.Enum(["low", "medium", "high", "critical"])
+"""Ordered: `severity >= "high"` includes critical. Column `severity_rank` counts from 1 in this order."""
+
+JUDGMENT_STATUS = _words("scored", "unscored", "missing", "invalid", "disputed", "not_applicable")
+"""Of judgments and rubric ratings alike, so that they can be put together."""
+SCORE_STATUS = _words("published", "provisional", "incomplete", "invalid", "not_applicable")
+TOOL_STATUS = _words("scored", "not_applicable", "unscored")
+OUTCOME_CLASS = _words("passed", "failed", "agent_error", "harness_error", "unknown")
+RESULT = _words("passed", "failed", "unknown")
+REQUESTOR = _words("assistant", "user")
+U3_SCOPE = _words("single_message", "multi_turn")
+RATER_ROLE = _words("adjudicator")
+STARTED_BY = _words("person", "automation")
+FAULT_AUTHOR = _words("agent", "environment")
+ASSIGNED_BY = _words("minted", "prototype", "human", "block")
+MERGED_BY = _words("human", "consolidation")
+CLUSTER_EVENT = _words("merge", "split", "merge proposed")
+TREND = _words("new", "gone", "regressed", "improved", "unchanged", "unknown")
+ASSERTION_KIND = _words("tools", "trajectory", "text")
+ESTIMATOR = _words("unbiased", "plug_in", "bayesian", "pooled")
+ESTIMAND = _words("new tasks of this kind", "these tasks again")
+ASSESSMENT = _words(
+    "reliable", "inconsistent", "needs improvement", "between (not rated)", "single run", "unknown"
+)
+INTERVAL_METHOD = _words("t", "t_near_end", "bounded")
+COMPARISON = _words("better", "worse", "tie", "not distinguishable", "unknown")
+GATE = _words(
+    "coverage",
+    "required_tests",
+    "disclosures",
+    "status",
+    "threshold",
+    "overall",
+    "score",
+    "errors",
+    "silent_turns",
+    "assertions",
+    "regression",
+    "judge_drift",
+)

@@ -1,0 +1,78 @@
+"""Compare all tables of two stores, e.g. of one project before and after a change of the code.
+
+`python -m benchmarks.compare_stores BEFORE.duckdb AFTER.duckdb` prints one line per table and exits with 1 if rows
+differ. Renamed columns are compared under their new names, times as points in time. Columns that a run stamps or
+measures anew (ids of runs, times of writes, fingerprints of code) are left out; the output names them.
+"""
+
+import sys
+from pathlib import Path
+
+import duckdb
+
+from agent_eval.storage.versions import RENAMED
+from agent_eval.tables import TABLES
+from agent_eval.tables.contract import TIME
+
+NOT_COMPARED = {
+    "dagster_run_id", "created_at", "ingest_fingerprint", "fingerprint", "recorded_at", "changed_at", "audit_id", "run",
+    "gate_spec",
+}  # fmt: skip
+
+
+def differing(before: Path, after: Path) -> list[str]:
+    """Return a line per table whose rows differ, and per column that only one side has."""
+    con = duckdb.connect()
+    con.execute("SET TimeZone='UTC'")
+    sides = ("a", "b")
+    for side, file in zip(sides, (before, after), strict=True):
+        con.execute(f"ATTACH '{file}' AS {side} (READ_ONLY)")
+    found = []
+    for name, table in sorted(TABLES.items()):
+        held = [_columns(con, side, name) for side in sides]
+        if not any(held):
+            print(f"{name}: on neither side")
+            continue
+        only = held[0].keys() ^ held[1].keys()
+        common = sorted((held[0].keys() & held[1].keys()) - NOT_COMPARED)
+        shown = [_select(side, name, columns, common) for side, columns in zip(sides, held, strict=True)]
+        counts = [
+            con.execute(f"SELECT count(*) FROM (({one}) EXCEPT ALL ({other}))").fetchone()
+            for one, other in (shown, shown[::-1])
+        ]
+        (lost,), (added,) = (count or (0,) for count in counts)
+        n_rows = (con.execute(f"SELECT count(*) FROM ({shown[1]})").fetchone() or (0,))[0]
+        print(
+            f"{name}: {n_rows} rows, {lost} only before, {added} only after; {len(common)} columns compared"
+            + (f"; on one side only: {', '.join(sorted(only))}" if only else "")
+        )
+        if lost or added:
+            found.append(name)
+        assert table.name == name
+    return found
+
+
+def _columns(con: duckdb.DuckDBPyConnection, side: str, table: str) -> dict[str, str]:
+    rows = con.execute(
+        "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND table_name = ? AND schema_name = 'main'",
+        [side, table],
+    ).fetchall()
+    new = {earlier: name for name, earlier in RENAMED.items()}
+    return {new.get(name, name): name for (name,) in rows}
+
+
+def _select(side: str, table: str, held: dict[str, str], columns: list[str]) -> str:
+    schema = TABLES[table].schema
+    shown = (
+        f'TRY_CAST("{held[name]}" AS TIMESTAMPTZ) AS "{name}"'
+        if schema.get(name) == TIME
+        else f'"{held[name]}" AS "{name}"'
+        for name in columns
+    )
+    return f'SELECT {", ".join(shown)} FROM {side}.main."{table}"'
+
+
+if __name__ == "__main__":
+    differ = differing(Path(sys.argv[1]), Path(sys.argv[2]))
+    print(f"differing: {', '.join(differ)}" if differ else "all tables equal")
+    sys.exit(bool(differ))
