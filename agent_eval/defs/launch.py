@@ -250,7 +250,8 @@ class Launch:
 def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
     """Return the tags that say who started a run: another run, whose id it gave to this process, or the command.
 
-    The sensor or schedule that started the other run is named again: else the UI shows "Manually launched".
+    The sensor or schedule that started the other run is named again: else the UI shows "Manually launched". Without
+    `dagster/root_run_id`: Dagster counts runs with it as retries of the other run, which would then not be retried.
     """
     parent = os.environ.get(PARENT_RUN, "").partition(" ")[0]
     if not parent:
@@ -259,7 +260,6 @@ def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
     of_parent = {name: value for name, value in (run.tags if run else {}).items() if name in _LAUNCHERS}
     return {
         "dagster/parent_run_id": parent,
-        "dagster/root_run_id": parent,
         LAUNCHED_BY: "reconcile",
     } | of_parent
 

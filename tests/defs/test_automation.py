@@ -120,10 +120,14 @@ def test_a_run_that_a_run_of_a_sensor_starts_is_shown_as_launched_by_the_sensor(
         monkeypatch.setenv(PARENT_RUN, f"{parent} automation")
         assert started_by(instance) == {
             "dagster/parent_run_id": parent,
-            "dagster/root_run_id": parent,
             "agent_eval/launched_by": "reconcile",
             "dagster/sensor_name": "redo_stale",
         }
+        for _ in range(3):
+            instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=started_by(instance))
+        assert (group := instance.get_run_group(parent)) is None or len(
+            list(group[1])
+        ) == 1  # no retry is counted
         monkeypatch.setenv(PARENT_RUN, "a-run-that-was-deleted person")
         assert "dagster/sensor_name" not in started_by(instance)
         monkeypatch.delenv(PARENT_RUN)
