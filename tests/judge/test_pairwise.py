@@ -1,13 +1,14 @@
 """Pairs of conversations on one task, asked of a model in both orders: once each, within the caps, and resumed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from agent_eval.judge.llm.budget import Budget
 from agent_eval.judge.llm.client import CallError
 from agent_eval.judge.pairwise import PairwiseAnswers, compare_pairs, comparisons
-from agent_eval.judge.prompts import BlindedTerms
+from agent_eval.judge.prompts import BlindedTerms, ViewLimits
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.models import Agent, Conversation, Message
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
@@ -75,6 +76,20 @@ def test_a_cap_in_the_middle_leaves_the_rest_to_the_next_run() -> None:
     second = compare(client, kept)
     assert (len(client.asked), second.lost) == (4, ())
     assert second.verdicts["winner"].null_count() == 0
+
+
+def test_two_long_conversations_share_a_small_window_and_the_verdict_says_how_much_was_seen() -> None:
+    held = rows(("alder", played("t", "a", "A" * 300_000)), ("birch", played("t", "b", "B" * 300_000)))
+    client, kept = ScriptedClient(answers={"pairwise_preference": "tie"}), Kept()
+    panel = replace(panel_of(client, kept=kept), limits=lambda _: ViewLimits(4_096))
+    asked = comparisons(held.conversations.frame(), held.turns.frame())
+    found = compare_pairs(asked, panel, finding(kept.frame()), names={})
+    assert found.verdicts["winner"].to_list() == ["tie", "tie"]
+    for prompt in client.asked:
+        text = prompt.messages[-1]["content"]
+        assert len(text) < 3 * 4_096
+        assert ("A" * 50 in text) == ("B" * 50 in text)  # neither takes the room of the other
+    assert all(0 < row["seen_share"] < 0.1 for row in kept.frame().iter_rows(named=True))
 
 
 @pytest.mark.parametrize("label", ["both", None, 3, ["first"]])
