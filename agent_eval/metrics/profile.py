@@ -14,13 +14,13 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 
-PROFILE_VERSION = "4"
+PROFILE_VERSION = "5"
 REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
 """Metric → the profile version that last changed what is asked about it."""
 SINCE = "1"
 """The same for every other metric. Words that all prompts share raise it."""
 
-SHOWN_ANEW = "4"
+SHOWN_ANEW = "5"
 """The profile version that last changed words that all prompts share, while answers given before stay valid."""
 
 

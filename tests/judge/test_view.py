@@ -226,3 +226,10 @@ def test_windows_are_merged_by_rule_for_labels_and_asked_for_ratings() -> None:
     }
     assert rated == [HELPFULNESS]
     assert merge_windows(METRICS, [{}]) == ({}, [])
+
+
+def test_a_text_that_is_a_little_too_long_is_not_cut_to_a_fraction_of_its_room() -> None:
+    of = conversation(user("x" * 500_000), agent("Short."))
+    question = Question((of,), (of.turns(),), 0, "", (HELPFULNESS,))
+    prompt = build_prompt([question], secret=b"s")
+    assert prompt.seen_share > 0.39  # 200,000 of 500,000 characters, where 370,000 bytes are free

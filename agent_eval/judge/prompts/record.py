@@ -27,13 +27,22 @@ BYTES_PER_TOKEN = (
 )
 WHOLE = 10**12
 STEPS: tuple[tuple[int, int], ...] = (
-    *((WHOLE, WHOLE), (20_000, WHOLE), (5_000, WHOLE), (1_000, WHOLE), (250, WHOLE)),
+    *(
+        (WHOLE, WHOLE),
+        (200_000, WHOLE),
+        (60_000, WHOLE),
+        (20_000, WHOLE),
+        (5_000, WHOLE),
+        (1_000, WHOLE),
+        (250, WHOLE),
+    ),
     *((60, 8_000), (0, 8_000), (0, 2_000), (0, 500), (0, 120)),
 )
 """Longest text, and longest text of an error or of a call that may destroy: the first step that lets all fit."""
 AS_POLICY: JsonValue = {"shown_as": "policy"}
 """Stands for an opening message of the operator: its text is in the frame."""
-MANY_TURNS = 400  # above it only every third step is tried
+OF_MANY = (STEPS[0], *STEPS[5::3])
+MANY_TURNS = 400  # above it only the steps OF_MANY are tried
 SHORT = (1_000, 8_000)  # the step of turns that are shown without others
 
 
@@ -177,7 +186,7 @@ def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
 
 def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
     """The lines of turns within a room of bytes: all whole, else each shorter, else without some in the middle."""
-    for step in STEPS if len(turns) <= MANY_TURNS else STEPS[::3]:
+    for step in STEPS if len(turns) <= MANY_TURNS else OF_MANY:
         lines = [turn_line(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
             return lines

@@ -29,7 +29,7 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 CONTEXT_TOKENS = 128_000  # of a model whose window nobody names
 TURNS = 100  # earlier turns before a judged one, at most
 MOST_WINDOWS = 8
-INDEX = 6  # steps in which all messages are shown, with texts of 60 characters at least
+INDEX = 8  # steps in which all messages are shown, with texts of 60 characters at least
 _OVERLAP = 10  # a window begins a tenth of its messages before the end of the one before it
 _BESIDE = 3_000  # bytes of what is asked, of the marks and of the messages' own form
 _LEAST = 2_000  # bytes of a record
@@ -202,7 +202,7 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
     begin, end = bounds[number], bounds[number + 1]
     n_items = sum(1 + len(turns[i].messages[j].tool_calls) for i, j in items[begin:end])
     overlap = min(begin, max((end - begin) // _OVERLAP, 1))
-    for step in STEPS[2:]:
+    for step in STEPS[4:]:
         lines = list(_part(turns, items[begin - overlap : end], names, step))
         if total_size(lines) <= most:
             return _Window(n, lines, list(_part(turns, items[begin:end], names, step)), n_items)
