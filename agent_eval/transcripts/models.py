@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -254,7 +255,9 @@ class Conversation(Frozen):
 
     conversation_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     task_id: str | None = None
-    task_family: Annotated[str, StringConstraints(min_length=1, max_length=512)] | None = None
+    task_family: (
+        Annotated[str, StringConstraints(min_length=1, max_length=512), AfterValidator(id_key)] | None
+    ) = None
     trial: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     scenario: Scenario | None = None
     goal: str | None = None

@@ -1,4 +1,4 @@
-"""Benchmark slots for transcripts of any format: a CSV file with the columns task_id, slot, disclosures."""
+"""Benchmark slots for transcripts of any format: a CSV file with the columns task_id, slot, disclosures, and task_family."""
 
 import csv
 import io
@@ -16,6 +16,7 @@ from agent_eval.formats.validation_messages import explain
 from agent_eval.transcripts.models import Conversation, Scenario, Session, id_key
 
 COLUMNS = ("task_id", "slot", "disclosures")
+FAMILY = "task_family"  # a column that may be left out
 LARGEST = 10 * MEGABYTE
 OF_SESSION = ("u3_scope", "repeatability_tested", "date", "session_run", "benchmark_id", "evaluator")
 OF_CONVERSATION = ("injected_error", "interventions")
@@ -26,7 +27,9 @@ class SlotsFileError(AgentEvalError):
     """The file of slots cannot be used."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
-        super().__init__(f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}.")
+        super().__init__(
+            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} if wanted."
+        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Slots:
 
 
 def read_slots(path: Path) -> Slots:
-    """Read a file of slots.
+    """Read a file of slots; `task_family`, a column that may be left out, names the family of the task.
 
     `slot` is D1 to D5, standardised_task, hallucination, error_injection or empty. `disclosures` is empty, a JSON
     object, or `key=value` joined by `;`. Of the session: u3_scope, repeatability_tested, date, session_run,
@@ -108,7 +111,9 @@ def read_slots(path: Path) -> Slots:
                 raise SlotsFileError(
                     path, line, f"{key} differs from an earlier line; it is one for the session"
                 )
-        by_task[task] = Slot(line, slot, {key: said[key] for key in OF_CONVERSATION if key in said})
+        family = row.get(FAMILY, "").strip()
+        fields = {key: said[key] for key in OF_CONVERSATION if key in said}
+        by_task[task] = Slot(line, slot, fields | ({FAMILY: family} if family else {}))
     _check_session(path, session)
     return Slots(path, by_task, session)
 
@@ -132,7 +137,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
             raise SlotsFileError(path, 0, f"the file is larger than {LARGEST // MEGABYTE} MB")
         rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         header = [name.strip() for name in next(rows, [])]
-        if set(header) != set(COLUMNS) or len(header) != len(COLUMNS):
+        if set(header) - {FAMILY} != set(COLUMNS) or len(header) != len(set(header)):
             raise SlotsFileError(path, 1, f"the first line is {','.join(header)[:80]!r}")
         for row in rows:
             if not any(cell.strip() for cell in row):

@@ -300,7 +300,7 @@ def _definition(task: Mapping[str, JsonValue]) -> _Definition:
     goal, profile = _goal(scenario), _profile(scenario)
     named = [mapping(call["arguments"]).get("user_id") for call in calls]
     return _Definition(
-        fields={"goal": goal, "profile": profile},
+        fields={"goal": goal, "profile": profile, "task_family": text_of(task.get("task_family"))},
         calls=calls,
         answer=joined(criteria.get("communicate_info")),
         assertions=listed(criteria.get("nl_assertions")),

@@ -53,6 +53,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     names = ids.of_record(task_id_of(record), record.get("trial"), number)
     return names | {
         "goal": text_of(task.get("instruction")),
+        "task_family": text_of(record.get("task_family")) or text_of(task.get("task_family")),
         "messages": messages,
         "expected": whole_truth(tools_called(task.get("actions"), "kwargs"), joined(task.get("outputs")), []),
         "outcome": reward_outcome(NAME, record.get("reward"), base_success(record, "traj"), error),
