@@ -49,8 +49,16 @@ def slots(tmp_path: Path, *rows: str) -> Path:
 def test_a_file_of_slots_names_families(tmp_path: Path) -> None:
     path = slots(tmp_path, "task_id,slot,disclosures,task_family", "t,,, refunds ", "u,D1,,")
     found = read_slots(path)
-    assert found.placed(conversation("c", task_id="t"), "s").task_family == "refunds"
-    assert found.placed(conversation("c", task_id="u", task_family="own"), "s").task_family == "own"
+    assert (
+        found.placed(Conversation.model_validate(conversation("c", task_id="t")), "s").task_family
+        == "refunds"
+    )
+    assert (
+        found.placed(
+            Conversation.model_validate(conversation("c", task_id="u", task_family="own")), "s"
+        ).task_family
+        == "own"
+    )
 
 
 def test_columns_are_checked_with_and_without_families(tmp_path: Path) -> None:
