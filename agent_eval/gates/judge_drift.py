@@ -10,6 +10,8 @@ from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.judge.audits.drift import ALL_METRICS
 from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
 
+TAIL = 0.025  # of a two-sided 95 % interval
+
 
 def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str]) -> list[GateFinding]:
     """One finding per judge model of a pair; none where drift is not limited.
@@ -69,16 +71,28 @@ def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tu
         and not any(_keeps(exact(e), limit, way) for e in (low, high))
     ):
         return "failed", said
-    return "unknown", f"{said}: inconclusive{_needs(row, value, (low, high), float(limit), way)}"
+    return "unknown", f"{said}: inconclusive{_needs(name, row, value, (low, high), float(limit), way)}"
 
 
-def _needs(row: Mapping[str, object], value: float, ends: tuple[float, float], limit: float, way: str) -> str:
-    """How many turns would decide it at this value: the reach of the interval falls with the root of their number."""
+def _needs(
+    name: str, row: Mapping[str, object], value: float, ends: tuple[float, float], limit: float, way: str
+) -> str:
+    """How many turns would decide it at this value.
+
+    A reach from the spread between turns falls with the root of their number. Where few or no turns differ the reach is what
+    so many turns can miss, a share 1 − 0.025^(1/n) of answers, and falls with their number itself.
+    """
     distance = abs((abs(value) if way == "at most" else value) - limit)
     n_turns = row["n_turns"]
     if distance < 1e-9 or not isinstance(n_turns, int):
         return ""
-    n = math.ceil(n_turns * (max(value - ends[0], ends[1] - value) / distance) ** 2)
+    reach = max(value - ends[0], ends[1] - value)
+    n = math.ceil(n_turns * (reach / distance) ** 2)
+    missed = 1 - TAIL ** (1 / n_turns)
+    is_bound = name == "mean_difference" and math.isclose(reach, missed, rel_tol=1e-6)
+    if is_bound or row["share_equal"] == 1:
+        # 1 − 0.025^(1/n) times what a missed answer changes is the distance
+        n = math.ceil(math.log(TAIL) / math.log1p(-min(distance / reach * missed, 1 - 1e-9)) - 1e-9)
     return f", needs about {max(n, n_turns + 1):,} turns"
 
 

@@ -6,7 +6,7 @@ from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import TrialTables, trial_outcomes
 from agent_eval.scores.statistics import quality
-from agent_eval.scores.statistics.compare import conversation_metrics
+from agent_eval.scores.statistics.compared_values import conversation_metrics
 from agent_eval.scores.statistics.unpaired import conversation_values
 
 

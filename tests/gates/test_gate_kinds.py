@@ -318,6 +318,32 @@ def test_the_interval_of_drift_is_held_against_its_limits(limits: dict[str, floa
     assert [f.result for f in drift_findings(rules(judge_drift=limits), drift(), ["m"])] == [result]
 
 
+@pytest.mark.parametrize(
+    ("limits", "turns"),
+    [
+        # n answers that are all equal miss a share 1 − 0.025^(1/n): 0.025^(1/72) = 0.9501, 0.025^(1/71) = 0.9494
+        ({"min_share_equal": 0.95}, 72),
+        ({"max_mean_difference": 0.05}, 72),
+        # twice the share, because chance agrees in half of the answers: 1 − 2 · (1 − 0.025^(1/35)) = 0.800
+        ({"min_kappa": 0.8}, 36),
+    ],
+)
+def test_an_audit_without_any_change_needs_what_its_bound_needs(limits: dict[str, float], turns: int) -> None:
+    missed = 1 - 0.025 ** (1 / 20)
+    row = {"judge": "m", "metric": "all", "audited_at": "2026-11-01T00:00:00", "n": 20, "n_turns": 20}
+    found = {"share_equal": 1.0, "mean_difference": 0.0, "kappa": 1.0}
+    ends = {
+        "share_equal_low": 1 - missed,
+        "share_equal_high": 1.0,
+        "kappa_low": 1 - 2 * missed,
+        "kappa_high": 1.0,
+    }
+    ends |= {"mean_difference_low": -missed, "mean_difference_high": missed}
+    (finding,) = drift_findings(rules(judge_drift=limits), pl.DataFrame([row | found | ends]), ["m"])
+    assert finding.result == "unknown"
+    assert f"needs about {turns} turns" in finding.evidence
+
+
 def test_drift_without_an_audit_a_figure_or_a_model_is_unknown() -> None:
     limited = rules(judge_drift={"min_kappa": 0.5})
     assert drift_findings(limited, drift(kappa=None), ["m"])[0].result == "unknown"

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent_eval.errors import AgentEvalError
-from agent_eval.scores.statistics.intervals import Sample, paired, smallest_detectable, welch
+from agent_eval.scores.statistics.intervals import (
+    Sample,
+    paired,
+    smallest_detectable,
+    welch,
+    welch_multiple,
+)
 from agent_eval.scores.statistics.power import units_needed
 
 
@@ -29,6 +35,24 @@ def test_two_samples_of_five_find_it_in_80_of_100_simulations() -> None:
     assert np.mean(stats.ttest_ind(a, b, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("n", "other_n", "sd", "other_sd"),
+    [(2, 2, 1, 1), (3, 3, 1, 1), (5, 5, 1, 1), (3, 8, 1, 3), (4, 12, 5, 1)],
+)
+def test_welchs_t_finds_it_in_80_of_100_simulations(n: int, other_n: int, sd: float, other_sd: float) -> None:
+    random = np.random.default_rng(4)
+    parts = sd**2 / n, other_sd**2 / other_n
+    shows = math.sqrt(sum(parts)) * welch_multiple(n - 1, other_n - 1, parts[0] / sum(parts))
+    a, b = random.normal(shows, sd, (20_000, n)), random.normal(0, other_sd, (20_000, other_n))
+    found = stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05
+    assert np.mean(found) == pytest.approx(0.8, abs=0.012)
+
+
+def test_many_values_have_the_multiple_of_the_t_table() -> None:
+    assert welch_multiple(19, 19, 0.5) == pytest.approx(smallest_detectable(1, 38), rel=2e-3)
+    assert welch_multiple(60, 30, 1.0) == pytest.approx(smallest_detectable(1, 60))
+
+
 def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
     # 15 points are only 1.96 standard errors: they are found every other time
     assert smallest_detectable(7.65, 49) == pytest.approx(21.86, abs=0.05)
@@ -36,7 +60,7 @@ def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
 
 def test_comparisons_carry_what_they_can_show() -> None:
     a, b = Sample.of([80.0, 85.0, 90.0]), Sample.of([70.0, 75.0, 80.0])
-    assert welch(a, b).smallest_detectable == pytest.approx(smallest_detectable(5 * math.sqrt(2 / 3), 4))
+    assert welch(a, b).smallest_detectable == pytest.approx(5 * math.sqrt(2 / 3) * welch_multiple(2, 2, 0.5))
     differences = [1.0, 0.0, -1.0, 1.0, 0.0, 1.0]
     error = float(stats.sem(differences))
     assert paired(differences).smallest_detectable == pytest.approx(smallest_detectable(error, 5))
@@ -48,15 +72,16 @@ def test_comparisons_carry_what_they_can_show() -> None:
 def test_so_many_units_show_the_wanted_difference_and_one_less_does_not(
     n: int, smallest: float, wanted: float, design: str
 ) -> None:
-    sides = 1 if design == "paired" else 2
+    def multiple(units: int) -> float:
+        if design == "paired":
+            return smallest_detectable(1.0, units - 1)
+        return welch_multiple(units - 1, units - 1, 0.5)
+
     needed = units_needed(n, smallest, wanted, design)  # type: ignore[arg-type]
-    spread = smallest / smallest_detectable(1 / math.sqrt(n), sides * (n - 1))
-    assert (
-        needed is None
-        or smallest_detectable(spread / math.sqrt(needed), sides * (needed - 1)) <= wanted + 1e-9
-    )
+    spread = smallest * math.sqrt(n) / multiple(n)
+    assert needed is None or spread * multiple(needed) / math.sqrt(needed) <= wanted + 1e-9
     if needed is not None and needed > 2:
-        assert smallest_detectable(spread / math.sqrt(needed - 1), sides * (needed - 2)) > wanted - 1e-9
+        assert spread * multiple(needed - 1) / math.sqrt(needed - 1) > wanted - 1e-9
 
 
 def test_numbers_that_make_no_plan_are_refused_by_name() -> None:

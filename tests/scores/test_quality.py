@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from agent_eval.scores.statistics.clustered import clustered_interval
-from agent_eval.scores.statistics.compare import conversation_metrics
+from agent_eval.scores.statistics.compared_values import conversation_metrics
 from agent_eval.scores.statistics.quality import MetricFacts, log_leaderboard, quality_summary
 from agent_eval.scores.statistics.unpaired import conversation_values
 from agent_eval.tables import table

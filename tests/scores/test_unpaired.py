@@ -16,7 +16,12 @@ from agent_eval.scores.statistics.clustered import (
     paired_by_cluster,
 )
 from agent_eval.scores.statistics.compare import compare
-from agent_eval.scores.statistics.intervals import paired, share_mean, smallest_detectable
+from agent_eval.scores.statistics.intervals import (
+    paired,
+    share_mean,
+    smallest_detectable,
+    welch_multiple,
+)
 from agent_eval.scores.statistics.plan import plan_one, plan_two
 from agent_eval.scores.statistics.unpaired import SCHEMA
 from tests.scores.test_compare import NO_SESSIONS, NO_TASKS, of_sessions, of_tasks
@@ -161,12 +166,22 @@ def test_a_plan_for_one_agent_has_the_chance_within_its_tasks() -> None:
     rows = plan_one("a", NO_SESSIONS, counts, conversations(), 5)
     row = only(rows.filter(quantity="pass@1"))
     error = np.sqrt(2 * (12 * 0.25 + 10 / 3 + 4 * 0.25) / 50 / 50 / 4)
-    assert row["smallest_detectable"] == pytest.approx(smallest_detectable(error, 49))
+    # the spread lies in 26 tasks: (16/16 + 10/12)² / (16/16² + 10/12²) = 25.5 of equal variance
+    varying = (16 / 16 + 10 / 12) ** 2 / (16 / 16**2 + 10 / 12**2)
+    assert row["smallest_detectable"] == pytest.approx(smallest_detectable(error, varying - 1))
     assert 2 * row["smallest_detectable"] == pytest.approx(
-        0.21, abs=0.01
+        0.21, abs=0.015
     )  # of single runs: a quarter of the trials
     assert row["trials_needed"] == pytest.approx(4 * (row["smallest_detectable"] / 0.05) ** 2, abs=1)
     assert rows["quantity"].to_list() == ["pass@1", "pass^2", "pass^3"]
+
+
+def test_tasks_that_hardly_vary_make_no_plan() -> None:
+    # sign flips of fewer than six tasks never have p < 5 %
+    counts = pl.DataFrame([("set", 3, 3)] * 6 + [("set", 3, 2)] * 2, schema=COUNTS, orient="row")
+    row = only(plan_one("a", NO_SESSIONS, counts, conversations(), 5).filter(quantity="pass@1"))
+    assert (row["smallest_detectable"], row["n_needed"], row["trials_needed"]) == (None, None, None)
+    assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 6 are needed to plan with"
 
 
 def test_the_planned_difference_is_found_in_80_of_100_simulations() -> None:
@@ -187,7 +202,7 @@ def test_a_plan_for_sessions_and_for_two_agents_follows_their_spread() -> None:
     one = only(plan_one("a", sessions, pl.DataFrame(schema=COUNTS), conversations(), 5))
     rows = compare("a", "b", sessions, NO_TASKS)
     two = only(plan_two(rows, pl.DataFrame(schema=COUNTS | {"other_n": pl.Int64, "other_c": pl.Int64}), 5))
-    expected = smallest_detectable(5 * np.sqrt(2 / 3), 4)
+    expected = 5 * np.sqrt(2 / 3) * welch_multiple(2, 2, 0.5)
     assert one["smallest_detectable"] == two["smallest_detectable"] == pytest.approx(expected)
     # with n = 17 each 2.8 to 2.9 standard errors of 5 √(2/17) are 5 points
     assert one["n_needed"] == two["n_needed"] == 17

@@ -13,6 +13,8 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
+from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.tables import table
 
@@ -76,7 +78,7 @@ def reliability(
         return
     few = (
         (pl.col("estimator") == "bayesian")
-        & (pl.col("n_trials") < trials.FEW_TRIALS)
+        & (pl.col("n_trials") < FEW_TRIALS)
         & pl.col("pass_hat_k").is_not_null()
         & pl.lit(not estimators)
     )
@@ -190,7 +192,7 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
 def _assessed(row: dict[str, Any]) -> str:
     """Return the assessment; where the pair of rates is not rated, with pass^k beside it."""
     word = row["assessment"]
-    return f"{word}, pass^k {row['pass_hat_k']:.3f}" if word == trials.NOT_RATED else word or "–"
+    return f"{word}, pass^k {row['pass_hat_k']:.3f}" if word == NOT_RATED else word or "–"
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:

@@ -20,6 +20,7 @@ from agent_eval.scores.statistics.intervals import (
     paired,
     share_mean,
     smallest_detectable,
+    welch_multiple,
 )
 
 FEWEST_CLUSTERS = 5
@@ -72,7 +73,11 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
     reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    shows = smallest_detectable(error, freedom)
+    shows = (
+        error * welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2)
+        if b
+        else smallest_detectable(error, freedom)
+    )
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
 
 

@@ -12,23 +12,27 @@ import polars as pl
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
-from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
 from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
+from agent_eval.scores.statistics.compared_values import (
+    PASS_AT_1,
+    RATES,
+    says_goal,
+    session_values,
+    task_values,
+)
 from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
 from agent_eval.scores.statistics.power import units_needed
 from agent_eval.scores.statistics.unpaired import (
     CONVERSATIONS,
     FAILURE_RATE,
-    RULE,
     SUCCESS_RATE,
     unpaired_rows,
 )
 
+__all__ = ["PASS_AT_1", "RATES", "compare", "says_goal", "session_values", "task_values"]
+
 LOWER_IS_BETTER = frozenset({"cost_usd"})
-PASS_AT_1 = "pass@1"
-RATES = (PASS_AT_1, GOAL_METRIC)
-"""What is a share of trials: a trial of which it is not known has a worst and a best case."""
 COUNTS = ("n_planned", "n_known", "n_harness_errors", "n_unknown", "n_refused")
 PRIMARY, SECONDARY = "primary", "secondary"
 SCHEMA: Mapping[str, type[pl.DataType]] = {
@@ -219,141 +223,6 @@ def _turned(row: Mapping[str, Any]) -> str | None:
     if not verdicts:
         return None
     return f"{row['verdict']} as far as known, but {lost} are not known: {', '.join(sorted(verdicts))}"
-
-
-def session_values(
-    composite_scores: pl.DataFrame, universal_scores: pl.DataFrame, domain_scores: pl.DataFrame
-) -> pl.DataFrame:
-    """The values of each session of each agent: composite (after its penalty), universal, domain; see `compare`.
-
-    Where a penalty is not known the raw composite stands instead, under its own name.
-    """
-    rows: list[tuple[str, str, list[float], float | None]] = []
-    for row in composite_scores.iter_rows(named=True):
-        penalty = row["repeatability_penalty"]
-        values = [v - (penalty or 0.0) for v in _known(row["session_scores"])]
-        name = "raw composite" if penalty is None else "composite"
-        rows.append((row["agent_id"], name, values, row["point_0to100"]))
-    for quantity, scores, point in (
-        ("universal", universal_scores, 100 / 30),
-        ("domain", domain_scores, 100 / 75),
-    ):
-        values_of = scores.select("agent_id", f"session_{quantity}").iter_rows()
-        rows += [(agent_id, quantity, _known(values), point) for agent_id, values in values_of]
-    return pl.DataFrame(
-        rows,
-        schema={
-            "agent_id": pl.String,
-            "quantity": pl.String,
-            "values": pl.List(pl.Float64),
-            "point": pl.Float64,
-        },
-        orient="row",
-    )
-
-
-def task_values(
-    outcomes: pl.DataFrame,
-    conversations: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
-    conversation_judgments: pl.DataFrame,
-    *,
-    repeats_outcome: bool = False,
-) -> pl.DataFrame:
-    """What was measured per task: the mean over its trials of one version.
-
-    pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
-    over the conversation first) and conversations. A trial in which a quantity is not known does not count for it;
-    conversations without a task belong to none. One outcome is one quantity: goal completion that is the declared
-    outcome, or that decided the trial, is left out, because pass@1 is the same numbers. Of RATES, `worst` and `best`
-    take the trials that are not known as failed and as passed, and the trials are counted.
-
-    Args:
-        outcomes: From `trial_outcomes`.
-        conversations: Costs.
-        turn_judgments: Ratings and values of turns.
-        conversation_judgments: Values of conversations.
-        repeats_outcome: Keep goal completion that repeats the outcome; for comparisons without pass@1.
-
-    Returns:
-        One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
-        `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `family`, sorted.
-    """
-    if "task_family" not in outcomes.columns:
-        outcomes = outcomes.with_columns(task_family=pl.lit(None, dtype=pl.String))
-    if "is_harness_error" not in outcomes.columns:
-        outcomes = outcomes.with_columns(is_harness_error=pl.lit(value=False))
-    trials = outcomes.filter(pl.col("task").str.starts_with("task:"))
-    costs = trials.join(
-        conversations.select("agent_id", "conversation_id", value="cost_usd"),
-        on=["agent_id", "conversation_id"],
-    ).with_columns(quantity=pl.lit("cost_usd"))
-    correct = trials.with_columns(quantity=pl.lit(PASS_AT_1), value=pl.col("is_correct").cast(pl.Float64))
-    key = ["agent_id", "task_set", "task", "quantity"]
-    columns = [*key, "value", "is_harness_error", "task_family"]
-    judged, of_goal = conversation_judgments, trials
-    if not repeats_outcome:
-        repeated = _repeated(trials, judged)
-        judged = judged.join(repeated, on=[*TRIAL, "metric"], how="anti")
-        of_goal = trials.join(repeated, on=list(TRIAL), how="anti")
-    metrics = conversation_metrics(turn_judgments, judged)
-    measured = trials.join(metrics.filter(pl.col("quantity") != GOAL_METRIC), on=list(TRIAL))
-    judged_goals = metrics.filter(pl.col("quantity") == GOAL_METRIC)
-    goals = of_goal.join(judged_goals, on=list(TRIAL), how="left").with_columns(quantity=pl.lit(GOAL_METRIC))
-    every = [correct, costs, measured, *([] if judged_goals.is_empty() else [goals])]
-    is_rate, value, broken = pl.col("quantity").is_in(RATES), pl.col("value"), pl.col("is_harness_error")
-    n_open = value.null_count()
-    return (
-        pl.concat([part.select(columns) for part in every])
-        .filter(is_rate | value.is_not_null())
-        .sort(columns)  # sums of floats depend on their order
-        .group_by(key, maintain_order=True)
-        .agg(
-            value.mean(),
-            worst=value.sum() / pl.len(),
-            best=(value.sum() + n_open) / pl.len(),
-            n_known=value.count().cast(pl.Int64),
-            n_harness_errors=(value.is_null() & broken).sum().cast(pl.Int64),
-            n_unknown=(value.is_null() & ~broken).sum().cast(pl.Int64),
-            family=pl.col("task_family").drop_nulls().first(),
-        )
-        .sort(key)
-    )
-
-
-def says_goal(conversation_judgments: pl.DataFrame) -> bool:
-    """Return whether goal completion is known of any conversation."""
-    counts = (pl.col("metric") == GOAL_METRIC) & pl.col("is_effective") & (pl.col("status") == "scored")
-    return not conversation_judgments.filter(counts).is_empty()
-
-
-def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Conversations whose goal completion says again what the trial's outcome says, with the metric's name."""
-    goals = conversation_judgments.filter(pl.col("metric") == GOAL_METRIC, pl.col("is_effective"))
-    is_same = (pl.col("source") == GOAL_METRIC) | (
-        (pl.col("source") == "outcome") & (pl.col("judge") == RULE)
-    )
-    return (
-        goals.join(trials.select(*TRIAL, "source"), on=list(TRIAL)).filter(is_same).select(*TRIAL, "metric")
-    )
-
-
-def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean of each metric in each conversation: `quantity` and `value`, from effective, scored answers."""
-    counts = pl.col("is_effective") & (pl.col("status") == "scored")
-    value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
-    key = [*TRIAL, "metric"]
-    parts = [
-        frame.filter(counts).select(*key, value=value) for frame in (turn_judgments, conversation_judgments)
-    ]
-    means = pl.concat(parts).drop_nulls("value").sort(*key, "value").group_by(key, maintain_order=True)
-    return means.agg(pl.col("value").mean()).rename({"metric": "quantity"})
-
-
-def _known(values: Sequence[float | None] | None) -> list[float]:
-    """The values, if none is missing."""
-    known = [v for v in values or [] if v is not None]
-    return known if len(known) == len(values or []) else []
 
 
 def _over_sessions(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from agent_eval.scores.reliability.attempts import pass_hat_k
 from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import (
+    FEWEST_FLIPPED,
     Sample,
     detectable_multiple,
     paired,
@@ -175,15 +176,20 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
         variances = [_jackknife(n, c, k) for n, c in counting]
     n_tasks = len(variances)
     error = math.sqrt(2 * sum(variances)) / n_tasks
-    shows = smallest_detectable(error, n_tasks - 1) if n_tasks > 1 and error > 0 else None
+    varying = sum(variances) ** 2 / sum(v**2 for v in variances) if error > 0 else 0.0
+    shows = smallest_detectable(error, varying - 1) if varying >= FEWEST_FLIPPED else None
     row = _row("pass@1" if k == 1 else f"pass^{k}", task_set, "tasks", n_tasks, shows, points, "paired", 1.0)
     trials = 1.0 if is_bound else sum(n for n, _ in counting) / n_tasks
     row["trials"] = trials
     if shows and k == 1:
-        error_wanted = row["wanted"] / detectable_multiple(n_tasks - 1)
+        error_wanted = row["wanted"] / detectable_multiple(varying - 1)
         needed = math.ceil(trials * (error / error_wanted) ** 2 - 1e-9)
         row["trials_needed"] = needed if needed <= _MOST_TRIALS else None
-    if is_bound:
+    if shows is None and error > 0:
+        row["reason"] = (
+            f"trials of the same task differ in about {varying:.0f} of {n_tasks} tasks; {FEWEST_FLIPPED} are needed to plan with"
+        )
+    elif is_bound:
         row["reason"] = "at most: one trial per task does not show the spread within tasks"
     return row
 

@@ -7,7 +7,7 @@ in, numbers out.
 import math
 from typing import Literal
 
-from agent_eval.scores.statistics.intervals import OutOfRangeError, detectable_multiple, smallest_detectable
+from agent_eval.scores.statistics.intervals import OutOfRangeError, detectable_multiple, welch_multiple
 
 MOST_UNITS = 1_000_000
 Design = Literal["paired", "unpaired"]
@@ -35,11 +35,10 @@ def units_needed(n: float, smallest: float, wanted: float, design: Design) -> in
         raise OutOfRangeError("number of units", n, "2 or more")
     if smallest <= 0:
         return 2
-    sides = 1 if design == "paired" else 2
-    spread = smallest * math.sqrt(n) / detectable_multiple(sides * (n - 1))
+    spread = smallest * math.sqrt(n) / _multiple(n, design)
 
     def shows(units: int) -> bool:
-        return smallest_detectable(spread / math.sqrt(units), sides * (units - 1)) <= wanted
+        return spread / math.sqrt(units) * _multiple(units, design) <= wanted
 
     low, high = 1, 2
     while not shows(high):
@@ -50,3 +49,8 @@ def units_needed(n: float, smallest: float, wanted: float, design: Design) -> in
         middle = (low + high) // 2
         low, high = (low, middle) if shows(middle) else (middle, high)
     return high
+
+
+def _multiple(n: float, design: Design) -> float:
+    """The smallest detectable difference of n units, or of n of each agent, in standard errors."""
+    return detectable_multiple(n - 1) if design == "paired" else welch_multiple(n - 1, n - 1, 0.5)

@@ -1,0 +1,153 @@
+"""Worst and best case of a row of `reliability`: what the trials that are not known could change."""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+
+from agent_eval.scores.reliability.attempts import LEVEL, UNIFORM
+from agent_eval.scores.reliability.over_tasks import POSTERIORS, Alike, of_task, posterior_over_tasks
+
+TOLERANCE = 1e-9  # means of exact shares may miss a bound by the last bit
+ENDS = ("worst", "best")
+_Value = Callable[[int, int], float]
+_Counts = Sequence[tuple[int, int, int]]  # trials, passed trials, and how many tasks have them
+_LOOKED_AT = 64  # refused records that are tried on one task
+
+
+def within_bounds(row: dict[str, object]) -> dict[str, object]:
+    """The row with estimates that the trials which are not known allow.
+
+    Tasks with a lost trial are left out of an estimate for as many trials, though a known failure may decide them. What
+    the other tasks give can lie beyond the worst or best case; the nearer of these is then the better estimate.
+    """
+    for name in ("pass_at_k", "pass_hat_k"):
+        value, worst, best = (row[f"{name}{end}"] for end in ("", "_worst", "_best"))
+        if not (isinstance(value, float) and isinstance(worst, float) and isinstance(best, float)):
+            continue
+        allowed = min(max(value, worst), best)
+        if abs(allowed - value) > TOLERANCE:
+            sign = "pass@k" if name == "pass_at_k" else "pass^k"
+            row |= {name: allowed, f"{name}_low": None, f"{name}_high": None}
+            row["interval"] = (
+                f"{sign} is the {'best' if allowed < value else 'worst'} case: the {row['n_tasks']} tasks with enough known "
+                f"trials give {value:.3f}, which the other tasks exclude"
+            )
+    return row
+
+
+def over_all(tasks: Sequence[Alike], n_refused: int) -> dict[str, object]:
+    """pass@1 over all tasks with a known trial, whatever the largest k, with worst and best."""
+    known = [t for t in tasks if t.n]
+    n_known = sum(t.times for t in known)
+    bounds = worst_and_best(tasks, 1, "unbiased", 1, n_refused)
+    return {
+        "pass_at_1": sum(t.c / t.n * t.times for t in known) / n_known if n_known else None,
+        "pass_at_1_worst": bounds["pass_at_k_worst"],
+        "pass_at_1_best": bounds["pass_at_k_best"],
+        "n_tasks_known": n_known,
+    }
+
+
+def worst_and_best(
+    tasks: Sequence[Alike],
+    k: int,
+    estimator: str,
+    least: int,
+    n_refused: int,
+    prior: tuple[float, float] = UNIFORM,
+) -> dict[str, float | None]:
+    """The estimates if every trial that is not known had failed (worst) or passed (best).
+
+    A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each case.
+    """
+    counting = [t for t in tasks if t.n + t.n_open >= least]
+    if estimator in POSTERIORS:
+        return _posterior_bounds(counting, k, estimator, n_refused, prior)
+    found: dict[str, float | None] = {}
+    for end in ENDS:
+        is_best = end == "best"
+        counts = [(t.n + t.n_open, t.c + is_best * t.n_open, t.times) for t in counting]
+        for part, kind in enumerate(("at", "hat")):
+
+            def value(n: int, c: int, part: int = part) -> float:
+                return of_task(n, c, k, estimator)[part]
+
+            n_tasks = sum(times for *_, times in counts)
+            total = sum(value(n, c) * times for n, c, times in counts)
+            if is_best:
+                changes = _rises(counts, value, n_refused)
+            elif k == 1 or kind == "hat":
+                changes = _falls_in_order(counts, value, n_refused)
+            else:
+                changes = _falls(counts, value, n_refused)
+            means = [
+                min(max(total + change, 0.0), n_tasks) + is_best * (n_refused - n_here)
+                for n_here, change in enumerate(changes)
+            ]
+            found[f"pass_{kind}_k_{end}"] = _extreme(means, n_tasks, n_refused, is_best=is_best)
+    return found
+
+
+def _extreme(totals: Sequence[float], n_tasks: int, n_refused: int, *, is_best: bool) -> float | None:
+    """The highest or lowest mean over tasks; `totals[i]`: when i refused records belong to tasks that are counted."""
+    sizes = (n_tasks + n_refused - n_here for n_here in range(len(totals)))
+    means = [total / size for total, size in zip(totals, sizes, strict=True) if size]
+    return (max(means) if is_best else min(means)) if means else None
+
+
+def _falls_in_order(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """How much 0, 1, 2 … failed trials more can lower the sum of `value` over tasks.
+
+    For values of which each further failure takes less than the one before: the largest decreases come first.
+    """
+    yield 0.0
+    if not counts:
+        return
+    steps = [(value(n + 1, c) - value(n, c), n, c, times) for n, c, times in counts if n_refused]
+    heapq.heapify(steps)
+    total = 0.0
+    for _ in range(n_refused):
+        step, n, c, times = heapq.heappop(steps)
+        total += step
+        yield total
+        if times > 1:
+            heapq.heappush(steps, (step, n, c, times - 1))
+        heapq.heappush(steps, (value(n + 2, c) - value(n + 1, c), n + 1, c, 1))
+
+
+def _falls(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """At least how far 0, 1, 2 … failed trials more can lower the sum: each as far as any can on average."""
+    averages = (
+        (value(n, c) - value(n + i, c)) / i
+        for n, c, _ in counts
+        for i in range(1, min(n_refused, _LOOKED_AT) + 1)
+    )
+    most = max([*averages, (n_refused > _LOOKED_AT) / _LOOKED_AT])
+    return (-most * n for n in range(n_refused + 1 if counts else 1))
+
+
+def _rises(counts: _Counts, value: _Value, n_refused: int) -> Iterator[float]:
+    """At least how far 0, 1, 2 … passed trials more can raise the sum: each as far as any can on average."""
+    averages = (
+        (value(n + i, c + i) - value(n, c)) / i
+        for n, c, _ in counts
+        for i in range(1, min(n_refused, _LOOKED_AT) + 1)
+    )
+    most = max([*averages, (n_refused > _LOOKED_AT) / _LOOKED_AT])
+    return (most * n for n in range(n_refused + 1 if counts else 1))
+
+
+def _posterior_bounds(
+    tasks: Sequence[Alike], k: int, estimator: str, n_refused: int, prior: tuple[float, float]
+) -> dict[str, float | None]:
+    """The posterior means if all that is not known had failed or passed; a refused record is one more task."""
+    found: dict[str, float | None] = {}
+    for end in ENDS:
+        passed = int(end == "best")
+        counts = [(t.n + t.n_open, t.c + passed * t.n_open, t.times) for t in tasks]
+        counts += [(1, passed, n_refused)] if n_refused else []
+        most = max((n for n, _, _ in counts), default=0)
+        is_identified = estimator == "pooled" or sum(times for *_, times in counts) == 1 or k <= most
+        made = posterior_over_tasks(counts, k, estimator, prior, LEVEL) if counts and is_identified else None
+        found[f"pass_at_k_{end}"] = None if made is None else made[0].mean
+        found[f"pass_hat_k_{end}"] = None if made is None else made[1].mean
+    return found
