@@ -127,7 +127,7 @@ def unit_test(here: UnitSums, there: UnitSums) -> tuple[Floats, Floats, tuple[Fl
             )  # equal rates, but for rounding
             variance = residuals / (side.eligible**2 * (1 - concentration))
             freedom = 1 / concentration - 1
-            t_over_z = stdtrit(np.maximum(freedom, 1e-9), 0.975) / stdtrit(np.inf, 0.975)
+            t_over_z = stdtrit(np.maximum(freedom, 1.0), 0.975) / stdtrit(np.inf, 0.975)
             own = np.maximum(variance / (rate * (1 - rate) / side.eligible), 1.0)
             effects.append(np.where(np.isfinite(own), own, 1.0) * t_over_z**2)
             variances.append(variance)

@@ -101,6 +101,22 @@ def test_one_family_is_too_few_and_the_trend_is_unknown_with_the_reason() -> Non
 
 
 @pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        ({"s1": (0, 10), "s2": (0, 10)}, {"t1": (1, 5), "t2": (0, 5)}),
+        ({"s1": (10, 10), "s2": (10, 10)}, {"t1": (5, 5), "t2": (5, 5)}),
+        ({"s1": (1, 10**6), "s2": (0, 1)}, {"t1": (1, 1), "t2": (0, 1)}),
+    ],
+)
+def test_extreme_units_have_chances_and_bounds(here: Units, there: Units) -> None:
+    found = trend(side("new", here), side("old", there))
+    assert 0 <= float(str(found["p_value"])) <= 1
+    for prefix in ("", "baseline_"):
+        low, high = (float(str(found[f"{prefix}rate_{end}"])) for end in ("low", "high"))
+        assert 0 <= low <= float(str(found[f"{prefix}rate_per_100_turns"])) <= high + 1e-9 <= 100 + 1e-9
+
+
+@pytest.mark.parametrize(
     ("families", "unit", "units", "turns"),
     [
         ((None, "f"), "session", ["s1", "s2"], [2, 1]),

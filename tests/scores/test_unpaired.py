@@ -206,3 +206,11 @@ def test_a_plan_for_sessions_and_for_two_agents_follows_their_spread() -> None:
     assert one["smallest_detectable"] == two["smallest_detectable"] == pytest.approx(expected)
     # with n = 17 each 2.8 to 2.9 standard errors of 5 √(2/17) are 5 points
     assert one["n_needed"] == two["n_needed"] == 17
+
+
+def test_clusters_of_which_one_holds_nearly_all_make_no_plan() -> None:
+    most = clustered_mean([1.0] * 99 + [0.0], ["a"] * 99 + ["b"])
+    even = clustered_mean([1.0, 0.0, 1.0, 1.0], list("abcd"))
+    assert most is not None
+    assert clustered_difference(most, even).smallest_detectable is None
+    assert clustered_difference(most).p_value is not None

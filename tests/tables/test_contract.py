@@ -8,7 +8,9 @@ from agent_eval.gates import KINDS
 from agent_eval.gates.finding import Result
 from agent_eval.metrics.base import SEVERITIES
 from agent_eval.scores.composite.score import Status
-from agent_eval.scores.reliability.pass_rates import ESTIMATORS, NEW_TASKS, NOT_RATED, THESE_TASKS
+from agent_eval.scores.reliability.over_tasks import NEW_TASKS, THESE_TASKS
+from agent_eval.scores.reliability.pass_rates import ESTIMATORS
+from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.tables import TABLES, Column, Table, TableMismatchError, vocabularies
 from agent_eval.tables.contract import TIME
 from agent_eval.transcripts.outcomes import OutcomeClass

@@ -73,11 +73,10 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
     reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    shows = (
-        error * welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2)
-        if b
-        else smallest_detectable(error, freedom)
-    )
+    shows = None  # nearly all values of a side are of one cluster
+    if min(own for _, own in parts) >= 1 - 1e-9:
+        multiple = welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2) if b else None
+        shows = smallest_detectable(error, freedom) if multiple is None else error * multiple
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
 
 
