@@ -30,7 +30,12 @@ class Paths:
 
     def board(self, version: str) -> str:
         """The board of a version."""
-        return "index.html" if version == self.shown else f"boards/{version}.html"
+        return "index.html" if version == self.shown else self.permanent_board(version)
+
+    @staticmethod
+    def permanent_board(version: str) -> str:
+        """The board of a version at an address that stays when another version is shown first."""
+        return f"boards/{version}.html"
 
     def agent(self, agent_id: str, version: str, part: int = 0) -> str:
         """An agent under a version, or from `part` 1 on the rest of a long list of its conversations."""

@@ -150,7 +150,7 @@ def test_an_unknown_setting_is_named_with_those_known(root: Path) -> None:
 
 
 def test_an_empty_project_says_what_to_do(root: Path) -> None:
-    assert "Import transcripts" in agent_eval(root, "leaderboard").stdout
+    assert "agent-eval import auto" in agent_eval(root, "leaderboard").stdout
     assert agent_eval(root, "gate").returncode == 2
 
 

@@ -205,7 +205,13 @@ def _board_pages(
 ) -> Iterator[Page]:
     """The boards of all versions; or that at the path `only`."""
     for version in site.methodologies:
-        if only not in (None, paths.board(version)):
+        # the shown board has two addresses: that of the report, and one that stays
+        wanted = [
+            p
+            for p in dict.fromkeys((paths.board(version), paths.permanent_board(version)))
+            if only in (None, p)
+        ]
+        if not wanted:
             continue
         content = board.board_page(
             version,
@@ -217,7 +223,8 @@ def _board_pages(
             changes=boards["board_changes"],
             logs=boards["log_leaderboard"],
         )
-        yield paths.board(version), "board.html", content
+        for path in wanted:
+            yield path, "board.html", content
 
 
 def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> Iterator[Page]:
