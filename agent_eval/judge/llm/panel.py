@@ -6,7 +6,7 @@ answers that were given before are given again, and the rest is left to others.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -196,6 +196,27 @@ async def _ask(
                 await client.close()
 
 
+class _Warming:
+    """Lets calls that open with the same system message wait for the first of them, which fills the provider's cache."""
+
+    def __init__(self) -> None:
+        self._warm: dict[tuple[Metric, ...], asyncio.Event] = {}
+
+    @contextlib.asynccontextmanager
+    async def opened(self, rubrics: tuple[Metric, ...]) -> AsyncIterator[None]:
+        """Hold a call that opens with these rubrics; not longer than WARMING_S before it begins."""
+        if (warm := self._warm.get(rubrics)) is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(warm.wait(), WARMING_S)
+            yield
+            return
+        self._warm[rubrics] = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._warm[rubrics].set()
+
+
 async def _pass(
     client: Client,
     sequences: Sequence[Sequence[JudgeCall]],
@@ -223,27 +244,13 @@ async def _pass(
             runtime.heard(call, client.model, answered)
         reporter.call_done(n_unscored, runtime.budget.known_cost_usd)
 
-    warmed: dict[tuple[Metric, ...], asyncio.Event] = {}
-
-    async def begin(first: JudgeCall) -> None:
-        """Ask; calls that open with the same system message wait for the first of them, which fills the cache."""
-        opening = first.metrics if prompt_format.shown is None else prompt_format.shown
-        is_warm = warmed.get(opening)
-        if is_warm is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(is_warm.wait(), WARMING_S)
-            await one(first, Place(first.number))
-            return
-        warmed[opening] = asyncio.Event()
-        try:
-            await one(first, Place(first.number))
-        finally:
-            warmed[opening].set()
+    warming = _Warming()
 
     async def sequence(calls: Sequence[JudgeCall]) -> None:
         """The first call fills the provider's cache; the others follow in order, and at once where slots are idle."""
         first, *rest = calls
-        await begin(first)
+        async with warming.opened(first.metrics if prompt_format.shown is None else prompt_format.shown):
+            await one(first, Place(first.number))
         places = [Place(call.number, is_ahead=i > 0) for i, call in enumerate(rest)]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(c, place)) for c, place in zip(rest, places, strict=True)]

@@ -34,7 +34,7 @@ def marked(messages: Messages) -> list[dict[str, Any]]:
 
 
 def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
-    """A message's text in blocks, one for each line of the record, and whether a mark stands at their end."""
+    """A message's text in blocks, one for each line of the record, and whether each ends with a mark."""
     if role != "user":
         return [(text, True)]
     lines = text.splitlines(keepends=True)

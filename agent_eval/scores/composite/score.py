@@ -359,6 +359,25 @@ def _status(
     return "provisional" if reservations else "published"
 
 
+_COUNTED: Mapping[str, pl.Expr] = {
+    "cost_usd": pl.when(
+        pl.col("cost_usd").filter("is_admitted").is_null().any() | ~pl.col("is_admitted").any()
+    )
+    .then(None)
+    .otherwise(pl.col("cost_usd").filter("is_admitted").sort().sum()),
+    "goal_completion": pl.col("value").filter("is_admitted").sort().mean(),
+    "n_goal_completion": pl.col("value").filter("is_admitted").count().cast(pl.Int64),
+    "n_conversations": pl.col("is_admitted").sum().cast(pl.Int64),
+    "n_lost": pl.col("is_lost_session").sum().cast(pl.Int64),
+    "n_harness_errors": (
+        (pl.col("is_harness_error").fill_null(False) & pl.col("is_admitted")) | pl.col("is_lost_session")
+    )
+    .sum()
+    .cast(pl.Int64),
+}
+"""Of all conversations of a pair; sums of floats depend on their order: sorted values make them the same in every run."""
+
+
 def _measured(
     transcripts: pl.DataFrame,
     conversations: pl.DataFrame,
@@ -388,23 +407,7 @@ def _measured(
         )
         .join(goals.select(*PAIR, "conversation_id", "value"), on=[*PAIR, "conversation_id"], how="left")
         .group_by(PAIR)
-        .agg(  # sums of floats depend on their order: sorted values make them the same in every run
-            cost_usd=pl.when(
-                pl.col("cost_usd").filter("is_admitted").is_null().any() | ~pl.col("is_admitted").any()
-            )
-            .then(None)
-            .otherwise(pl.col("cost_usd").filter("is_admitted").sort().sum()),
-            goal_completion=pl.col("value").filter("is_admitted").sort().mean(),
-            n_goal_completion=pl.col("value").filter("is_admitted").count().cast(pl.Int64),
-            n_conversations=pl.col("is_admitted").sum().cast(pl.Int64),
-            n_lost=pl.col("is_lost_session").sum().cast(pl.Int64),
-            n_harness_errors=(
-                (pl.col("is_harness_error").fill_null(False) & pl.col("is_admitted"))
-                | pl.col("is_lost_session")
-            )
-            .sum()
-            .cast(pl.Int64),
-        )
+        .agg(**_COUNTED)
         .join(
             refused.group_by(PAIR).agg(pl.col("n_refused").sum(), pl.col("refused_sessions").explode()),
             on=PAIR,
