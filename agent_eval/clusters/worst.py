@@ -4,9 +4,9 @@ import polars as pl
 
 from agent_eval.tables.vocabularies import SEVERITY
 
-_CLUSTER = ["methodology_version", "agent_id", "cluster_id"]
+CLUSTER = ["methodology_version", "agent_id", "cluster_id"]
 SCHEMA = {
-    **dict.fromkeys((*_CLUSTER, "severity", "title"), pl.String),
+    **dict.fromkeys((*CLUSTER, "severity", "title"), pl.String),
     "n_turns": pl.Int64,
     "rate_per_100_turns": pl.Float64,
     "quote": pl.String,
@@ -15,36 +15,50 @@ SCHEMA = {
 }
 
 
-def worst_findings(
-    error_clusters: pl.DataFrame, failures: pl.DataFrame, turn_judgments: pl.DataFrame, n: int
-) -> pl.DataFrame:
-    """Return the `n` first clusters of all agents: the most severe, of these the ones of most turns, one per cluster.
+N_QUOTES = 100
+"""Failures of a cluster among which a quote is looked for: a cluster may have a hundred thousand."""
 
-    Args:
-        error_clusters: Table error_clusters.
-        failures: Table failures: quotes.
-        turn_judgments: Says which quotes were found in the transcript; such a quote is preferred.
-        n: How many.
 
-    Returns:
-        One row per cluster in this order, with the columns of `SCHEMA`: its agent with most turns, and a quote with its
-        turn; null without one.
-    """
+def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
+    """Return the `n` most severe rows of table error_clusters, of these the ones of most turns, one per cluster."""
     order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
-    worst = (
+    return (
         error_clusters.sort(*order, "agent_id", descending=[True, True, False])
         .unique("cluster_id", keep="first", maintain_order=True)
         .head(n)
     )
+
+
+def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
+    """Return the first `N_QUOTES` rows of table failures of each cluster, those with a quote first."""
+    with_quotes_first = failures.sort(pl.col("quote").is_null(), maintain_order=True)
+    return with_quotes_first.group_by(CLUSTER, maintain_order=True).head(N_QUOTES)
+
+
+def worst_findings(
+    clusters: pl.DataFrame, failures: pl.DataFrame, turn_judgments: pl.DataFrame
+) -> pl.DataFrame:
+    """Return clusters with a quote each that shows them.
+
+    Args:
+        clusters: Rows of table error_clusters, as `worst_clusters` returns them.
+        failures: Rows of table failures of these clusters: quotes.
+        turn_judgments: Judgments of the turns of these failures. They say which quotes were found in the transcript; such
+            a quote is preferred.
+
+    Returns:
+        One row per cluster in the given order, with the columns of `SCHEMA`: its agent with most turns, and a quote with
+        its turn; null without one.
+    """
     turn = ["methodology_version", "agent_id", "conversation_id", "turn_index"]
     found = turn_judgments.filter("is_effective", "evidence_verified").select(
         *turn, pl.col("evidence").alias("quote"), is_found=True
     )
     quotes = (
-        failures.join(worst.select(_CLUSTER), on=_CLUSTER, how="semi")
+        failures.join(clusters.select(CLUSTER), on=CLUSTER, how="semi")
         .join(found.unique(), on=[*turn, "quote"], how="left")
         .sort(pl.col("is_found").fill_null(value=False), pl.col("quote").is_not_null(), descending=True, maintain_order=True)
-        .unique(_CLUSTER, keep="first", maintain_order=True)
-        .select(*_CLUSTER, "quote", "conversation_id", "turn_index")
+        .unique(CLUSTER, keep="first", maintain_order=True)
+        .select(*CLUSTER, "quote", "conversation_id", "turn_index")
     )  # fmt: skip
-    return worst.join(quotes, on=_CLUSTER, how="left", maintain_order="left").select(list(SCHEMA))
+    return clusters.join(quotes, on=CLUSTER, how="left", maintain_order="left").select(list(SCHEMA))

@@ -13,7 +13,7 @@ from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.gates import GateFinding, GateSpec, exit_code
 from agent_eval.project import Project
-from agent_eval.project.gates import gate_results
+from agent_eval.project.gates import gate_results, gate_versions
 from agent_eval.report.ci import annotations, inert_in_actions, junit
 from agent_eval.settings import read_gates
 from agent_eval.tables import table
@@ -40,6 +40,20 @@ def gate_rows(
     )
     rows = gate_results(project, keys, spec)
     return pl.concat([rows, _edited(project, version, rows)]).sort("agent_id", maintain_order=True)
+
+
+def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
+    """Table gate_results of all agents under one version as a run has just stored it; computed where it is out of date.
+
+    Raises:
+        GateRulesError: If a gate names something that does not exist.
+    """
+    of_version = pl.DataFrame({"methodology_version": [version]})
+    rows = project.store.read(table("gate_results"), of_version)
+    current = gate_versions(project, [version])[version]
+    if rows["gate_spec"].eq(current).all() and not project.registry.edited():
+        return rows
+    return gate_rows(project, version)
 
 
 def _edited(project: Project, version: str, rows: pl.DataFrame) -> pl.DataFrame:

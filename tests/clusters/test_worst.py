@@ -1,6 +1,6 @@
 """The worst findings: the most severe clusters first, one row each, with a quote that was found."""
 
-from agent_eval.clusters.worst import worst_findings
+from agent_eval.clusters.worst import N_QUOTES, failures_to_quote, worst_clusters, worst_findings
 from agent_eval.tables import table
 
 PAIR = {"methodology_version": "1.3.0", "agent_id": "bot"}
@@ -31,8 +31,18 @@ def test_severity_comes_before_frequency_and_a_quote_that_was_found_before_other
         {**PAIR, "conversation_id": "c", "turn_index": turn, "evidence": quote, "evidence_verified": found, "is_effective": True}
         for turn, quote, found in ((0, "invented", False), (1, "verbatim", True))
     )  # fmt: skip
-    found = worst_findings(clusters, failures, judgments, 2)
+    found = worst_findings(worst_clusters(clusters, 2), failures, judgments)
     assert found.select("cluster_id", "agent_id", "quote", "turn_index").rows() == [
         ("severe", "bot", "verbatim", 1),
         ("wide", "other", None, None),
     ]
+
+
+def test_of_a_large_cluster_some_failures_are_looked_at_those_with_a_quote_first() -> None:
+    failures = table("failures").frame(
+        {**PAIR, "cluster_id": "large", "conversation_id": f"c{i:04}", "turn_index": 0, "quote": "q" if i == 500 else None}
+        for i in range(N_QUOTES * 6)
+    )  # fmt: skip
+    chosen = failures_to_quote(failures)
+    assert chosen.height == N_QUOTES
+    assert chosen["quote"][0] == "q"

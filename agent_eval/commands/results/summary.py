@@ -6,7 +6,7 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from agent_eval.clusters.worst import worst_findings
+from agent_eval.clusters.worst import CLUSTER, failures_to_quote, worst_clusters, worst_findings
 from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
@@ -109,10 +109,10 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
 def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:
     """Print the three worst findings over the agents, each with a quote and where it is, then the next commands."""
     pairs = pairs_of(project, version, agents)
-    clusters, failures, judgments = (
-        project.store.read(table(name), pairs) for name in ("error_clusters", "failures", "turn_judgments")
-    )
-    found = worst_findings(clusters, failures, judgments, FINDINGS)
+    clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
+    failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))
+    conversations = failures.select("methodology_version", "agent_id", "conversation_id").unique()
+    found = worst_findings(clusters, failures, project.store.read(table("turn_judgments"), conversations))
     for i, row in enumerate(found.iter_rows(named=True)):
         if not i:
             out.print(Text("Worst findings", style="bold"))

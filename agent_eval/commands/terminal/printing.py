@@ -3,7 +3,7 @@
 import polars as pl
 from rich.console import Console
 
-from agent_eval.commands.gate import gate_rows
+from agent_eval.commands.gate import gate_rows, stored_gate_rows
 from agent_eval.commands.results.leaderboard import board_of, logs_of, print_board, with_standing
 from agent_eval.commands.results.summary import NO_TRANSCRIPTS, print_findings
 from agent_eval.commands.run import RunReport
@@ -50,7 +50,8 @@ def print_run(
         out.print(NO_TRANSCRIPTS, markup=False)
         return
     print_board(out, board, project.registry.get(version), project.registry, logs=logs_of(project, version))
-    counts = gate_rows(project, version).group_by("result").len().sort("result")
+    gates = gate_rows(project, version) if report.agents else stored_gate_rows(project, version)
+    counts = gates.group_by("result").len().sort("result")
     summary = ", ".join(f"{n} {result}" for result, n in counts.iter_rows()) or "none evaluated"
     out.print(f"Gates: {summary}. Details: agent-eval gate · agent-eval explain AGENT", markup=False)
     print_findings(project, out, version=version, agents=report.agents)
