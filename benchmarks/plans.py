@@ -2,11 +2,10 @@
 
 For each row with a smallest detectable difference the units are drawn again and again with the spread that the data have and
 a true difference, and tested as `compare` does; printed is the difference that is found in 80 % of the draws. Run it in a
-project with agents that were run: `AGENT_EVAL_HOME=… python -m benchmarks plans [AGENT …]`.
+project with agents that were run: `AGENT_EVAL_HOME=… python -m benchmarks plans`. Two agents: each with the next by name.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -33,7 +32,7 @@ POINTS = 10.0
 def measure() -> Iterator[str]:
     project = Project.open()
     version = project.registry.current.version
-    agents = sys.argv[2:] or sorted(project.known_agents())
+    agents = sorted(project.known_agents())
     for agent in agents:
         of = compared(project, version, agent, None)
         yield from _one(agent, of)
