@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="agent-eval",
-    help="Agent transcripts in, leaderboards that can be defended out.",
+    help="Turn agent transcripts into leaderboards you can defend.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -125,7 +125,8 @@ def run(
     boards: Annotated[
         bool,
         typer.Option(
-            "--boards", help="Make the boards anew even if nothing is stale, and publish them to data/report."
+            "--boards",
+            help="Rebuild the leaderboards even if nothing is stale, and publish them to data/report.",
         ),
     ] = False,
     judge: Annotated[
@@ -513,7 +514,7 @@ def gate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Red or green for CI: thresholds, errors, assertions, coverage, tests, regression.
+    """Evaluate the release gates and set the exit code for CI: thresholds, errors, assertions, coverage, tests, regression.
 
     Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0.
     """
@@ -601,7 +602,7 @@ def report(
 @app.command()
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
-    force: Annotated[bool, typer.Option("--force", help="Take the place of a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
     """A copy of the store in one file, while runs go on. It opens as a store: to restore, put it in its place."""
     from agent_eval.commands.backup import backup as copy

@@ -1,4 +1,4 @@
-"""The base of every error that a user can cause and mend.
+"""The base of every error that a user can cause and fix.
 
 Each room declares its own errors beside the code that raises them; a message names the culprit,
 what is allowed and the fix. The command line prints the message without a traceback.
@@ -6,4 +6,4 @@ what is allowed and the fix. The command line prints the message without a trace
 
 
 class AgentEvalError(Exception):
-    """Something the user can mend: bad input, bad settings, a missing file."""
+    """An error that the user can fix: bad input, bad settings, a missing file."""

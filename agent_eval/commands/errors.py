@@ -83,7 +83,7 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Clusters with their comparison, those that are gone included; gravest first, then by what changed most surely."""
+    """Clusters with their comparison, those that are gone included; most severe first, then by the smallest q-value."""
     described = registry.select(
         "cluster_id",
         "label",

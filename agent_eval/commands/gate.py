@@ -107,7 +107,7 @@ def gate(
 
 
 def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable | str:
-    """The gates for people; `shown` changes the words of strangers."""
+    """The gates for people; `shown` sanitises untrusted text."""
     if rows.is_empty():
         return "No gate was evaluated: nothing has been run yet."
     grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))

@@ -26,7 +26,7 @@ class OtherCategoryError(AgentEvalError):
 
     def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
         super().__init__(
-            f"Agent {agent!r} stands in agents.yaml with category {declared!r}, not {wanted!r}. "
+            f"Agent {agent!r} is in agents.yaml with category {declared!r}, not {wanted!r}. "
             "Edit the entry there, or leave --category out."
         )
 
@@ -174,8 +174,8 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
         counts = (
             f"{report.n_imported:,} conversations, {report.n_turns:,} turns, {report.n_refused:,} refused"
         )
-        told = f"{one.name} ({one.format_name}): {counts}, {state}: {agent_id}/{report.session_id}"
-        out.print(one_line(told), markup=False, soft_wrap=True)
+        line = f"{one.name} ({one.format_name}): {counts}, {state}: {agent_id}/{report.session_id}"
+        out.print(one_line(line), markup=False, soft_wrap=True)
     if skipped := sum(one.is_skipped for one in reports):
         out.print(f"{skipped:,} files that are not JSON were skipped.", markup=False)
     if is_alone:

@@ -32,7 +32,7 @@ _FREE = ("human", "rule", "recorded", "none")
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run made anew, and how the agents and versions it was asked for stand: refusals, unscored judgments."""
+    """The result of a run: what it made, refused records and unscored judgments of the agents and versions asked for."""
 
     stale: pl.DataFrame
     refusals: tuple[Refusal, ...]
@@ -40,7 +40,7 @@ class RunReport:
     n_asked: int  # judgments that a model was asked for
     n_unscored: int
     is_nothing_scored: bool = False  # a model was asked in this run, and scored nothing
-    n_gated: int = 0  # pairs whose gates were made anew, stale ones among them
+    n_gated: int = 0  # pairs whose gates were evaluated, stale ones among them
     spent: str = ""  # what the models cost, in words; '' when none was called
     agents: tuple[str, ...] = ()  # that the run was asked for; none: all
 
@@ -97,7 +97,7 @@ def run(
 def what_is_stale(
     project: Project, agents: Sequence[str], versions: Sequence[str]
 ) -> tuple[Sources, pl.DataFrame]:
-    """The sources as they are, and what a run would make anew: asset, agent_id and methodology_version by row."""
+    """The sources as they are, and what a run would make: asset, agent_id and methodology_version by row."""
     chosen = list(versions) or list(project.registry.versions)
     sources = read_sources(project, agents, chosen)
     return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
@@ -124,7 +124,7 @@ def _materialise(
         launch.forget(set(agents) - set(project.known_agents()))
         launch.purge()
         if publishes:
-            say(launch.publish())  # last: whatever stands in the report's way, the tables are kept
+            say(launch.publish())  # last: if the report fails, the tables are kept
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
@@ -187,7 +187,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
     found: list[str] = []
     for agent, entry in declared.items():
         if agent not in with_sessions:
-            found.append(f"Agent {agent} stands in agents.yaml but has no sessions.")
+            found.append(f"Agent {agent} is in agents.yaml but has no sessions.")
         if entry.category and entry.category not in categories:
             found.append(
                 f"Agent {agent} has category {entry.category!r}, for which no version has a template."
@@ -196,7 +196,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
     found += [
         f"Agent {a} has no entry in agents.yaml: without a category it has no template." for a in undeclared
     ]
-    found += [f"{name} is set, and means nothing here." for name in unknown_variables()]
+    found += [f"Ignoring unknown environment variable {name}." for name in unknown_variables()]
     return (
         *found,
         *_unnamed(project),

@@ -48,7 +48,7 @@ class RunFailedError(AgentEvalError):
     def __init__(self, run_id: str, stage: str, why: str) -> None:
         super().__init__(
             f"Stage {stage} failed: {why}. What was finished is kept. Run {run_id} in `agent-eval ui` has the log; "
-            "mend the cause and run again."
+            "fix the cause and run again."
         )
 
 
@@ -119,7 +119,7 @@ class Launch:
 
     @contextlib.contextmanager
     def taking_over(self) -> Iterator[None]:
-        """For the one `agent-eval run` under way: closes what a killed one left open, tells trouble in one line.
+        """For the one `agent-eval run` under way: marks a killed run as failed and reports database errors in one line.
 
         Raises:
             DagsterHomeError: If Dagster's databases cannot be read or written.

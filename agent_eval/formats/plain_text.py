@@ -1,4 +1,4 @@
-"""Text of strangers made safe to print: it can neither steer a terminal nor turn the reading direction of what follows."""
+"""Sanitise untrusted text for terminals: replace control characters and bidirectional overrides."""
 
 REPLACEMENT = "\ufffd"
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # embeddings, overrides, isolates

@@ -20,7 +20,7 @@ class Transcript:
     turns: Sequence[Turn]
 
     def holds(self, quote: str, last_turn: int | None = None) -> bool:
-        """Whether one message or call up to and with a turn (default: all) has the quote word for word.
+        """Return whether the quote occurs verbatim in any message or call up to and including a turn (default: all).
 
         An empty quote is in no text.
         """

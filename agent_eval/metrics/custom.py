@@ -26,7 +26,7 @@ class MetricFileError(AgentEvalError):
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
         at = f"{path}:{line}" if line else str(path)
-        super().__init__(f"{at}: {reason}. Mend the file, or move it out of {path.parent.name}/.")
+        super().__init__(f"{at}: {reason}. Fix the file, or move it out of {path.parent.name}/.")
 
 
 class MetricModuleError(AgentEvalError):

@@ -129,7 +129,7 @@ class GateSpec(Layer):
         return found
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
-        """Every layer with its name, as an error tells it."""
+        """Every layer with its name, as errors show it."""
         yield "gates", self
         yield from ((f"gates.methodologies.{name!r}", layer) for name, layer in self.methodologies.items())
         yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())

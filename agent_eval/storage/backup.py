@@ -36,12 +36,12 @@ class Backup:
 
 
 def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
-    """Copy the whole store, as it stands at one moment, into a new file that opens as a store.
+    """Copy the whole store, as it is at one moment, into a new file that opens as a store.
 
     Args:
         store: Where other processes may read and write meanwhile.
         target: The file to make; its folder must exist.
-        force: Take the place of a file that is there.
+        force: Overwrite the file if it exists.
 
     Raises:
         BackupError: If `target` exists (without `force`), is a folder or belongs to the store, if there is nothing

@@ -112,7 +112,7 @@ class Ledger:
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Add what a reserved call cost; `cost_usd` None: nobody knows."""
+        """Add what a reserved call cost; `cost_usd` None: unknown."""
         with self._lock, _named(self.file):
             known = {
                 "n_in": n_in or 0,
@@ -191,7 +191,7 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _transaction(con: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Nobody else writes between what is read and what is written."""
+    """Hold the file's write lock from the read to the write."""
     con.execute("BEGIN IMMEDIATE")
     try:
         yield con

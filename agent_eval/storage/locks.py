@@ -32,7 +32,7 @@ class Patience:
 
     Args:
         limit_s: How long to wait in all; None: as long as it takes.
-        what: What is waited for, as the line tells it.
+        what: What is waited for, as messages name it.
     """
 
     def __init__(self, limit_s: float | None, what: str) -> None:
@@ -113,7 +113,7 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _queue(file: Path, kind: int, patience: Patience) -> Iterator[None]:
-    """The place before the lock, held until the lock is: a writer waits there alone, so that nobody overtakes it."""
+    """The place before the lock, held until the lock is: a writer waits there alone, so that no other writer overtakes it."""
     queue = file.with_name(f"{file.name}.queue")
     if not _is_there(queue):
         yield

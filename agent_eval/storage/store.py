@@ -221,7 +221,7 @@ class Store:
             place.with_name(f"{place.name}.by").write_text(name)
 
     def signed_in(self, purpose: str) -> str:
-        """Who was in the place last and did not leave it in order; empty if nobody."""
+        """Who was in the place last and did not leave it in order; empty if none."""
         place = self._place(purpose)
         book = place.with_name(f"{place.name}.by") if place else None
         return book.read_text() if book and book.exists() else ""
@@ -325,7 +325,7 @@ class Store:
 
 
 def _holder(message: str) -> str:
-    """Who keeps the database, as DuckDB tells it."""
+    """Who keeps the database, as DuckDB names it."""
     found = _HOLDER.search(message)
     return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
 
@@ -337,7 +337,7 @@ class _Streamed:
     frame: pl.DataFrame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The batches, anew for each scan."""
+        """Return the batches; each scan starts from the first."""
         return self.frame.__arrow_c_stream__(requested_schema)
 
 

@@ -39,7 +39,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("quote", S, "The evidence, or the rationale without one"),
             Column("reason", S, "The judge's rationale; null without one"),
             Column("tool", S, "The tool concerned, for tool failures"),
-            Column("fault_author", FAULT_AUTHOR, "agent or environment; null: it cannot be told"),
+            Column("fault_author", FAULT_AUTHOR, "agent or environment; null: unknown"),
             Column("cluster_id", S, "The error cluster it belongs to", nullable=False),
             Column("text_hash", S, "What was compared, see error_members; null without words"),
             Column(

@@ -30,7 +30,7 @@ class AgentsFileError(AgentEvalError):
 
     def __init__(self, path: Path, agent_id: str, reason: str) -> None:
         super().__init__(
-            f"Agent {agent_id!r} was not added to {path.name}: {reason}. Nothing was changed. Mend the file, "
+            f"Agent {agent_id!r} was not added to {path.name}: {reason}. Nothing was changed. Fix the file, "
             f"or add the entry by hand: a list item `- agent_id: {agent_id}`."
         )
 

@@ -161,7 +161,7 @@ def test_changed_gates_are_held_again_and_nothing_else_is_made(sample_copy: Path
     result = CliRunner().invoke(app, ["run"])
     assert result.exit_code == 0  # whatever the gates say
     assert "Nothing was stale" in result.stderr
-    assert "gates of 32 more pairs" in result.stderr
+    assert "gates of 32 more agent/version pairs" in result.stderr
     after = {name: made_by(name) for name in names}
     assert {name for name in names if before[name] != after[name]} == {"gate_results"}
     stored = Project.open().store.read(table("gate_results"))

@@ -32,7 +32,7 @@ def settings_page() -> str:
         "",
         _made_from("agent_eval/settings/settings.py"),
         "",
-        f"A setting stands in `{FILE}` at the project's root, or in the environment as `AGENT_EVAL_` and its name in "
+        f"A setting is read from `{FILE}` at the project's root, or from the environment as `AGENT_EVAL_` and its name in "
         "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. The environment wins over the file, an "
         "option of the command over both. A key that does not exist is an error that names those that do.",
         "",
@@ -70,7 +70,7 @@ def commands_page() -> str:
         "",
         _made_from("agent_eval/cli.py"),
         "",
-        "`agent-eval COMMAND --help` tells the same.",
+        "`agent-eval COMMAND --help` prints the same.",
     ]
     return _page([*head, *(line for name, command in _commands() for line in _command(name, command))])
 

@@ -239,7 +239,7 @@ def test_the_sign_test_agrees_with_scipy(n: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None, "1", True])
 def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(AgentEvalError, match=f"{value!r} stands among"):
+    with pytest.raises(AgentEvalError, match=f"Expected finite numbers, got {value!r}"):
         Sample.of([1.0, value])
 
 

@@ -128,9 +128,9 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     for row in rows.iter_rows(named=True):
         of = f"{row['quantity']}, {row['agent_id']} − {row['other_agent_id']}"
         for side, name in (("", "agent_id"), ("other_", "other_agent_id")):
-            if told := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
+            if lacking := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
                 bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
-                notes.append(f"{row['quantity']} of {row[name]}: {told}; worst to best case {bounds}.")
+                notes.append(f"{row['quantity']} of {row[name]}: {lacking}; worst to best case {bounds}.")
         if row["reason"]:
             notes.append(f"{of}: {row['reason']}.")
     return notes

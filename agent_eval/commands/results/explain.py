@@ -108,15 +108,15 @@ def _tree(node: Node) -> Tree:
     return tree
 
 
-def _grow(tree: Tree, node: Node, told: set[str]) -> None:
-    """Add the children; a conversation that several ratings rest on is told once."""
+def _grow(tree: Tree, node: Node, seen: set[str]) -> None:
+    """Add the children; a conversation that several ratings rest on is shown once."""
     for child in node.children:
-        if child.title in told:
+        if child.title in seen:
             tree.add(Text(f"{child.title}: see above", style="dim"))
             continue
         if child.title.startswith("conversation "):
-            told.add(child.title)
-        _grow(tree.add(_label(child)), child, told)
+            seen.add(child.title)
+        _grow(tree.add(_label(child)), child, seen)
 
 
 def _label(node: Node) -> Text:

@@ -58,7 +58,7 @@ def reliability(
     """Print reliability rows of one version: those stored, or for `ks` computed from the stored trials.
 
     An agent without a task of k trials has a row without estimates for that k. Default estimator: unbiased; for
-    people the Bayesian row stands beside it where there are fewer than 30 trials and the k is identified.
+    people the Bayesian row is shown beside it where there are fewer than 30 trials and the k is identified.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -217,8 +217,8 @@ def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
     """For each agent and task set of which not every trial is known: what is missing, and what it could change."""
     for of_set in rows.partition_by("agent_id", "task_set", maintain_order=True):
         first = of_set.row(0, named=True)
-        if told := shortfall(first):
-            yield f"{first['agent_id']} on {first['task_set']}: {told}."
+        if lacking := shortfall(first):
+            yield f"{first['agent_id']} on {first['task_set']}: {lacking}."
             if first["pass_at_1"] is not None:
                 over = f"pass@1 over all {first['n_tasks_known']} tasks {first['pass_at_1']:.3f}"
                 yield f"  {over}, worst to best case {bounds(first, 'pass_at_1')}"

@@ -145,7 +145,7 @@ def _print(out: Console, result: Tournament, verdicts: pl.DataFrame) -> None:
 def _notes(result: Tournament) -> list[str]:
     notes = [str(result.position_bias)]
     notes += [
-        f"Intransitive: {' beats '.join((*cycle, cycle[0]))}. No ranking tells this whole."
+        f"Intransitive: {' beats '.join((*cycle, cycle[0]))}. No ranking shows all of these results."
         for cycle in result.cycles
     ]
     if not result.standings["wins"].sum():

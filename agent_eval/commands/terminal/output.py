@@ -1,4 +1,4 @@
-"""How commands print: one JSON array for machines on stdout, tables for people, words about the work on stderr."""
+"""How commands print: one JSON array for machines on stdout, tables for people, progress and diagnostics on stderr."""
 
 import json
 import os

@@ -37,7 +37,10 @@ def print_run(
     )
     err.print(f"{made}.", markup=False)
     if (n := report.n_gated - report.stale.height) > 0:
-        err.print(f"The gates of {n} more pairs were held against what they demand now.", markup=False)
+        err.print(
+            f"Re-evaluated the gates of {n} more agent/version pairs because the gate configuration changed.",
+            markup=False,
+        )
     if report.spent:
         err.print(f"{report.spent}.", markup=False)
     if (judge := project.own_judge) is not None and judge.mode == "per_metric":

@@ -27,9 +27,7 @@ class NotANumberError(AgentEvalError, ValueError):
     """A value that no mean can be taken of."""
 
     def __init__(self, value: object) -> None:
-        super().__init__(
-            f"{value!r} stands among the values. Allowed are finite numbers; leave out what is not known."
-        )
+        super().__init__(f"Expected finite numbers, got {value!r}. Omit unknown values.")
 
 
 class OutOfRangeError(AgentEvalError, ValueError):
