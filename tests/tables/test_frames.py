@@ -1,4 +1,4 @@
-"""mypy refuses the frame of one table where that of another is expected."""
+"""mypy refuses the frame of one table where that of another is expected, and ids in the wrong order."""
 
 import re
 import shutil
@@ -11,15 +11,21 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_mypy_refuses_swapped_frames_and_a_frame_that_lost_its_table(
+def test_mypy_refuses_swapped_frames_and_ids_and_a_frame_that_lost_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "swapped_frames.py"
-    shutil.copyfile(ROOT / "tests" / "tables" / "swapped_frames.txt", file)
+    files = [tmp_path / f"{name}.py" for name in ("swapped_frames", "swapped_ids")]
+    for file in files:
+        shutil.copyfile(ROOT / "tests" / "tables" / f"{file.stem}.txt", file)
     monkeypatch.chdir(ROOT)
-    said, _, code = api.run([str(file), "--config-file", "pyproject.toml"])
-    found = re.findall(r"^\S+:(\d+): error: Argument (\d) .* expected \"(\w+)\"", said, re.MULTILINE)
-    assert found == [("13", "1", "RubricRatings"), ("13", "2", "Transcripts"), ("18", "1", "RubricRatings")]
+    said, _, code = api.run([*map(str, files), "--config-file", "pyproject.toml"])
+    frames = re.findall(r"frames\.py:(\d+): error: Argument (\d) .* expected \"(\w+)\"", said, re.MULTILINE)
+    assert frames == [
+        ("13", "1", "RubricRatings"),
+        ("13", "2", "Transcripts"),
+        ("18", "1", "RubricRatings"),
+    ], said
+    assert {*re.findall(r"ids\.py:(\d+): error", said)} == {"5", "6", "7", "9"}, said
     assert code == 1
 
 
