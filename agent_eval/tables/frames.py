@@ -2,7 +2,7 @@
 
 At run time each is a plain polars frame. What selects or orders rows keeps the table; what changes columns gives a plain
 frame, which `Table.conform` turns into one of a table again. `Store.read`, `Table.frame` and `Table.empty` give such a
-frame for the tables below; docs/decisions/0029 says why these types are not dataframely's.
+frame for the tables below; docs/decisions/0031 says why these types are not dataframely's.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -8,7 +8,7 @@ import pytest
 from dagster._core.execution.context.system import StepExecutionContext
 
 from agent_eval.defs import dagster_internals
-from agent_eval.defs.dagster_internals import add_metadata_by_partition
+from agent_eval.defs.dagster_internals import add_metadata_by_partition, release_outputs
 from tests.rooms import PACKAGE, imported, modules
 
 KEYS = ["a", "b", "c"]
@@ -71,3 +71,28 @@ def test_a_name_that_is_loaded_on_use_is_the_one_that_type_checkers_see() -> Non
     unknown = "nonsense"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         getattr(dagster_internals, unknown)
+
+
+@pytest.mark.parametrize("releases", [True, False])
+def test_outputs_are_kept_until_a_run_ends_unless_they_are_released(*, releases: bool) -> None:
+    class Kept(dg.IOManager):
+        def handle_output(self, context: dg.OutputContext, obj: object) -> None:
+            if releases:
+                release_outputs(context)
+
+        def load_input(self, context: dg.InputContext) -> object: ...
+
+    @dg.op
+    def made() -> int:
+        return 7
+
+    @dg.job(resource_defs={"io_manager": dg.IOManagerDefinition.hardcoded_io_manager(Kept())})
+    def job() -> None:
+        made()
+
+    result = job.execute_in_process()
+    if releases:
+        with pytest.raises(dg.DagsterInvariantViolationError):
+            result.output_for_node("made")
+    else:
+        assert result.output_for_node("made") == 7
