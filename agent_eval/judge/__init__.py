@@ -1,5 +1,5 @@
-"""Judge: who answers. The protocol, the judges that need no key (recorded, rules), the cache key, the engine.
+"""Judge conversations: protocol, judges that need no API key (recorded, rules), cache key and engine.
 
-litellm is imported in `judge.llm` only. What is asked belongs in `metrics`. Nothing here reads or writes a table:
-verdicts are passed in and returned as frames and small frozen objects.
+litellm is imported in `judge.llm` only. The metrics are defined in `metrics`. This package neither reads nor
+writes tables: verdicts are passed in and returned as frames and small frozen objects.
 """

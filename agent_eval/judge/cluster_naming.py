@@ -1,8 +1,9 @@
-"""Naming error clusters by a judge model, through the same engine as judgments.
+"""Name error clusters with a judge model, using the same engine as judgments.
 
-So each answer is stored as it comes, never paid twice, counted against the caps, and lost only with a reason. A call asks for five clusters, and a reply that cannot be read is not asked for again: so there are never more calls
-than clusters to be named, and the next run asks for what is missing. Which clusters these are, and what a name
-changes, is told in `clusters.naming`.
+Each answer is stored on arrival, is never paid for twice, counts against the caps, and is lost only with a
+reason. A call asks for five clusters. An unreadable reply is not retried in the same run, so there are never
+more calls than clusters to name; the next run asks for the missing names. `clusters.naming` describes which
+clusters are named and what a name changes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,9 +30,9 @@ from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import asked_since
 
-PER_CALL = 5  # clusters
-LONGEST_TEXT = 400  # characters of a quote or reason that are shown
-LONGEST_TITLE = 110  # characters that are kept
+PER_CALL = 5  # clusters per call
+LONGEST_TEXT = 400  # characters shown of a quote or reason
+LONGEST_TITLE = 110  # characters kept
 
 _TASK = """\
 You name clusters of failures of AI agents. You get a record with one cluster a line, and you answer with one JSON \
@@ -71,13 +72,13 @@ ERROR_DEDUPLICATION = Metric(
         "critical": "security violation, data loss, complete failure of the goal",
     },
 )
-"""What is asked of each cluster; the label is its severity."""
+"""The question asked about each cluster; its label is the severity."""
 
 Line = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, strict=True)]
 
 
 class _Answer(BaseModel, frozen=True, extra="ignore"):
-    """A reply's part on one cluster."""
+    """Parse one cluster's part of a reply."""
 
     root_cause: Line
     title: Line
@@ -87,13 +88,13 @@ class _Answer(BaseModel, frozen=True, extra="ignore"):
 
 @dataclass(frozen=True)
 class Naming(Question):
-    """A question about clusters: a metric for each, named by its id."""
+    """Ask for the names of clusters: one metric per cluster, named by its id."""
 
     cases: tuple[Case, ...] = ()
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Naming":
-        """The question that names these clusters. What is shown of a cluster is its question's content."""
+        """Return the question that names these clusters. Its content is the clusters as a model sees them."""
         shown = {case.cluster_id: digest("case", _shown(case)) for case in cases}
         asked = ERROR_DEDUPLICATION
         keys = {
@@ -105,19 +106,19 @@ class Naming(Question):
 
 
 class NamingFormat(PromptFormat):
-    """The prompt `error_deduplication`, and how its reply is read."""
+    """Build the prompt `error_deduplication` and read its reply."""
 
     asks_again = False
 
     def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
-        """The prompt of one call: its clusters, those left out that are answered."""
+        """Return the prompt of one call, without the clusters that are already answered."""
         return naming_prompt([case for case in _cases(call) if case.cluster_id in call.keys], self.secret)
 
     def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
-        """The names by cluster. What was not asked about is passed over.
+        """Return the verdicts by cluster id. Clusters that were not asked about are ignored.
 
         Raises:
-            ReplyError: If the reply is no JSON object, or a cluster's part is missing or off its form.
+            ReplyError: If the reply is not a JSON object, or a cluster's part is missing or invalid.
         """
         reply = object_of(prompt, text)
         neighbours = {case.cluster_id: case.neighbours for case in _cases(call)}
@@ -145,14 +146,14 @@ def names_of(
     withheld: Iterable[BlindedTerms] = (),
     watch: Watch | None = None,
 ) -> ClusterNames:
-    """Have clusters named by the panel's first model; what was answered before is not asked again.
+    """Return the names given by the panel's first model; answered questions are not asked again.
 
     Args:
-        cases: The clusters to be named.
-        panel: The judge models; an ensemble is not needed for a name.
+        cases: The clusters to name.
+        panel: The judge models; only the first is asked.
         lookup: Finds stored verdicts by question key.
-        withheld: What the model is not to see: the names of all agents, as clusters belong to none of them.
-        watch: Told how far the model is.
+        withheld: Names hidden from the model: those of all agents, because clusters span agents.
+        watch: Called with the progress.
     """
     hidden = [_hidden(case, list(withheld)) for case in cases]
     asked = [Naming.of(hidden[i : i + PER_CALL]) for i in range(0, len(hidden), PER_CALL)]
@@ -168,7 +169,7 @@ def names_of(
 
 
 def naming_prompt(cases: Sequence[Case], secret: bytes) -> Prompt:
-    """The prompt `error_deduplication` for some clusters; the same cases and secret give the same bytes."""
+    """Return the prompt `error_deduplication` for some clusters; equal cases and secret give equal bytes."""
     ids = [case.cluster_id for case in cases]
     block = fenced([line(_shown(case)) for case in cases], code(secret, ERROR_DEDUPLICATION.name, *ids))
     severities = "\n".join(f"  {level}: {meaning}" for level, meaning in ERROR_DEDUPLICATION.anchors.items())
@@ -225,7 +226,7 @@ def _answer_form(case: Case) -> JsonValue:
 
 
 def _scored(answer: _Answer, neighbours: Sequence[str]) -> Scored:
-    """As a verdict, so that it can be kept as one: the title is the first line of the rationale."""
+    """Return the answer as a verdict, so that it can be stored: the title is the rationale's first line."""
     words = f"{_cut(answer.title, LONGEST_TITLE)}\n{' '.join(answer.root_cause.split())}"
     merges = (answer.merge_into,) if answer.merge_into in neighbours and answer.merge_into else ()
     return Scored(words, label=answer.severity, further_labels=merges)

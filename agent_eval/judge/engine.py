@@ -1,6 +1,6 @@
-"""Judgments of turns and conversations: every metric of every turn and conversation, asked once for all versions.
+"""Judge turns and conversations: ask every metric once, for all methodology versions.
 
-How a question gets its answers is described in `judging_pass`. Questions do not name the methodology version, so the
+`judging_pass` describes how a question gets its answers. Questions do not name the methodology version, so
 answers are found once and the rows are given to every version that admits the conversation.
 """
 
@@ -62,7 +62,7 @@ _TURNS, _CONVERSATIONS = table("turn_judgments"), table("conversation_judgments"
 
 @dataclass(frozen=True)
 class Judged:
-    """Tables turn_judgments and conversation_judgments."""
+    """Hold the tables turn_judgments and conversation_judgments."""
 
     turn_judgments: pl.DataFrame
     conversation_judgments: pl.DataFrame
@@ -90,13 +90,13 @@ def judge_transcripts(
     watch: Watch | None = None,
     rater_rule: RaterRule = "adjudicator",
 ) -> Judged:
-    """Judge every admitted conversation of `transcripts`, whatever its versions, once.
+    """Judge every admitted conversation of `transcripts` once, for all its versions.
 
-    Metrics that always apply have rows for every turn, the others where they apply; what nobody answered has one row
-    that says so, judge 'rule'. Conversation metrics likewise; hallucination_passed is there for conversations that
-    serve the hallucination test under their version. Human ratings count before everything else, where they point to
-    a turn or conversation of the session they name; raters who differ all keep their rows. Exactly one row per question
-    is effective.
+    Metrics that always apply have rows for every turn, other metrics only where they apply. An unanswered
+    metric has one row that says so, with judge 'rule'. The same holds for conversation metrics;
+    hallucination_passed has rows for conversations that serve the hallucination test under their version.
+    Human ratings take precedence over all judges if they refer to a turn or conversation of the session they
+    name; if raters differ, all their rows are kept. Exactly one row per question is effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
@@ -104,11 +104,11 @@ def judge_transcripts(
         turns: Table turns of its agents.
         human_ratings: Table human_ratings of its agents.
         lookup: Finds stored verdicts by question key.
-        metrics: What is asked.
-        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
-        names: By agent, what a model is not to see.
-        watch: Told how far the models are.
-        rater_rule: What decides where people differ.
+        metrics: The metrics to ask.
+        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
+        names: By agent, the names hidden from a model.
+        watch: Called with the progress of the models.
+        rater_rule: Rule that decides where people differ.
     """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
@@ -144,7 +144,7 @@ def open_questions(
     names: Mapping[str, BlindedTerms],
     sample: float | None = None,
 ) -> list[QuestionSequence]:
-    """What `judge_transcripts` would put to a model that has answered nothing yet: one sequence per conversation."""
+    """Return what `judge_transcripts` would ask without stored answers: one sequence per conversation."""
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
     _draw(items, transcripts, sample)
@@ -160,9 +160,9 @@ def _draw(items: Sequence["_Item"], transcripts: pl.DataFrame, share: float | No
 
 @dataclass
 class _Item:
-    """One conversation with its questions: one per turn that has a reply, then one for the whole.
+    """Hold one conversation with its questions: one per turn that has a reply, then one for the conversation.
 
-    Without turns there is nothing to be read: only rules are asked, which know the declared outcome.
+    A conversation without turns has nothing to read: only rules are asked, which use the declared outcome.
     """
 
     conversation: Conversation
@@ -182,7 +182,7 @@ class _Item:
         return {"agent_id": self.agent_id, "conversation_id": self.conversation.conversation_id}
 
     def of_turns(self) -> Iterator[tuple[Question, Answers]]:
-        """Turn questions with their answers."""
+        """Yield the turn questions with their answers."""
         return (pair for pair in self.asked.with_answers() if pair[0].turn_index is not None)
 
 
@@ -253,7 +253,7 @@ def _conversation_rows(item: _Item) -> Iterator[Row]:
 def _rows(
     item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
 ) -> Iterator[Row]:
-    """One row per judge that answered; where none did, one that says so."""
+    """Yield one row per judge that answered, or one row that says that none did."""
     asked = {
         "question_key": question.keys[metric.name],
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
@@ -296,7 +296,7 @@ def _not_applicable(metric: str, reason: str) -> Row:
 
 
 def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Row]]:
-    """What people say of the behaviour in single turns, by version, agent and conversation: the rows that count."""
+    """Return people's effective labels of single turns, by (version, agent, conversation) and turn index."""
     found: dict[tuple[str, str, str], dict[int, Row]] = defaultdict(dict)
     for row in of_turns.filter(
         "is_effective", pl.col("judge") == HUMAN, pl.col("metric") == AGENT_BEHAVIOR_FAILURE.name
@@ -309,7 +309,7 @@ def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Ro
 def _hallucination_rows(
     items: Sequence[_Item], tested: pl.DataFrame, labelled: Mapping[tuple[str, str, str], Mapping[int, Row]]
 ) -> Iterator[Row]:
-    """One row per version and conversation that serves the hallucination test under it."""
+    """Yield one row per version and conversation that serves the hallucination test under that version."""
     by_conversation = {(item.agent_id, item.conversation.conversation_id): item for item in items}
     for version, agent, conversation in tested.select(_PAIR_AND_CONVERSATION).iter_rows():
         item = by_conversation.get((agent, conversation))
@@ -323,7 +323,7 @@ def _hallucination_rows(
 
 
 def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:
-    """The rows once for each version that admits their conversation."""
+    """Return the rows once for each version that admits their conversation."""
     versions = admitted.select(_PAIR_AND_CONVERSATION)
     joined = versions.join(
         rows.drop("methodology_version"), on=_CONVERSATION, how="inner", maintain_order="left_right"

@@ -1,4 +1,4 @@
-"""Estimates: what planned calls of a judge will take, and how much of it the provider's cache saves."""
+"""Estimate what planned calls of a judge take, and how much the provider's cache saves."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
@@ -8,23 +8,23 @@ from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt
 from agent_eval.metrics.base import Metric
 
-CHARACTERS_PER_TOKEN = 4  # roughly, for English; an estimate needs no tokenizer of each provider
+CHARACTERS_PER_TOKEN = 4  # rough value for English; avoids a tokenizer per provider
 TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
 
 
 @dataclass(frozen=True)
 class CallEstimate:
-    """What calls will take: their number exactly, tokens roughly, US dollars when the price is known."""
+    """Estimate the use of calls: exact number, approximate tokens, US dollars if the price is known."""
 
     n_calls: int = 0
     n_tokens_in: int = 0
     n_tokens_out: int = 0
     n_answers: int = 0
-    n_in_part: int = 0  # answers on part of the evidence
+    n_in_part: int = 0  # answers based on part of the evidence
     n_tokens_cached: int = (
-        0  # prompt tokens read from the provider's cache, if every call follows the one before it
+        0  # prompt tokens read from the provider's cache, if each call follows the one before it
     )
-    n_tokens_written: int = 0  # prompt tokens written to it
+    n_tokens_written: int = 0  # prompt tokens written to the provider's cache
 
     def __add__(self, other: "CallEstimate") -> "CallEstimate":
         return CallEstimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
@@ -34,11 +34,11 @@ class CallEstimate:
         return astuple(self)
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """Return the cost at full price for every prompt token; None where the price is unknown."""
+        """Return the cost with every prompt token at full price; None if the price is unknown."""
         return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
 
     def cost_cached_usd(self, price: Price | None) -> float | None:
-        """Return the cost with the provider's cache; None where the price is unknown."""
+        """Return the cost with the provider's cache; None if the price is unknown."""
         counts = (self.n_tokens_in, self.n_tokens_out, self.n_tokens_cached, self.n_tokens_written)
         return None if price is None else price.of(*counts)
 
@@ -49,9 +49,9 @@ def estimate(
     limits: ViewLimits = DEFAULT_LIMITS,
     concurrency: int = 1,
 ) -> CallEstimate:
-    """Return what planned calls will take, `concurrency` at once. Every prompt is built, none is sent.
+    """Return the estimate for planned calls, `concurrency` at a time. Every prompt is built, none is sent.
 
-    What is read from the provider's cache is what calls of earlier rounds wrote, if all calls take equally long.
+    Calls read from the provider's cache what earlier rounds wrote, assuming that all calls take equally long.
     """
     total, cache = CallEstimate(), PrefixCache(CHARACTERS_PER_TOKEN)
     for calls in _rounds(planned, shown, concurrency):
@@ -92,7 +92,7 @@ def _rounds(
 def _estimate_of(
     call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
 ) -> CallEstimate:
-    """What one call will take; where what is judged is shown in windows, those together and the one that merges them."""
+    """Return the estimate of one call, including all its windows and the call that merges them."""
     prompt = build_prompt(
         call.questions,
         secret=b"estimate",

@@ -1,4 +1,4 @@
-"""Evidence: whether a judge's quote really occurs in the transcript. Whitespace is not part of a quote."""
+"""Check whether a judge's quote occurs in the transcript. Whitespace is ignored."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,20 +9,20 @@ from agent_eval.transcripts.models import Message, Turn
 
 
 def call_text(name: str, arguments: object) -> str:
-    """A tool call as it is quoted: `name(arguments as JSON)`."""
+    """Return a tool call in the form in which it is quoted: `name(arguments as JSON)`."""
     return f"{name}({json.dumps(arguments, ensure_ascii=False)})"
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The texts of one conversation, turn by turn, ready for looking up quotes."""
+    """Hold the texts of one conversation, turn by turn, prepared for finding quotes."""
 
     turns: Sequence[Turn]
 
     def holds(self, quote: str, last_turn: int | None = None) -> bool:
         """Return whether the quote occurs verbatim in any message or call up to and including a turn (default: all).
 
-        An empty quote is in no text.
+        An empty quote occurs in no text.
         """
         wanted = _plain(quote)
         seen = self._texts if last_turn is None else self._texts[: last_turn + 1]
@@ -34,7 +34,7 @@ class Transcript:
 
 
 def quotable(messages: Iterable[Message]) -> Iterator[str]:
-    """The texts of which a quote may be taken: what was said, and each call as it is quoted."""
+    """Yield the texts that may be quoted: message texts, and each call in its quoted form."""
     for message in messages:
         if message.content:
             yield message.content

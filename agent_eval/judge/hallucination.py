@@ -1,4 +1,4 @@
-"""The hallucination stress test: whether a conversation that serves it was passed."""
+"""Decide whether a conversation that serves the hallucination stress test passed it."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,11 +18,11 @@ def hallucination_verdict(
     judged: Sequence[tuple[Question, Answers]],
     people: Mapping[int, Row] = MappingProxyType({}),
 ) -> Verdict:
-    """Whether the hallucination stress test was passed: 1 or 0, or an abstention.
+    """Return whether the hallucination stress test was passed: 1 or 0, or an abstention.
 
-    The declared outcome decides; else it is failed as soon as one turn holds false information, and passed when every turn
-    that says or does something was judged by somebody other than a rule, which would not see it. What people say of a
-    turn's behaviour (`people`, by turn) is what counts there.
+    A declared outcome decides. Otherwise the test is failed if any turn holds false information, and passed
+    if every turn with a text or a call was judged by a judge other than the rules, which cannot detect false
+    information. For turns with human labels (`people`, by turn), those labels count.
     """
     if (correct := conversation.outcome.correct) is not None:
         source = f" ({conversation.outcome.source})" if conversation.outcome.source else ""
@@ -46,7 +46,7 @@ def hallucination_verdict(
 
 
 def _of_behaviour(answers: Answers, by_people: Row | None) -> list[tuple[str, Scored]]:
-    """Return who judged a turn's behaviour: people only if they rated it, no one if they differ."""
+    """Return the judges of a turn's behaviour: people only if they rated it, none if they differ."""
     if by_people is None:
         found = answers.get(AGENT_BEHAVIOR_FAILURE.name, ())
         return [(judge, verdict) for judge, verdict in found if isinstance(verdict, Scored)]

@@ -1,7 +1,7 @@
-"""One judging pass, the same for turns, conversations and rubrics: who answers a question, and which answer counts.
+"""Run one judging pass over turns, conversations or rubrics: collect answers, select the effective one.
 
-Stored answers are looked up once. Rules come first, then judge models for what rules leave unanswered, then recorded
-verdicts. The first of them is effective; one that was lost to a judge's failure yields to any other.
+Stored answers are looked up once. Rules answer first, then judge models answer what rules leave open, then
+recorded verdicts. The first answer is effective; an answer lost to a judge's failure gives way to any other.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
-"""Rows of table judge_cache that answer any of the question keys."""
+"""Return the rows of table judge_cache that answer any of the question keys."""
 Answers = dict[str, list[tuple[str, Verdict]]]
 """Metric name → (judge, verdict), in the order of precedence."""
 Row = dict[str, object]
@@ -33,24 +33,24 @@ PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
     "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",
 )  # fmt: skip
-"""Columns that say what a model's call cost, which model answered it and how much it was shown."""
+"""Columns with the cost of a model's call, the model that answered, and how much it was shown."""
 
 
 @dataclass
 class AskedQuestions:
-    """Questions about one conversation or session of an agent, with their answers once a pass was made.
+    """Hold the questions about one conversation or session of an agent, with their answers after a pass.
 
-    `findings` are shown to models and bound their ratings; the stored answers stay as the models gave them.
+    `findings` are shown to models and bound their ratings; stored answers are kept as the models gave them.
     """
 
     agent_id: str
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
-    is_sampled: bool = True  # else no model is asked
+    is_sampled: bool = True  # if False, no model is asked
     answers: list[Answers] = field(default_factory=list[Answers])  # one per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
-        """Each question with its answers."""
+        """Yield each question with its answers."""
         return zip(self.questions, self.answers, strict=True)
 
 
@@ -68,10 +68,10 @@ def judge_questions(
     Args:
         asked: The questions.
         lookup: Finds stored verdicts by question key.
-        shown: Metrics whose rubrics stand in every system message; None: those that a call asks.
-        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
-        names: By agent, what a model is not to see.
-        watch: Told how far the models are.
+        shown: Metrics whose rubrics are in every system message; None: those that a call asks.
+        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
+        names: By agent, the names hidden from a model.
+        watch: Called with the progress of the models.
     """
     questions = [question for one in asked for question in one.questions]
     cache = lookup({key for question in questions for key in question.keys.values()})
@@ -83,9 +83,7 @@ def judge_questions(
     for one in asked:
         for question, answers in one.with_answers():
             of_others = next(recorded)
-            if not any(
-                question.turns
-            ):  # nothing to be read: only rules answer, which know the declared outcome
+            if not any(question.turns):  # nothing to read: only rules answer, from the declared outcome
                 continue
             for name, key in question.keys.items():
                 answers[name] += [
@@ -104,7 +102,7 @@ def judge_questions(
 def unanswered_sequences(
     asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
 ) -> list[QuestionSequence]:
-    """Let rules answer first; return what they leave to a model, one sequence for each of `asked`."""
+    """Apply the rules first; return what they leave to a model, one sequence for each of `asked`."""
     _ask_rules(asked)
     return _sequences(asked, names)
 
@@ -131,7 +129,7 @@ def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms
 
 
 def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[Answers]:
-    """Return what a judge that costs nothing says to each question, abstentions included."""
+    """Return the answers of a judge without cost to each question, abstentions included."""
 
     async def ask() -> list[Answers]:
         return [
@@ -143,7 +141,7 @@ def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[An
 
 
 def unanswered_part(question: Question, answers: Answers) -> Question | None:
-    """Return the question with those metrics that a model is to answer; None where there are none."""
+    """Return the question with only the metrics that a model is to answer; None if there are none."""
     if question.turn_index is not None and not is_put_to_a_model(question.turn):
         return None
     metrics = [m for m in question.metrics if needs_answer(m, answers[m.name])]
@@ -151,7 +149,7 @@ def unanswered_part(question: Question, answers: Answers) -> Question | None:
 
 
 def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
-    """Return whether a model is still to answer a metric. A rule's label leaves the other labels unanswered."""
+    """Return whether a model must answer a metric. A rule's label leaves the other labels unanswered."""
     return not metric.is_measured and not any(
         (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
         or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
@@ -160,7 +158,7 @@ def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool
 
 
 def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
-    """Return the index of the answer that counts: the first one given; a lost one yields to any other."""
+    """Return the index of the effective answer: the first one; a lost one gives way to any other."""
     given = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
     return min(given, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
 
@@ -171,7 +169,7 @@ def is_abstention(verdict: Verdict) -> bool:
 
 
 def given_answers(answers: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str, Verdict, bool]]:
-    """Yield judge and verdict of each answer, abstentions left out, and whether it is the effective one."""
+    """Yield judge, verdict and whether it is the effective one, for each answer except abstentions."""
     best = effective_answer(answers)
     for i, (judge, verdict) in enumerate(answers):
         if not is_abstention(verdict):
@@ -182,9 +180,9 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
     """Return the columns of an answer that turns, conversations and rubrics share.
 
     Args:
-        judge: Who answered.
+        judge: The judge that answered.
         verdict: The answer.
-        is_quoted: Whether the transcript holds a quote.
+        is_quoted: Returns whether the transcript contains a quote.
     """
     row: Row = {"judge": judge}
     if isinstance(verdict, NotApplicable):
@@ -205,7 +203,7 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
 
 
 def _bounded(name: str, verdict: Verdict, findings: Sequence[RatingFinding]) -> Verdict:
-    """A model's rating within the bounds that the findings set."""
+    """Return a model's rating limited to the bounds that the findings set."""
     if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
         return verdict
     rating, why = apply_caps(name, verdict.rating_1to5, findings)

@@ -1,4 +1,4 @@
-"""Failure labels of one turn from several answers: those that follow from other metrics, and which one is the main one."""
+"""Combine failure labels of one turn: add those that follow from other metrics, and select the main label."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ _DERIVED = (
     (POLICY_ADHERENCE.name, BROKEN, POLICY_VIOLATION),
     (FAITHFULNESS.name, UNSUPPORTED, UNSUPPORTED_CLAIM),
 )
-"""Metric, verdict on one of its items, and the failure that the turn has where that verdict is given."""
+"""Metric, verdict on one of its items, and the failure that this verdict implies for the turn."""
 
 
 def with_derived_labels(answers: Answers) -> Answers:
-    """Add to a judge's labels of the turn those that follow from what the same judge says rule by rule or claim by claim."""
+    """Add the labels of the turn that the same judge's verdicts on single rules or claims imply."""
     labelled = answers.get(AGENT_BEHAVIOR_FAILURE.name)
     if labelled is None:
         return answers
@@ -37,7 +37,7 @@ def with_derived_labels(answers: Answers) -> Answers:
 
 
 def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
-    """Return a verdict on the behaviour with one more failure, which another verdict of the same judge shows."""
+    """Return a behaviour verdict with one more failure, found in another verdict of the same judge."""
     if not isinstance(verdict, Scored) or verdict.label is None:
         return verdict
     others = tuple(n for n in (verdict.label, *verdict.further_labels) if n not in (NO_FAILURE, label))
@@ -59,7 +59,7 @@ def most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
 
 
 def with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:
-    """Add to a rule's effective finding the failures that the next judge saw beside it: a rule sees only its own."""
+    """Add failures found by the next judge to a rule's effective finding: a rule finds only its own kind."""
     best = effective_answer(answers)
     judge, verdict = ("", None) if best is None else answers[best]
     if best is None or judge != RULE or not isinstance(verdict, Scored):

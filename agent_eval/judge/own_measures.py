@@ -1,8 +1,8 @@
-"""Metrics whose own `measure` is async: it is given a judge, which asks models about the same turn or conversation.
+"""Run metrics with an async `measure`: it gets a judge that asks models about the same turn or conversation.
 
-A question of such a metric is asked as any other: of the models of the panel, in a fenced prompt, once for ever, within
-the caps. `measure` is run until it asks something that is not answered yet; then the questions of all cases are asked
-together, and it is run again with the answers.
+A question of such a metric is asked like any other: of the panel's models, in a fenced prompt, only once,
+within the caps. `measure` runs until it asks an unanswered question; then the questions of all cases are
+asked together, and it runs again with the answers.
 """
 
 import inspect
@@ -27,16 +27,16 @@ from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.metrics.profile import asked_since
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
-MOST_ROUNDS = 10  # questions that a measure asks one after another
+MOST_ROUNDS = 10  # questions that a measure may ask one after another
 
 
-class _Pending(BaseException):  # no Exception: a measure that catches those is not to catch this
-    """A question has no answer yet, or will have none."""
+class _Pending(BaseException):  # not an Exception: a measure must not catch it
+    """Raised when a question has no answer yet, or will never have one."""
 
 
 @dataclass
 class CaseJudge:
-    """What an async `measure` is given: asks judge models about the turn or conversation that is measured."""
+    """Passed to an async `measure`: asks judge models about the measured turn or conversation."""
 
     _question: Question
     _known: Mapping[str, Verdict]
@@ -45,12 +45,13 @@ class CaseJudge:
     _lost: Unscored | None = None
 
     async def ask(self, metric: Metric) -> Scored:
-        """Return the answer to a question about the same case; it does not return where there is none.
+        """Return the answer to a question about the same case; without an answer it does not return.
 
-        Then the measured metric has no value either, for the same reason, and is asked again where that one would be.
+        Then the measured metric has no value either, for the same reason, and is asked again when the
+        question would be.
 
         Raises:
-            ValueError: If the metric is none that can be asked, or is of another grain than the case.
+            ValueError: If the metric cannot be asked, or its grain differs from the case's.
         """
         grain = "conversation" if self._question.turn_index is None else "turn"
         if metric.grain != grain:
@@ -72,7 +73,7 @@ class CaseJudge:
 
 @dataclass
 class _Case:
-    """One async metric on one turn or conversation."""
+    """Hold one async metric on one turn or conversation."""
 
     metric: Metric
     question: Question
@@ -81,7 +82,7 @@ class _Case:
     wanted: dict[str, Metric] = field(default_factory=dict[str, Metric])
 
     async def run(self, known: Mapping[str, Verdict]) -> Verdict | None:
-        """Return what the measure says; None where it waits for answers, which are in `wanted`."""
+        """Return the measure's result; None if it waits for the answers in `wanted`."""
         conversation, turns, at = (
             self.question.conversations[0],
             self.question.turns[0],
@@ -89,7 +90,7 @@ class _Case:
         )
         expected = next((e for e in conversation.expected if e.turn_index == at), None)
         judge = CaseJudge(self.question, known)
-        measure: Any = self.metric.measure  # with one argument more than the base's
+        measure: Any = self.metric.measure  # takes one argument more than the base's
         try:
             measured = await measure(turns, conversation, expected, judge)
         except _Pending:
@@ -102,7 +103,7 @@ class _Case:
 
 
 def is_async(metric: Metric) -> bool:
-    """Return whether the metric's own `measure` is async, and so is given a judge."""
+    """Return whether the metric's own `measure` is async and therefore gets a judge."""
     return inspect.iscoroutinefunction(type(metric).measure)
 
 
@@ -115,10 +116,11 @@ def measure_async(
     """Run every async metric of some questions, and add its verdict to its answers.
 
     Args:
-        cases: Questions with what a model is not to see and their answers by metric.
-        panel: The judge models; without one a measure that asks has no value: it needs a judge model.
+        cases: Questions with the names hidden from a model and their answers by metric.
+        panel: The judge models; without a panel, a measure that asks has no value because it needs a judge
+            model.
         lookup: Finds stored verdicts by question key.
-        watch: Is called with the progress.
+        watch: Called with the progress.
     """
     waiting = list(_cases(cases))
     known: dict[str, Verdict] = {}
@@ -157,7 +159,7 @@ def _cases(
 
 
 def _has_news(case: _Case, known: Mapping[str, Verdict]) -> bool:
-    """Whether something that the case waits for has not been asked yet: what had no answer then has none now."""
+    """Return whether the case waits for a question not asked yet: failed ones are not repeated here."""
     return any(key not in known for key in case.wanted)
 
 

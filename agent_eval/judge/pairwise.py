@@ -1,7 +1,7 @@
-"""Pairwise comparison by a judge model: two agents' conversations on one task, each shown first once.
+"""Compare two agents' conversations on one task with a judge model, each shown first once.
 
-Asked through the same engine as judgments: each answer is stored as it comes, never paid twice, and counted against the
-caps; what is missing is asked by the next run.
+The engine is that of judgments: each answer is stored on arrival, is never paid for twice, and counts against
+the caps; the next run asks what is missing.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -46,7 +46,7 @@ _KEY = ("agent_id", "conversation_id")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two agents' conversations on one task, in one of the two orders."""
+    """Hold two agents' conversations on one task, in one of the two orders."""
 
     task: str
     task_set: str | None
@@ -57,17 +57,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PairwiseAnswers:
-    """The verdicts (columns of `tournament.VERDICTS`; winner null where none was given), and why some are missing."""
+    """Hold the verdicts (columns of `tournament.VERDICTS`; winner may be null) and why some are missing."""
 
     verdicts: pl.DataFrame
     lost: tuple[Unscored, ...]
 
 
 def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Comparison]:
-    """Return every two agents' conversations on a common task, both ways round, by task and agents.
+    """Return every two agents' conversations on a common task, in both orders, sorted by task and agents.
 
-    Of several trials the one of the lowest number counts, of equal ones that of the first id. Trials that the harness
-    lost and conversations without a task or a turn are left out.
+    Of several trials, the one with the lowest number counts; of equal ones, the one with the first id. Trials
+    lost by the harness and conversations without a task or a turn are left out.
 
     Args:
         conversations: Table conversations.
@@ -121,14 +121,14 @@ def compare_pairs(
     names: Mapping[str, BlindedTerms],
     watch: Watch | None = None,
 ) -> PairwiseAnswers:
-    """Have the panel's models compare; what was answered before is not asked again.
+    """Let the panel's models compare; answered comparisons are not asked again.
 
     Args:
-        asked: What is compared.
-        panel: The judge models; each gives verdicts of its own.
+        asked: The comparisons.
+        panel: The judge models; each gives its own verdicts.
         lookup: Finds stored verdicts by question key.
-        names: By agent, what a model is not to see; of both agents nothing is shown.
-        watch: Is called with the progress.
+        names: By agent, the names hidden from a model; the names of both agents are hidden.
+        watch: Called with the progress.
     """
     sequences = [
         QuestionSequence([one.question], _both(names.get(one.first), names.get(one.second))) for one in asked
@@ -139,7 +139,7 @@ def compare_pairs(
     lost: list[Unscored] = []
     for one in asked:
         for model, verdict in given.get(one.question.keys[PAIRWISE_PREFERENCE.name], ()):
-            if model not in panel.spec.models:  # what an ensemble makes of them
+            if model not in panel.spec.models:  # combined answer of an ensemble
                 continue
             if isinstance(verdict, Unscored):
                 lost.append(verdict)

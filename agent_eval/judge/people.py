@@ -1,4 +1,4 @@
-"""People's ratings as rows of turn_judgments and conversation_judgments: they count before every judge.
+"""Convert people's ratings to rows of turn_judgments and conversation_judgments; they precede every judge.
 
 Every rater keeps a row. If raters differ and no one has decided, one further row, `disputed`, is effective.
 """
@@ -24,13 +24,13 @@ _ANSWER = ("rating_1to5", "value", "label", "further_labels")
 def with_people(
     judgments: Table, rows: pl.DataFrame, ratings: pl.DataFrame, transcripts: Transcripts
 ) -> pl.DataFrame:
-    """Return the rows with the ratings of the questions they answer, which replace the row 'no answer'.
+    """Return the rows with people's ratings added; a rating replaces the row 'no answer' of its question.
 
     Args:
         judgments: The table of the rows: turn_judgments or conversation_judgments.
-        rows: Its rows, without people.
-        ratings: Ratings with what counts, see `decided_ratings`; those of other questions are left out.
-        transcripts: Where their quotes are looked up.
+        rows: Its rows, without ratings by people.
+        ratings: Ratings with what counts, see `decided_ratings`; those of other questions are ignored.
+        transcripts: Transcripts in which quotes are looked up.
     """
     of_turns = "turn_index" in judgments.schema
     question = [n for n in judgments.key if n not in ("judge", "judge_model")]
@@ -50,7 +50,7 @@ def with_people(
 
 
 def raters(ratings: Sequence[Rating]) -> str:
-    """Return the names of those who rated a part: who stands behind a dispute."""
+    """Return the names of the raters of a part, for the text of a dispute."""
     return ", ".join(sorted(rating["rater"] for rating in ratings))
 
 

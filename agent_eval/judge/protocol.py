@@ -1,6 +1,6 @@
-"""The small protocol between those who ask and those who answer.
+"""Define the protocol between the engine and the judges: questions and verdicts.
 
-One question holds every metric that is asked about one thing, so that a model can answer them in one call.
+One question holds every metric asked about one object, so that a model can answer them in one call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ UnscoredReason = Literal[
 ]
 CANNOT_TELL = "cannot_tell"
 GIVEN = frozenset({CANNOT_TELL, "nothing_to_judge"})
-"""Reasons that are answers: the judge read the evidence, and says that it does not decide, or holds nothing to judge.
+"""Reasons that are answers: the judge read the evidence, and it is undecided or has nothing to judge.
 They are stored, and not asked again until the question changes."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A value with the judge's reason and a verbatim quote. Which of the values is set is the metric's kind.
+    """Holds a value with the judge's reason and a verbatim quote. The metric's kind sets the value's field.
 
-    Cost and tokens are this answer's share of its call, so that they add up over the answers of a call.
+    Cost and tokens are this answer's share of its call: they add up over the answers of a call.
     """
 
     rationale: str
@@ -38,7 +38,7 @@ class Scored:
     value: float | None = None
     label: str | None = None
     further_labels: tuple[str, ...] = ()
-    item_verdicts: tuple[str, ...] = ()  # on what was listed, where the metric has `items`
+    item_verdicts: tuple[str, ...] = ()  # verdicts on the listed items, if the metric has `items`
     answered_by: str | None = None  # model, person or rule
     answered_at: str | None = None
     prompt_hash: str | None = None
@@ -46,28 +46,28 @@ class Scored:
     n_tokens_in: int | None = None
     n_tokens_out: int | None = None
     n_tokens_cached: int | None = None
-    response_model: str | None = None  # as the provider names the model that answered
+    response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
-    dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
-    seen_share: float | None = None  # of the characters of what is judged; None: nobody was shown a view
-    n_left_out: int | None = None  # messages and calls that were not shown whole
-    context_tokens: int | None = None  # that the view was made for
-    disagreement: float | None = None  # of an ensemble, see judge/ensemble.py
+    dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
+    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    n_left_out: int | None = None  # messages and calls that were not shown in full
+    context_tokens: int | None = None  # context size for which the view was made
+    disagreement: float | None = None  # of an ensemble, see judge/llm/ensemble.py
 
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The question does not arise here, or this judge cannot decide it."""
+    """The question does not apply here, or this judge cannot decide it."""
 
     reason: str
-    is_abstention: bool = False  # the judge cannot decide; another might
+    is_abstention: bool = False  # the judge cannot decide; another judge might
 
 
 @dataclass(frozen=True)
 class Unscored:
-    """No value: a failure of the judge, or its answer that it cannot tell (`GIVEN`).
+    """Marks a missing value: a failure of the judge, or its answer that it cannot decide (`GIVEN`).
 
-    Never 0, never a failure of the agent, never a pass. What it cost was paid all the same.
+    Never counts as 0, as a failure of the agent or as a pass. Its cost was paid nevertheless.
     """
 
     reason: UnscoredReason
@@ -75,29 +75,29 @@ class Unscored:
     evidence: str | None = None
     answered_by: str | None = None
     answered_at: str | None = None
-    context_tokens: int | None = None  # that the view was made for
+    context_tokens: int | None = None  # context size for which the view was made
     prompt_hash: str | None = None
     cost_usd: float | None = None
     n_tokens_in: int | None = None
     n_tokens_out: int | None = None
     n_tokens_cached: int | None = None
-    response_model: str | None = None  # as the provider names the model that answered
+    response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
-    dropped_parameters: tuple[str, ...] | None = None  # that the model was asked without
-    seen_share: float | None = None  # of the characters of what is judged; None: nobody was shown a view
-    n_left_out: int | None = None  # messages and calls that were not shown whole
+    dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
+    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    n_left_out: int | None = None  # messages and calls that were not shown in full
 
 
 Verdict = Scored | NotApplicable | Unscored
 
 
 def is_lost(verdict: Verdict) -> bool:
-    """Whether a judge was asked and gave no answer, so that it is to be asked again."""
+    """Return whether a judge was asked and gave no answer, so that it must be asked again."""
     return isinstance(verdict, Unscored) and verdict.reason not in GIVEN
 
 
 class TurnsUpTo(Sequence[Turn]):
-    """The first turns of a conversation, not copied: the questions of a long one share their turns."""
+    """Views the first turns of a conversation without a copy: all questions of it share the turns."""
 
     def __init__(self, turns: tuple[Turn, ...], n: int) -> None:
         self._turns, self._n = turns, min(n, len(turns))
@@ -123,11 +123,12 @@ class TurnsUpTo(Sequence[Turn]):
 class Question:
     """Metrics asked about one turn, one conversation (`turn_index` None) or a whole session (several conversations).
 
-    `content_hash` covers all that may be seen; `keys` are the question keys by metric name (judge/keys.py).
+    `content_hash` covers everything a judge may see; `keys` are the question keys by metric name
+    (judge/keys.py).
     """
 
     conversations: tuple[Conversation, ...]
-    turns: tuple[Sequence[Turn], ...]  # per conversation; for a turn question nothing after that turn
+    turns: tuple[Sequence[Turn], ...]  # per conversation; for a turn question, no turn after that one
     turn_index: int | None
     content_hash: str
     metrics: tuple[Metric, ...]
@@ -135,20 +136,20 @@ class Question:
 
     @property
     def turn(self) -> Turn:
-        """The turn that is judged; only for turn questions."""
+        """Return the judged turn; only for turn questions."""
         if self.turn_index is None:
             raise ValueError("this question is not about a turn")
         return self.turns[0][self.turn_index]
 
     def about(self, metrics: Sequence[Metric]) -> "Question":
-        """The same question with only some of its metrics."""
+        """Return the same question with only some of its metrics."""
         if len(metrics) == len(self.metrics):
             return self
         return replace(self, metrics=tuple(metrics), keys={m.name: self.keys[m.name] for m in metrics})
 
 
 class Judge(Protocol):
-    """Answers questions. Verdicts are by metric name; a metric that is left out was not answered."""
+    """Answers questions. Verdicts are by metric name; a missing metric was not answered."""
 
     name: str
 

@@ -1,6 +1,7 @@
-"""Rubric ratings: U1–U6 for each session, three criteria for each scenario conversation, or a row that says why not.
+"""Rate rubrics: U1–U6 per session, three criteria per scenario conversation, or a row with the reason.
 
-The grid is complete: whatever a version expects of an agent has a row, and exactly one row of each part counts.
+The grid is complete: every part that a version expects of an agent has a row, and exactly one row per part
+counts.
 """
 
 from collections import defaultdict
@@ -66,14 +67,14 @@ def rubric_ratings(
     watch: Watch | None = None,
     rater_rule: RaterRule = "adjudicator",
 ) -> pl.DataFrame:
-    """Table rubric_ratings for every pair (version and agent) in `transcripts`.
+    """Return table rubric_ratings for every pair (version and agent) in `transcripts`.
 
-    Sessions declared for the version count, with their admitted conversations: U1–U6 once a session, the three
-    criteria once for each conversation of a slot. A slot without conversation, a dimension whose required test is
-    absent, a pair without a session and an agent without a template have rows that say so. People count before
-    rules (U5 is counted from interventions), rules before stored verdicts; one row of each part is effective. Where
-    people differ and no one has decided, that row says so and has no rating: no judge replaces them.
-    A rating that names another session than its conversation's counts for nothing.
+    Sessions declared for the version count, with their admitted conversations: U1–U6 once per session, the
+    three criteria once per conversation of a slot. Rows also report a slot without conversation, a dimension
+    without its required test, a pair without a session and an agent without a template. People precede rules
+    (U5 is counted from interventions), rules precede stored verdicts; one row of each part is effective. If
+    people differ and no one has decided, that row says so and has no rating: no judge replaces them. A rating
+    that names a session other than its conversation's is ignored.
 
     Args:
         transcripts: Table transcripts.
@@ -83,12 +84,12 @@ def rubric_ratings(
         human_ratings: Table human_ratings of its agents.
         methodologies: By version; every version of `transcripts`.
         lookup: Finds stored verdicts by question key.
-        judged: Tables turn_judgments and conversation_judgments of its pairs, one below the other: what a model is
-            shown beside the transcripts, and what bounds its ratings.
-        panel: The judge models, asked only for what rules leave unanswered and they have not answered before.
-        names: By agent, what a model is not to see.
-        watch: Told how far the models are.
-        rater_rule: What decides where people differ.
+        judged: Tables turn_judgments and conversation_judgments of its pairs, concatenated: shown to a model
+            beside the transcripts, and used to bound its ratings.
+        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
+        names: By agent, the names hidden from a model.
+        watch: Called with the progress of the models.
+        rater_rule: Rule that decides where people differ.
     """
     held = _held(transcripts, conversations, turns, sessions)
     pairs = _pairs(transcripts)
@@ -112,17 +113,17 @@ def open_questions(
     methodologies: Mapping[str, Methodology],
     names: Mapping[str, BlindedTerms],
 ) -> list[QuestionSequence]:
-    """What `rubric_ratings` would put to a model that has answered nothing yet, without findings."""
+    """Return what `rubric_ratings` would ask a model without stored answers, without findings."""
     held = _held(transcripts, conversations, turns, sessions)
     asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
     return unanswered_sequences([questions for questions, _ in asked], names)
 
 
 def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
-    """A sentence for each human rating that points to nothing, with file and line; only a warning.
+    """Return a sentence with file and line for each human rating without a valid target; only a warning.
 
-    Pointing to nothing: an unknown agent, session or conversation, a conversation of another session, a turn that
-    it does not have, or a D target in whose slot it does not stand.
+    Invalid targets: an unknown agent, session or conversation, a conversation of another session, a turn that
+    the conversation lacks, or a D target if the conversation is not in that slot.
     """
     by_agent: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in conversations.select(*_CONVERSATION, "session_id", "scenario", "n_turns").iter_rows(
@@ -162,7 +163,7 @@ def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Held:
-    """One conversation that counts."""
+    """Hold one conversation that counts."""
 
     conversation: Conversation
     turns: tuple[Turn, ...]
@@ -174,7 +175,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Material:
-    """What the pairs have: conversations by pair and session, templates, and why a pair has no session."""
+    """Hold the pairs' conversations by pair and session, their templates, and why a pair has no session."""
 
     by_session: Mapping[AgentVersion, Mapping[str, Sequence[_Held]]]
     templates: Mapping[AgentVersion, str]
@@ -183,7 +184,7 @@ class _Material:
 
 @dataclass
 class _Part:
-    """One thing to be rated, with its question or the reason why it cannot be."""
+    """Hold one part to rate, with its question or the reason why it cannot be rated."""
 
     pair: AgentVersion
     session_id: str | None
@@ -262,7 +263,7 @@ def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _
 def _universal_parts(
     pair: AgentVersion, session_id: str, held: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
-    held = [h for h in held if h.turns]  # of a run without a message there is nothing to rate
+    held = [h for h in held if h.turns]  # a run without messages cannot be rated
     content_hash = session_hash(h.content_hash for h in held)
     metrics = universal_metrics(methodology)
     tests = frozenset[str]().union(*(h.tests for h in held))
@@ -308,7 +309,7 @@ def _domain_parts(
 def _without_conversation(
     like: _Part, template: Template | None, slots: Collection[str] = SCENARIOS
 ) -> Iterator[_Part]:
-    """The rows of slots that cannot be rated: per criterion, or one per slot where no template names any."""
+    """Yield the rows of slots that cannot be rated: per criterion, or one per slot without a template."""
     for slot in slots:
         for criterion in [c.id for c in template.criteria] if template else [None]:
             part = _Part(like.pair, like.session_id, None, slot, criterion)
@@ -334,7 +335,7 @@ def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) 
 
 
 def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
-    """The parts that one call may ask together, with their question: U1–U6 of a session, one conversation's criteria."""
+    """Group parts that one call may ask: U1–U6 of a session, the criteria of one conversation."""
     by_place: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
     for part in parts:
         if part.question is not None:
@@ -347,7 +348,7 @@ def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
 
 
 def _joined(parts: Sequence[_Part]) -> Question:
-    """One question with the metrics of all parts, which are about the same thing."""
+    """Return one question with the metrics of all parts, which share one subject."""
     questions = [part.question for part in parts if part.question]
     metrics = tuple(metric for question in questions for metric in question.metrics)
     keys = {name: key for question in questions for name, key in question.keys.items()}
@@ -362,7 +363,7 @@ def _hand_out(asked: AskedQuestions, parts: Sequence[_Part]) -> None:
 
 
 def _find(parts: Sequence[_Part], judged: pl.DataFrame) -> None:
-    """Give each part what the judgments of its conversations and their transcripts say."""
+    """Set the findings of each part from the judgments and transcripts of its conversations."""
     counted = judged.filter("is_effective", pl.col("status") == "scored")
     rows: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in counted.sort("conversation_id", "turn_index", "metric", nulls_last=True).iter_rows(named=True):
@@ -386,7 +387,7 @@ def _findings(held: _Held, rows: Sequence[Row]) -> tuple[RatingFinding, ...]:
 def _people(
     placed: pl.DataFrame, versions: Sequence[str], rule: RaterRule
 ) -> dict[tuple[object, ...], list[Row]]:
-    """Human ratings by the part that they rate: the last one of each rater, with what counts."""
+    """Return human ratings by rated part: the last one of each rater, with what counts."""
     rubric = placed.filter(pl.col("turn_index").is_null())
     people: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in decided_ratings(rubric, set(versions), rule).iter_rows(named=True):
@@ -397,7 +398,7 @@ def _people(
 
 
 def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> Iterator[Row]:
-    """The rows of one part; exactly one is effective."""
+    """Yield the rows of one part; exactly one is effective."""
     place = part.conversation_id or part.session_id
     key = (part.pair.methodology_version, part.pair.agent_id, place, part.target, part.criterion)
     ratings = people.get(key, ())
@@ -421,7 +422,7 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
 
 
 def _why_nobody(part: _Part) -> str:
-    """Why a part has no rating; U5 says why it could not be counted."""
+    """Return why a part has no rating; for U5, why it could not be counted."""
     if part.metric is not None and part.target == AUTONOMY:
         uncounted = [v.reason for _, v in part.answers if isinstance(v, NotApplicable)]
         return f"{part.reason} ({uncounted[0]})" if uncounted else part.reason

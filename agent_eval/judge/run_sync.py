@@ -1,4 +1,4 @@
-"""Running a coroutine from code that is not asynchronous."""
+"""Run a coroutine from synchronous code."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_sync(coroutine: Coroutine[object, object, T]) -> T:
-    """Run a coroutine to its end and return what it returns, also where an event loop is running already, as in a notebook."""
+    """Run a coroutine and return its result, even inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,7 +1,8 @@
-"""The sample of conversations that a judge model is asked about, where the setting `judge_sample` asks for a share.
+"""Select the conversations that a judge model is asked about, if the setting `judge_sample` asks for a share.
 
-Drawn in each session by a hash of the conversation's id: always the same conversations, and a larger share holds those of
-a smaller one. Conversations in a slot or with a required test are always judged: the composite rests on them.
+The sample is drawn per session by a hash of the conversation's id: it is reproducible, and a larger share
+contains a smaller one. Conversations in a slot or with a required test are always judged: the composite uses
+them.
 """
 
 import math
@@ -16,11 +17,11 @@ _CONVERSATION = ["agent_id", "conversation_id"]
 
 
 def sampled(transcripts: pl.DataFrame, share: float | None) -> set[tuple[str, str]] | None:
-    """Return (agent, conversation) of what a model is asked about; None: everything.
+    """Return the (agent, conversation) pairs that a model is asked about; None: all.
 
     Args:
-        transcripts: Table transcripts; rows that are not admitted are passed over.
-        share: Of each session's conversations that no score rests on, rounded up.
+        transcripts: Table transcripts; rows that are not admitted are ignored.
+        share: Share of each session's conversations that no score depends on, rounded up.
     """
     if share is None:
         return None

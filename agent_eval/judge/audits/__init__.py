@@ -1,1 +1,1 @@
-"""Audits: the sample of stored answers that a judge model is asked again, and how far it has drifted."""
+"""Audit judge models: sample stored answers, ask them again and measure the drift."""

@@ -1,10 +1,10 @@
-"""Drift: does a judge model, asked the same again, still answer as it did? The arithmetic of an audit's answers.
+"""Measure drift: whether a judge model still gives the same answers to the same questions.
 
-Answers before and after are compared per model and metric: the share that is equal (rating, value or main label), the
-mean difference in rating points or values (after minus before), and Cohen's kappa, weighted by the squared distance
-for numbers and unweighted for labels (Cohen 1960, 1968). Kappa is undefined where both sides always say the same one
-thing. Each figure has a 95 % interval over the turns that were asked about: answers on one turn are one cluster
-(delete-one-cluster jackknife, t with turns − 1 degrees of freedom).
+Answers before and after are compared per model and metric: the share that is equal (rating, value or main
+label), the mean difference in rating points or values (after minus before), and Cohen's kappa, weighted by
+the squared distance for numbers and unweighted for labels (Cohen 1960, 1968). Kappa is undefined if both
+sides always give the same single answer. Each figure has a 95 % interval over the audited turns: answers on
+one turn are one cluster (delete-one-cluster jackknife, t with turns − 1 degrees of freedom).
 """
 
 import json
@@ -36,9 +36,9 @@ SCHEMA = pl.Schema(
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit did: the drift it found, or why nothing was asked."""
+    """Hold the result of an audit: the measured drift, or the reason why no question was asked."""
 
-    drift: pl.DataFrame  # as of latest_drift; no rows when nothing was asked
+    drift: pl.DataFrame  # as of latest_drift; empty if no question was asked
     skipped: str | None = None
     n_asked: int = 0  # answers
     n_lost: int = 0
@@ -46,9 +46,9 @@ class Audit:
 
 
 def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
-    """The drift that the latest audit of each model found: one row per model and metric, and per model one for `all`.
+    """Return the drift found by each model's latest audit: one row per metric, and one for `all` metrics.
 
-    Of all metrics together the mean difference and kappa are over the ratings from 1 to 5 alone: other numbers have
+    In the row `all`, the mean difference and kappa cover only the ratings from 1 to 5: other numbers have
     other units.
     """
     latest = judge_audits.filter(pl.col("audit_id") == pl.col("audit_id").max().over("model"))
@@ -63,9 +63,9 @@ def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
 
 
 def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Cohen's kappa with squared distances; of labels, coded as numbers that are 0 or 1 apart, the plain one.
+    """Return Cohen's kappa with squared distances; for labels coded as 0 or 1, this is the unweighted kappa.
 
-    1: always the same; 0: as by chance; None where chance alone would always agree, or without answers.
+    1: always equal; 0: agreement by chance; None if chance alone would always agree, or without answers.
     """
     n = len(before)
     if n == 0:
@@ -78,7 +78,7 @@ def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | N
 
 
 def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
-    """Cohen's kappa of labels; None where chance alone would always agree, or without answers."""
+    """Return Cohen's kappa of labels; None if chance alone would always agree, or without answers."""
     n = len(before)
     if n == 0:
         return None
@@ -88,7 +88,7 @@ def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
 
 
 def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object]:
-    from agent_eval.judge.audits import limits as limits_of  # loads numpy, which the gates are loaded without
+    from agent_eval.judge.audits import limits as limits_of  # imports numpy; the gates must load without it
 
     pairs = [
         (json.loads(before), json.loads(after))

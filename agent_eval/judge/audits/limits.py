@@ -1,4 +1,4 @@
-"""The 95 % limits of what an audit found, over the turns that were asked about: answers on one turn are one cluster.
+"""Compute the 95 % limits of an audit's figures over the audited turns: answers on one turn are one cluster.
 
 The delete-one-cluster jackknife, with Student's t and turns − 1 degrees of freedom (Efron and Tibshirani 1993, 11).
 """
@@ -16,7 +16,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def by_turn(rows: Sequence[tuple[str | float, ...]]) -> Floats:
-    """The sums of the numbers of each turn, which is the first entry of a row; one line per turn."""
+    """Return the sums of the numbers per turn (the first entry of a row is the turn); one line per turn."""
     places: dict[str, int] = {}
     turns = np.array([places.setdefault(str(row[0]), len(places)) for row in rows], dtype=np.int64)
     sums = np.zeros((len(places), len(rows[0]) - 1 if rows else 1))
@@ -28,10 +28,11 @@ def by_turn(rows: Sequence[tuple[str | float, ...]]) -> Floats:
 def jackknife(
     sums: Floats, figure: Callable[[Floats], Floats], *, least: float = 0.0
 ) -> tuple[float, float] | None:
-    """The 95 % limits of a figure of summed answers; None with fewer than two turns, or where it is undefined.
+    """Return the 95 % limits of a figure of summed answers; None below two turns or if it is undefined.
 
-    The limits leave room at least for what n turns miss with probability 2.5 %: a share 1 − 0.025^(1/n) of answers that
-    differ by `least`. With `least` 0 there are none where the figure is the same without any of the turns.
+    The limits are at least as wide as what n turns miss with probability 2.5 %: a share 1 − 0.025^(1/n) of
+    answers that differ by `least`. With `least` 0, there are no limits if leaving out any one turn does not
+    change the figure.
     """
     from scipy.special import stdtrit
 
@@ -49,7 +50,7 @@ def jackknife(
 
 
 def share_limits(sums: Floats) -> tuple[float, float] | None:
-    """Limits of the share of equal answers, within 0–1 and never wider than the bound of so many turns."""
+    """Return limits of the share of equal answers, within 0–1 and at most as wide as n turns allow."""
     if len(sums) < 2:
         return None
     bound = scale_bound(float(sums[:, 1].sum() / sums[:, 0].sum()), len(sums))
@@ -58,7 +59,7 @@ def share_limits(sums: Floats) -> tuple[float, float] | None:
 
 
 def number_kappa_limits(sums: Floats) -> tuple[float, float] | None:
-    """Limits of the weighted kappa from n, Σa, Σb, Σa², Σb² and Σab of each turn."""
+    """Return the limits of the weighted kappa from n, Σa, Σb, Σa², Σb² and Σab of each turn."""
 
     def by_chance(s: Floats) -> Floats:
         n, a, b, aa, bb = s.T[:5]
@@ -77,7 +78,7 @@ def number_kappa_limits(sums: Floats) -> tuple[float, float] | None:
 
 
 def label_sums(labels: Sequence[tuple[str, str, str]]) -> tuple[Floats, Callable[[Floats], Floats]]:
-    """The counts of each turn (answers, equal ones, each label before and after), and kappa of their sums."""
+    """Return each turn's counts (answers, equal ones, labels before and after) and kappa of their sums."""
     words = sorted({word for _, *both in labels for word in both})
     sums = by_turn(
         [(turn, 1.0, float(a == b), *(float(a == w) for w in words), *(float(b == w) for w in words)) for turn, a, b in labels]

@@ -1,7 +1,7 @@
-"""Audits of a judge model: asked for each metric alone, and asked the same again, does it say what it said?
+"""Compare a judge model's stored answers: per metric against one call, and an original against a repeat.
 
-`disagreements` compares one call per metric with one call for all; `audit_sample` says what is asked again, and
-`judge.audits.drift` what came of it.
+`disagreements` compares one call per metric with one call for all metrics; `audit_sample` selects what is
+asked again; `judge.audits.drift` compares the answers.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from agent_eval.judge.protocol import Question, Scored, Verdict
 
 
 def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
-    """One row per model and metric that was answered in both modes.
+    """Return one row per model and metric that was answered in both modes.
 
     Columns: judge, metric, n_both, n_equal (same rating, value or main label), mean_difference (per_metric minus
     one_call; null for labels).
@@ -72,15 +72,16 @@ def _difference(one: Scored, other: Scored) -> float | None:
 def audit_sample(
     sequences: Mapping[str, Sequence[QuestionSequence]], answered: Container[str], size: int
 ) -> list[QuestionSequence]:
-    """The turns that an audit asks about again, with the metrics that were answered: the same as long as they are there.
+    """Return the turns that an audit asks about again, with their answered metrics; a fixed sample.
 
-    Every agent gives its first turn, then its second, and so on, in the order of a hash of their content: the sample
-    is fixed, spread over agents, and nobody's choice. What is asked of a whole conversation goes with its last turn.
+    It takes the first turn of every agent, then the second, and so on, in the order of a hash of their
+    content. So the sample is reproducible and spread over agents. Questions about a whole conversation go
+    with its last turn.
 
     Args:
-        sequences: By agent, what a model was asked: one sequence per conversation.
+        sequences: By agent, the questions put to a model: one sequence per conversation.
         answered: The question keys that have a stored answer.
-        size: Turns, at most.
+        size: Maximum number of turns.
     """
     ranked = []
     for units in (sorted(_units(of_agent, answered), key=_place) for of_agent in sequences.values()):
@@ -90,7 +91,7 @@ def audit_sample(
 
 
 def _units(sequences: Sequence[QuestionSequence], answered: Container[str]) -> Iterator[QuestionSequence]:
-    """Each turn with what was answered of it, and the whole with the last one."""
+    """Yield each turn with its answered questions; those about the conversation go with its last turn."""
     for sequence in sequences:
         groups: list[list[Question]] = []
         for question in sequence.questions:
