@@ -1,5 +1,5 @@
-"""Clusters: from failure labels to error clusters whose ids last, and their trends.
+"""Build error clusters with permanent ids from failure labels, and compute their trends.
 
-Frames in, frames out. What is asked of a judge belongs in `metrics`; which label weighs how much is here.
-A cluster's id is minted once and never reused; what a person wrote into the registry stays.
+The modules read and return frames. Questions to a judge are defined in `metrics`; the weight of labels is set
+here. A cluster's id is created once and never reused; entries that people wrote into the registry are kept.
 """

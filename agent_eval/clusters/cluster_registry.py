@@ -1,9 +1,9 @@
-"""The registry: cluster ids that last.
+"""Assign failures to clusters with permanent ids.
 
 A block is a failure label with its tool, or without. Within a block, a text that was seen before keeps its
-cluster; a new one joins the cluster it is near to; the rest is grouped, and each group is minted a cluster.
-An id is a hash of the block and of the text it was minted for, and is never given twice. The same registry and
-the same new failures give the same rows in any row order.
+cluster; a new one joins the nearest cluster within the radius; the rest is grouped, and each group gets a new
+cluster. An id is a hash of the block and of the text it was created for, and is never given twice. The same
+registry and the same new failures give the same rows in any row order.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
 
 
 class MergeRedirectError(AgentEvalError):
-    """A merged cluster leads nowhere."""
+    """Raised when the redirects of a merged cluster form a cycle or lead to an id that does not exist."""
 
     def __init__(self, cluster_id: str, chain: Sequence[str], problem: str) -> None:
         super().__init__(
@@ -39,9 +39,10 @@ class MergeRedirectError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Space:
-    """Where texts are compared: their vectors by text hash, and how near failures of one cluster lie.
+    """Hold the embedding of texts and the radius within which failures share a cluster.
 
-    `vectors` gets one row per text, with text_hash and text, and gives one vector per row, of length at most 1.
+    `vectors` receives one row per text, with text_hash and text, and returns one vector per row, of length at
+    most 1.
     """
 
     vectors: Callable[[pl.DataFrame], Vectors]
@@ -50,7 +51,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Grown:
-    """What became of the registry: tables error_registry and error_members, and failures with their clusters."""
+    """Hold the updated error_registry and error_members, and the failures with their clusters."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
@@ -58,23 +59,23 @@ class Grown:
 
 
 def cluster_id(label: str, tool: str | None) -> str:
-    """The lasting id of a block's failures without words: 'E-' and ten hex digits."""
+    """Return the permanent id of a block's failures without text: 'E-' and ten hex digits."""
     return f"E-{digest(label, tool)[:10]}"
 
 
 def register(
     registry: pl.DataFrame, members: pl.DataFrame, failures: pl.DataFrame, space: Space, *, seen_at: str
 ) -> Grown:
-    """Assign each failure to its cluster; mint clusters for what is near to none.
+    """Assign each failure to its cluster; create clusters for failures that are near to none.
 
-    An existing row keeps all that it holds; only last_seen moves, and never back. A merged cluster redirects
-    to the one it was merged into.
+    An existing row keeps all its values; only last_seen changes, and never to an earlier time. A merged
+    cluster redirects to the one it was merged into.
 
     Args:
-        registry: Table `error_registry`; empty at first.
-        members: Table `error_members`; empty at first.
-        failures: As `failures.failures` gives them.
-        space: Asked only for blocks with texts that were never seen.
+        registry: Table `error_registry`; initially empty.
+        members: Table `error_members`; initially empty.
+        failures: As returned by `failures.failures`.
+        space: Used only for blocks with unseen texts.
         seen_at: When these failures were seen, ISO 8601 in the form used so far.
 
     Raises:
@@ -94,7 +95,7 @@ def register(
 
 
 def targets(registry: pl.DataFrame) -> dict[str, str]:
-    """Return the cluster that each id redirects to in the end.
+    """Return the final cluster that each id redirects to.
 
     Raises:
         MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
@@ -104,7 +105,7 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
 
 
 class ClusterRegistryBuilder:
-    """Adds clusters and members to a registry; gives out ids that were never used."""
+    """Add clusters and members to a registry under ids that were never used."""
 
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: str) -> None:
         self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
@@ -123,7 +124,7 @@ class ClusterRegistryBuilder:
         return cluster in self._with_members
 
     def mint(self, block: Block, seed_text: Mapping[str, object], *, title: str | None = None) -> str:
-        """A new cluster for a text, a row of `members` at least in text_hash, quote and reason; its id."""
+        """Create a cluster for a row of `members` (at least text_hash, quote and reason); return its id."""
         minted = self._unused(block, str(seed_text["text_hash"]))
         quote = str(seed_text["quote"] or seed_text["reason"] or "")
         self._add(
@@ -133,7 +134,7 @@ class ClusterRegistryBuilder:
         return minted
 
     def mint_block(self, block: Block) -> None:
-        """The cluster of a block's failures without words, unless it is there."""
+        """Return the cluster of a block's failures without text; create it if it is missing."""
         minted = cluster_id(*block)
         if minted not in self.seed_texts:
             self._add(minted, block, rule_title(*block, ""), None, None)
@@ -141,7 +142,7 @@ class ClusterRegistryBuilder:
     def join(
         self, block: Block, row: Mapping[str, object], cluster: str, distance: float, method: str
     ) -> None:
-        """A text becomes a member of a cluster."""
+        """Add a text to the members of a cluster."""
         label, tool = block
         self.new_members.append(
             {
@@ -155,15 +156,16 @@ class ClusterRegistryBuilder:
         )
 
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """error_registry and error_members with what was added, sorted by key."""
+        """Return error_registry and error_members including the additions, sorted by key."""
         registry = pl.concat([self.registry, _REGISTRY.frame(self.new_clusters)])
         members = pl.concat([self.members, _MEMBERS.frame(self.new_members)])
         return registry.sort("cluster_id"), members.sort(_MEMBERS.key)
 
     def _unused(self, block: Block, seed_text: str) -> str:
-        """The hash of block and seed text; the next one while that names something else.
+        """Return the hash of block and seed text, or the next one not used by another cluster.
 
-        An id without members that has this seed text was minted by a run that died halfway: it is the same cluster.
+        An id without members that has this seed text was created by an interrupted run: it is the same
+        cluster.
         """
         n = 0
         while True:
@@ -198,7 +200,7 @@ class ClusterRegistryBuilder:
 
 
 def rule_title(label: str, tool: str | None, quote: str) -> str:
-    """'label · tool: “quote”', the quote in one line and cut."""
+    """Return the title 'label · tool: “quote”' with the quote on one line and truncated."""
     name = label if tool is None else f"{label} · {tool}"
     said = " ".join(quote.split())
     room = max(LONGEST_TITLE - len(name), 20)
@@ -211,7 +213,7 @@ def _blocks(told: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
 
 
 def _unseen(told: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Each text that is no member of its block, once, with the words of one failure: the first by id."""
+    """Return each text that is not yet in its block, once, with the first failure (by id) that has it."""
     return (
         told.filter(pl.col("text") != "")
         .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
@@ -222,7 +224,7 @@ def _unseen(told: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
 
 
 def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Space:
-    """The space with the vectors of every text that has to be compared, asked for at once."""
+    """Return the space with the vectors of every text to compare, requested in one call."""
     texts = ("text_hash", "text")
     known = members.join(unseen.select(BLOCK).unique(), on=BLOCK, how="semi", nulls_equal=True)
     wanted = pl.concat([unseen.select(texts), known.select(texts)]).unique("text_hash").sort("text_hash")
@@ -234,7 +236,7 @@ def _compared(unseen: pl.DataFrame, members: pl.DataFrame, space: Space) -> Spac
 
 
 def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, space: Space) -> None:
-    """Assign a block's new texts (sorted by hash) to its clusters, and mint clusters for the rest."""
+    """Assign a block's new texts (sorted by hash) to its clusters, and create clusters for the rest."""
     vectors = space.vectors(new.select("text_hash", "text"))
     known, means = _prototypes(builder, block, space)
     at, distance = nearest_centroid(vectors, means)
@@ -249,7 +251,7 @@ def _grow(builder: ClusterRegistryBuilder, block: Block, new: pl.DataFrame, spac
 
 
 def _prototypes(builder: ClusterRegistryBuilder, block: Block, space: Space) -> tuple[list[str], Vectors]:
-    """The block's clusters, redirects followed, and the mean vector of each one's texts."""
+    """Return the block's clusters, redirects followed, and the mean vector of each one's texts."""
     label, tool = block
     mine = builder.members.filter((pl.col("label") == label) & pl.col("tool").eq_missing(tool))
     ids = [builder.redirects[name] for name in mine["cluster_id"]]

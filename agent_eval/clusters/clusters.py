@@ -1,4 +1,4 @@
-"""Error clusters: how often each lasting kind of failure occurs, per agent and version."""
+"""Compute how often each error cluster occurs, per agent and version."""
 
 import polars as pl
 
@@ -18,18 +18,18 @@ def error_clusters(
     registry: pl.DataFrame,
     trends: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """One row per version, agent and cluster with failures; sorted.
+    """Return one row per version, agent and cluster with failures; sorted.
 
-    A turn is eligible when a metric that gave one of the cluster's labels was scored on it by somebody
-    other than a rule, effective or not: a rule speaks only where it finds a failure. The rate is the
-    eligible turns with such a failure per 100 eligible ones; failures that only a rule saw are in
+    A turn is eligible if a metric that gave one of the cluster's labels was scored on it by a person or
+    model, effective or not; rules do not count, because a rule reports only failures. The rate is the number
+    of eligible turns with such a failure per 100 eligible ones; failures that only a rule reported are in
     `n_turns`, not in the rate. Without an eligible turn both are null: unknown, not 0 and not 100.
 
     Args:
         failures: Table `failures`, with clusters.
         turn_judgments: The judgments that the failures come from.
         registry: Table `error_registry`: label, title and severity of each cluster.
-        trends: Table `error_trends` against the agents' runs before; the trend is null where it has no row.
+        trends: Table `error_trends` against the agents' previous runs; the trend is null for a missing row.
 
     Raises:
         TableMismatchError: If a failure's cluster is not in the registry.
@@ -54,7 +54,7 @@ def error_clusters(
 
 
 def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """`n_turns_eligible` and `rate_per_100_turns` of each cluster that has eligible turns."""
+    """Return `n_turns_eligible` and `rate_per_100_turns` of each cluster that has eligible turns."""
     clusters = _metrics(failures, turn_judgments)
     eligible = _eligible(clusters, turn_judgments)
     n_turns = pl.len().cast(pl.Int64)
@@ -73,7 +73,7 @@ def _rates(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame
 
 
 def _metrics(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """`metrics` of each cluster: those that gave one of its labels, sorted."""
+    """Return `metrics` of each cluster: those that gave one of its labels, sorted."""
     by_label = labels(turn_judgments).select("label", "metric").unique()
     return (
         failures.select(*_CLUSTER, "label")
@@ -85,7 +85,7 @@ def _metrics(failures: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFra
 
 
 def _eligible(clusters: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Each turn on which clusters of the same metrics could have been seen, once."""
+    """Return, once each, the turns on which clusters of the same metrics could have been found."""
     scored = impartial_judgments(turn_judgments).select(*_PAIR, *_TURN, "metric")
     return (
         clusters.select(*_PAIR, "metrics")

@@ -1,8 +1,8 @@
-"""Consolidation: from time to time, clusters that turned out to be one are merged, and one that is several is split.
+"""Consolidate clusters: merge clusters that turn out to be the same, and split one that holds several.
 
-Ids last: of clusters that merge the largest keeps its id and the others redirect to it; of one that is split the
-largest part keeps it and the others are minted new ones. What a person merged or split is left alone. Each
-change is an event.
+Ids are permanent: of merged clusters the largest keeps its id and the others redirect to it; of a split
+cluster the largest part keeps the id and the others get new ones. Merges and splits by people are not
+changed. Each change is an event.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ from agent_eval.clusters.grouping import SLICE, Labels, average_linkage_labels, 
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
-MERGE_SHARE = 0.95  # of the radius: merging asks for more nearness than joining does
+MERGE_SHARE = 0.95  # of the radius: merging requires more similarity than joining
 SPLIT_SHARE = 1.1  # of the radius: a cluster is split only where the gap is clear
-SMALLEST_PART = 5  # texts; a smaller part stays where it is
+SMALLEST_PART = 5  # texts; a smaller part is not split off
 BY = "consolidation"
 
 _EVENTS = table("error_events")
@@ -27,7 +27,7 @@ _EVENTS = table("error_events")
 
 @dataclass(frozen=True)
 class Consolidated:
-    """The tables error_registry, error_members and error_events (the new events only)."""
+    """Hold the tables error_registry, error_members and error_events (the new events only)."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
@@ -68,20 +68,20 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
 
 
 def event(kind: str, cluster: str, other: str, by: str, reason: str, at: str) -> dict[str, object]:
-    """A row of error_events."""
+    """Return a row of error_events."""
     row = {"kind": kind, "cluster_id": cluster, "other_id": other, "by": by, "reason": reason}
     return {"event_id": digest(*row.values())[:16], **row, "at": at}
 
 
 def events_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """Table error_events of these rows, each once."""
+    """Return table error_events of these rows, each once."""
     return _EVENTS.conform(_EVENTS.frame(rows).unique("event_id", keep="first", maintain_order=True)).sort(
         "event_id"
     )
 
 
 def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tuple[str, Labels]]:
-    """Cluster and the rows of each part that leaves it."""
+    """Yield a cluster and the rows of each part to split off."""
     ids = rows["cluster_id"].to_numpy()
     for name in sorted(set(ids)):
         of_cluster = np.flatnonzero(ids == name)
@@ -98,13 +98,13 @@ def _splits(rows: pl.DataFrame, vectors: Vectors, radius: float) -> Iterator[tup
 def _part_off(
     builder: ClusterRegistryBuilder, block: Block, rows: pl.DataFrame, vectors: Vectors, part: Labels
 ) -> str:
-    """A new cluster for some rows, named after their medoid."""
+    """Create a cluster for some rows, named after their medoid."""
     seed_text = rows.row(int(part[medoid(vectors[part])]), named=True)
     return builder.mint(block, seed_text)
 
 
 def _merges(ids: list[str], vectors: Vectors, radius: float) -> Iterator[tuple[str, str, float]]:
-    """(merged away, merged into, distance), nearest first; the larger cluster stays, of equals the first by id.
+    """Return (merged cluster, target, distance), nearest first; the target is the larger, or the first by id.
 
     The distance of two clusters is the mean over all pairs of their texts, as in the average-link tree.
     """

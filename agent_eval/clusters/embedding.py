@@ -1,8 +1,9 @@
-"""Embeddings: texts as vectors of length at most 1, by a small model on this machine. Nothing is downloaded.
+"""Embed texts as vectors of length at most 1 with a small local model; nothing is downloaded.
 
-Each text is embedded as if it were alone, so that its vector depends neither on its neighbours nor on their
-order. What all judges say of all agents is taken off first, and a long text gets a shorter vector: the mean of
-many words is near every other mean of many words, so that its nearness says less. Models are imported when they are first needed.
+Each text is embedded separately, so that its vector depends neither on other texts nor on their order. The
+component common to all judges' texts about all agents is removed first. A long text gets a shorter vector:
+the mean of many words is near every other mean of many words, so its similarity is weaker evidence. Models
+are imported on first use.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Vectors = npt.NDArray[np.float32]
 Model = Literal["wordllama", "minilm"]
 
-# Said of any failing agent in any trade. Frozen: a change here moves every vector, so give `name` a new number.
+# Phrases that fit any failing agent. Frozen: a change moves every vector, so give `name` a new number.
 BACKGROUND = (
     "the agent failed to follow the policy",
     "the agent did not do what the user asked",
@@ -63,7 +64,7 @@ LENGTH_EXPONENT = 0.75  # beyond, cosines fall as (25 / words) to this power: ch
 
 
 class MissingModelError(AgentEvalError):
-    """The embedding model that the settings name is not installed."""
+    """Raised when the embedding model named in the settings is not installed."""
 
     def __init__(self, missing: str) -> None:
         super().__init__(
@@ -73,16 +74,16 @@ class MissingModelError(AgentEvalError):
 
 
 class Embedder(Protocol):
-    """A model that turns texts into vectors. `name` is new when the same text gets another vector."""
+    """Turn texts into vectors. `name` changes whenever the same text gets another vector."""
 
     @property
     def name(self) -> str:
-        """The model and its version here."""
+        """Return the model and its version in this project."""
         ...
 
     @property
     def radius(self) -> float:
-        """Cosine distance within which failures share a cluster."""
+        """Return the cosine distance within which failures share a cluster."""
         ...
 
     def __call__(self, texts: Sequence[str]) -> Vectors: ...
@@ -90,14 +91,14 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class WordLlama:
-    """Averaged word vectors: 16 MB, numpy only."""
+    """Embed texts as averaged word vectors: 16 MB, numpy only."""
 
     name: str = "wordllama-256.1"
     radius: float = 0.79
     background: float = 0.6
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """One vector per text."""
+        """Return one vector per text."""
         return _weighed(self._raw(texts) - self.background * self._common, texts)
 
     @cached_property
@@ -119,10 +120,11 @@ class WordLlama:
 
 @dataclass(frozen=True)
 class MiniLM:
-    """all-MiniLM-L6-v2 with int8 weights on onnxruntime beside averaged words: tells paraphrases better, and is slower.
+    """Combine all-MiniLM-L6-v2 (int8, onnxruntime) with averaged words: better on paraphrases, but slower.
 
-    The cosine of two texts is 0.4 of MiniLM's and 0.6 of WordLlama's: a sentence model alone tears apart tellings of
-    one cause that name its parts differently, words alone keep apart what only means the same.
+    The cosine of two texts is 0.4 of MiniLM's and 0.6 of WordLlama's: a sentence model alone separates
+    descriptions of one cause that name its parts differently, and words alone separate texts that share only
+    their meaning.
     """
 
     name: str = "minilm-l6-int8.3"
@@ -132,7 +134,7 @@ class MiniLM:
     words: WordLlama = field(default_factory=WordLlama)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """One vector per text."""
+        """Return one vector per text."""
         own = _weighed(self._raw(texts) - self.background * self._common, texts)
         both = (self.share**0.5 * own, (1 - self.share) ** 0.5 * self.words(texts))
         return np.concatenate(both, axis=1, dtype=np.float32)
@@ -145,7 +147,7 @@ class MiniLM:
         except ImportError as error:
             raise MissingModelError("onnxruntime") from error
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # one text a call: more threads only wait for each other
+        options.intra_op_num_threads = 1  # one text per call: more threads would only wait for each other
         return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
     @cached_property
@@ -167,7 +169,7 @@ class MiniLM:
         return np.array(rows, dtype=np.float32).reshape(len(rows), -1)
 
     def _alone(self, text: str) -> Vectors:
-        """One text a call: int8 activations are scaled per batch, so that companions would move the vector."""
+        """Yield one text per call: int8 activations are scaled per batch, so others would alter the vector."""
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
         fed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden: Vectors = self._session.run(None, fed)[0][0]
@@ -177,12 +179,12 @@ class MiniLM:
 
 @lru_cache(maxsize=2)
 def embedder(model: Model) -> Embedder:
-    """The embedder of that name, loaded once a process and only when it is first called."""
+    """Return the embedder of that name, loaded once per process and only on first call."""
     return MiniLM() if model == "minilm" else WordLlama()
 
 
 def _weighed(vectors: Vectors, texts: Sequence[str]) -> Vectors:
-    """Vectors of length 1, or less for long texts."""
+    """Scale vectors to length 1, or less for long texts."""
     n_words = np.array([max(len(text.split()), 1) for text in texts], dtype=np.float32)
     lengths = np.minimum(1, PLAIN_WORDS / n_words) ** (LENGTH_EXPONENT / 2)
     norms = np.linalg.norm(vectors, axis=1)
@@ -196,7 +198,7 @@ def _mean(vectors: Vectors) -> Vectors:
 
 
 def _file_of(package: str, file: str) -> Path:
-    """A data file of an installed package, which is found without importing it."""
+    """Return a data file of an installed package, located without importing the package."""
     found = importlib.util.find_spec(package)
     folders = found.submodule_search_locations if found else None
     path = Path(next(iter(folders))) / file if folders else None
@@ -207,7 +209,7 @@ def _file_of(package: str, file: str) -> Path:
 
 @contextlib.contextmanager
 def _logging_untouched() -> Iterator[None]:
-    """Importing wordllama configures the root logger; that is the program's to do."""
+    """Restore the root logger's configuration, which importing wordllama changes."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield

@@ -1,4 +1,4 @@
-"""Failures: one row per failure label that counts, with its quote and the tool concerned."""
+"""Extract failures: one row per failure label that counts, with its quote and the tool concerned."""
 
 import re
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from agent_eval.metrics.base import NO_FAILURE
 
 BEHAVIOUR, TOOL_BEHAVIOUR = "agent_behavior_failure", "tool_call_behavior_failure"
 FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
-# What an environment that fails can force upon an agent; every other label tells what the agent did of itself.
+# Labels that a failing environment can force upon an agent; all others describe its own behaviour.
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
-RULE = "rule"  # the judge that speaks only where it finds a failure
+RULE = "rule"  # a judge that reports only failures
 
 _CONVERSATION = ("agent_id", "conversation_id")
 _TURN = (*_CONVERSATION, "turn_index")
@@ -21,15 +21,15 @@ _IDENTITY = ("agent_id", "methodology_version", "conversation_id", "turn_index",
 
 
 def failure_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """The judgments that count for failures: effective, scored, of a failure metric; 'no failure' included."""
+    """Return the effective, scored judgments of failure metrics; 'no failure' included."""
     return turn_judgments.filter(_is_scored() & pl.col("is_effective"))
 
 
 def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """The scored judgments, effective or not, of whoever could also have said 'no failure': all but the rules.
+    """Return the scored judgments, effective or not, that could have been 'no failure': all but rules'.
 
-    A rule is silent where it finds nothing, so that the turns it scored are the failing ones only. Turns that people
-    differ on are left out: it is not known whether they failed.
+    A rule reports only failures, so the turns it scored are all failing ones. Turns on which people disagree
+    are left out: it is unknown whether they failed.
     """
     scored = turn_judgments.filter(_is_scored() & (pl.col("judge") != RULE))
     disputed = turn_judgments.filter(pl.col("status") == "disputed")
@@ -38,27 +38,27 @@ def impartial_judgments(turn_judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def labels(turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per failure label, main or further, of each judgment that counts; each label once."""
+    """Return one row per failure label, main or further, of each judgment that counts; each label once."""
     every = pl.concat_list(pl.col("label"), pl.col("further_labels").fill_null([])).list.unique()
     exploded = failure_judgments(turn_judgments).with_columns(every.alias("label")).explode("label")
     return exploded.filter(pl.col("label") != NO_FAILURE)
 
 
 def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Every failure label of the effective scored judgments, without its cluster (see `registry.register`).
+    """Return every failure label of the effective scored judgments, without its cluster (see `register`).
 
     `tool` is filled for tool failures only: the one tool that the agent called in the turn; if it called
-    several there, or none, the one of them (of the conversation's) that the evidence names, else the
-    rationale; null when that leaves none or several. Nothing outside the conversation matters, so that
-    a failure keeps its tool when others arrive.
+    several or none there, the one of them (of the conversation's) that the evidence names, else the
+    rationale; null if none or several remain. Only the conversation itself is used, so that a failure keeps
+    its tool when other failures are added.
 
-    `fault_author` is the agent, as judges are asked what the agent did; but for a label that a failing
-    environment can force (`FORCED`) it is the environment where every call of the turn failed, and null,
-    unknown, where some did.
+    `fault_author` is the agent, because judges are asked about the agent's behaviour; but for a label that a
+    failing environment can force (`FORCED`) it is the environment if every call of the turn failed, and null
+    (unknown) if only some did.
 
     Returns:
         One row per version, agent, conversation, turn, metric and label: the columns of table
-        `failures` up to `fault_author`, sorted. An unscored judgment is no failure.
+        `failures` up to `fault_author`, sorted. An unscored judgment is not a failure.
     """
     found = labels(turn_judgments)
     rationale, evidence = (_said(name) for name in ("rationale", "evidence"))
@@ -89,12 +89,12 @@ def _is_scored() -> pl.Expr:
 
 
 def _said(name: str) -> pl.Expr:
-    """A text column, null where it is blank."""
+    """Return a text column with blank texts as null."""
     return pl.when(pl.col(name).str.strip_chars() != "").then(pl.col(name)).alias(name)
 
 
 def _failed(tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """The share of the turn's calls, whoever made them, that ended in an error."""
+    """Return the share of the turn's calls, by any author, that ended in an error."""
     is_error = pl.col("is_error").fill_null(value=False)
     return tool_calls.group_by(_TURN).agg(is_error.mean().alias("share_failed"))
 
@@ -111,7 +111,7 @@ def _fault_author() -> pl.Expr:
 
 
 def _tools(tool_calls: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Names of the tools that the agent called, per turn with a tool failure."""
+    """Return the names of the tools that the agent called, per turn with a tool failure."""
     calls = tool_calls.filter(pl.col("requestor") == "assistant")
     names = pl.col("name").unique().sort()
     of_turn = calls.group_by(_TURN).agg(names.alias("of_turn"))

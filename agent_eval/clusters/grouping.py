@@ -1,7 +1,8 @@
-"""Grouping: vectors into groups of average link, and new vectors to the group they are nearest to.
+"""Group vectors by average linkage, and assign new vectors to their nearest group.
 
-The distance of a vector to a group is its mean cosine distance to the group's members, in both steps.
-Memory and time are bounded: what is many is grouped in slices, each after assigning what the slices before explain.
+In both steps the distance of a vector to a group is its mean cosine distance to the group's members. Memory
+and time are bounded: large inputs are grouped in slices, each after assigning the vectors that fit earlier
+groups.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from agent_eval.clusters.embedding import Vectors
 
-SLICE = 1_500  # vectors grouped at once: average link is quadratic
+SLICE = 1_500  # vectors grouped at once: average linkage is quadratic
 _ROWS = 4_096  # vectors compared at once
 Labels = npt.NDArray[np.intp]
 
@@ -19,10 +20,10 @@ NONE = -1
 def nearest_centroid(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]:
     """Return, for each vector, the group at the smallest mean cosine distance, and that distance.
 
-    Of equals the first counts.
+    Ties go to the first group.
 
     Args:
-        vectors: One a row, of length at most 1.
+        vectors: One per row, of length at most 1.
         means: The mean of each group's vectors, not scaled.
     """
     at = np.full(len(vectors), NONE, dtype=np.intp)
@@ -39,8 +40,8 @@ def nearest_centroid(vectors: Vectors, means: Vectors) -> tuple[Labels, Vectors]
 def average_linkage_labels(vectors: Vectors, radius: float) -> Labels:
     """Return a group number for each vector, 0, 1, … in the order of each group's first vector.
 
-    Groups are cut from the average-link tree at `radius`. More than a slice of vectors: the first slice is
-    grouped, the others join its groups where they are within the radius, and what remains begins again.
+    Groups are cut from the average-link tree at `radius`. With more vectors than a slice, the first slice is
+    grouped, the others join its groups if they are within the radius, and the procedure repeats on the rest.
     """
     labels = np.full(len(vectors), NONE, dtype=np.intp)
     n_groups = 0
@@ -58,7 +59,7 @@ def average_linkage_labels(vectors: Vectors, radius: float) -> Labels:
 
 
 def means_of(vectors: Vectors, labels: Labels) -> Vectors:
-    """The mean vector of each group 0, 1, …, n−1."""
+    """Return the mean vector of each group 0, 1, …, n−1."""
     n_groups = int(labels.max()) + 1 if len(labels) else 0
     sums = np.zeros((n_groups, vectors.shape[1]), dtype=np.float64)
     np.add.at(sums, labels, vectors)
@@ -67,9 +68,9 @@ def means_of(vectors: Vectors, labels: Labels) -> Vectors:
 
 
 def medoid(vectors: Vectors) -> int:
-    """The row nearest to the mean of all; the first of equals."""
+    """Return the row nearest to the mean of all; the first of equals."""
     closeness = vectors @ vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return int(np.argmax(np.round(closeness, 6)))  # rows that differ in the last bits are equals
+    return int(np.argmax(np.round(closeness, 6)))  # rows that differ in the last bits count as equal
 
 
 def _average_link(vectors: Vectors, radius: float) -> Labels:
@@ -85,7 +86,7 @@ def _average_link(vectors: Vectors, radius: float) -> Labels:
 
 
 def _in_order(labels: Labels) -> Labels:
-    """The same groups, numbered by their first member."""
+    """Renumber the same groups by their first member."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     ranks = np.empty(len(first), dtype=np.intp)
     ranks[np.argsort(first)] = np.arange(len(first))

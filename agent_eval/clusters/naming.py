@@ -1,8 +1,8 @@
-"""Naming by a language model: which clusters need a name, what is shown of them, and what its answers change.
+"""Name clusters with a language model: select clusters and examples, and apply the answers to the registry.
 
-Nothing here calls a model: a `Namer` is a function from cases to names, see judge/cluster_naming.py. A name that does not
-come changes nothing but the reason why. A model never moves a failure: a merge that it proposes is an event, which
-a person may accept in data/clusters.
+Nothing here calls a model: a `Namer` is a function from cases to names, see judge/cluster_naming.py. If a
+name is missing, only the reason for it is stored. A model never moves a failure: a merge that it proposes is
+an event, which a person may accept in data/clusters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from agent_eval.clusters.overrides import with_words
 from agent_eval.tables import table
 
 N_NEAREST, N_NEAR_MISSES = 8, 4
-GROWN = 2  # times the texts it had when it was named: the cluster is to be named again
+GROWN = 2  # a cluster is renamed once it has this many times the texts it had when it was named
 
 
 @dataclass(frozen=True)
 class Said:
-    """A failure's words, and the cluster that it belongs to."""
+    """Hold a failure's text and the cluster that it belongs to."""
 
     cluster_id: str
     quote: str
@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster to be named: its failures, the most typical first, and near ones of other clusters of its block."""
+    """Hold a cluster to name: its failures, most typical first, and near ones of other clusters of the block."""
 
     cluster_id: str
     label: str
@@ -41,13 +41,13 @@ class Case:
 
     @property
     def neighbours(self) -> tuple[str, ...]:
-        """The clusters of the near misses, the nearest first."""
+        """Return the clusters of the near misses, nearest first."""
         return tuple(dict.fromkeys(said.cluster_id for said in self.near_misses))
 
 
 @dataclass(frozen=True)
 class Name:
-    """What a model says of a cluster; `merge_into`: a neighbour with the same root cause, or None."""
+    """Hold a model's answer about a cluster; `merge_into`: a neighbour with the same root cause, or None."""
 
     title: str
     root_cause: str
@@ -57,7 +57,7 @@ class Name:
 
 @dataclass(frozen=True)
 class ClusterNames:
-    """The names that came, by cluster, and why those did not come that did not."""
+    """Hold the names received, by cluster, and the reasons for the missing ones."""
 
     names: Mapping[str, Name] = field(default_factory=dict[str, Name])
     lost: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -65,7 +65,7 @@ class ClusterNames:
 
 @dataclass(frozen=True)
 class Namer:
-    """Who names: the model, and a function from cases to names that holds all it takes to ask it."""
+    """Hold the naming model and a function from cases to names that needs no further arguments."""
 
     model: str
     ask: Callable[[Sequence[Case]], ClusterNames]
@@ -73,7 +73,7 @@ class Namer:
 
 @dataclass(frozen=True)
 class Named:
-    """The registry with names, and proposed merges as rows of error_events."""
+    """Hold the registry with names, and proposed merges as rows of error_events."""
 
     registry: pl.DataFrame
     events: pl.DataFrame
@@ -82,16 +82,17 @@ class Named:
 def name_clusters(
     registry: pl.DataFrame, members: pl.DataFrame, space: Space, namer: Namer, *, at: str
 ) -> Named:
-    """Have new and changed clusters named.
+    """Name new and changed clusters.
 
-    A cluster is changed when this model never named it, or when its texts are twice as many as then. One whose
-    name did not come keeps the name it has, says why in `naming_problem`, and is asked for the next time.
+    A cluster is changed if this model never named it, or if it has at least twice as many texts as when it
+    was named. If a name is missing, the cluster keeps its name, `naming_problem` holds the reason, and the
+    next run asks again.
 
     Args:
         registry: Table `error_registry`.
         members: Table `error_members`.
-        space: Asked for the vectors of blocks with a cluster to be named.
-        namer: Who names.
+        space: Provides the vectors of blocks with a cluster to name.
+        namer: The naming model and its function.
         at: Today, ISO 8601.
     """
     current = members.with_columns(
@@ -113,7 +114,7 @@ def name_clusters(
 
 
 def _cases(members: pl.DataFrame, space: Space, wanted: set[str]) -> Iterator[Case]:
-    """Each wanted cluster with its most typical members and the nearest of its block that are not its own."""
+    """Return each wanted cluster with its most typical members and the nearest others of its block."""
     blocks = members.filter(pl.col("cluster_id").is_in(sorted(wanted))).select(BLOCK).unique()
     held = members.join(blocks, on=BLOCK, how="semi", nulls_equal=True).sort(*BLOCK, "text_hash")
     for (label, tool), rows in held.group_by(BLOCK, maintain_order=True):

@@ -1,8 +1,8 @@
-"""What people say about clusters: data/clusters/*.yaml. It wins over rules and models, and survives every run.
+"""Apply people's decisions about clusters from data/clusters/*.yaml; they override rules and models.
 
 An entry names a cluster and gives it a title, a severity or a root cause, merges it into another, or splits
-texts off it. A bad entry is refused with file and line, the rest goes on. Entries are applied in the order of
-files and lines; of two that say different things of one cluster the later is refused.
+texts off it. An invalid entry is rejected with file and line; the rest is applied. Entries are applied in the
+order of files and lines; of two that contradict each other about a cluster the later is rejected.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", 
 
 
 class Override(BaseModel, frozen=True, extra="forbid"):
-    """One entry. `split` maps a name of a new cluster to the texts that belong there."""
+    """Define one entry. `split` maps the name of a new cluster to the texts that belong to it."""
 
     cluster: Id
     title: Title | None = None
@@ -51,7 +51,7 @@ class Override(BaseModel, frozen=True, extra="forbid"):
 
 @dataclass(frozen=True)
 class OverrideEntry:
-    """An entry and where it stands."""
+    """Hold an entry with its file and line."""
 
     file: str
     line: int
@@ -60,7 +60,7 @@ class OverrideEntry:
 
 @dataclass(frozen=True)
 class Applied:
-    """The tables with people's words in them, new events, and the entries that could not be applied."""
+    """Hold the tables with the entries applied, new events, and the entries that could not be applied."""
 
     registry: pl.DataFrame
     members: pl.DataFrame
@@ -69,7 +69,7 @@ class Applied:
 
 
 def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refusal]]:
-    """The entries of one file's text, a YAML list, and what was refused."""
+    """Return the entries of one file's text, a YAML list, and the rejected ones."""
     try:
         root = compose(text)
         if root is None:
@@ -90,23 +90,23 @@ def read_overrides(file: str, text: str) -> tuple[list[OverrideEntry], list[Refu
 
 
 def overrides_hash(entries: Sequence[OverrideEntry]) -> str:
-    """Content hash of all entries in order, as a data version."""
+    """Return the content hash of all entries in order, used as a data version."""
     return digest("cluster_overrides", [entry.override.model_dump(mode="json") for entry in entries])
 
 
 def split_id(parent: str, name: str) -> str:
-    """The lasting id of what a person split off a cluster under a name."""
+    """Return the permanent id of the cluster that a person split off another under a name."""
     return f"E-{digest('split', parent, name)[:10]}"
 
 
 def apply_overrides(
     registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: str
 ) -> Applied:
-    """Put people's words into the registry: splits, then merges, then names and severities.
+    """Apply entries to the registry: splits, then merges, then names and severities.
 
-    Merges that a person made and took back are undone. An entry is refused when its cluster or the one to merge
-    into is unknown, when a merge would lead in a circle, when a split names a text that the cluster does not hold,
-    or when an earlier entry said something else.
+    Merges by people whose entry was removed are undone. An entry is rejected if its cluster or the merge
+    target is unknown, if a merge would form a cycle, if a split names a text that the cluster does not hold,
+    or if an earlier entry contradicts it.
     """
     work = _Work(registry, members, at)
     for entry in entries:
@@ -121,7 +121,7 @@ def apply_overrides(
 
 
 class _Work:
-    """The tables while entries are applied."""
+    """Hold the tables while entries are applied."""
 
     def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: str) -> None:
         was_human = pl.col("merged_by") == BY
@@ -142,10 +142,10 @@ class _Work:
         self.refused: list[Refusal] = []
 
     def split(self, entry: OverrideEntry) -> None:
-        """Move the texts of each part; a part whose every text is unknown makes no cluster."""
+        """Move the texts of each part; a part with only unknown texts creates no cluster."""
         parent = entry.override.cluster
         if parent not in self.rows:
-            return  # said once, by `name`
+            return  # reported once, by `name`
         label, tool = self.rows[parent]["label"], self.rows[parent]["tool"]
         held = {key: lead for key, lead in self.members.items() if key[:2] == (label, tool)}
         for name, texts in (entry.override.split or {}).items():
@@ -164,10 +164,10 @@ class _Work:
                 self.events.append(event("split", parent, new, BY, name, self.at))
 
     def merge(self, entry: OverrideEntry) -> None:
-        """Redirect the cluster, unless that leads nowhere."""
+        """Redirect the cluster, unless the target is invalid."""
         away, into = entry.override.cluster, str(entry.override.merge_into)
         if away not in self.rows:
-            return  # said once, by `name`
+            return  # reported once, by `name`
         if into not in self.rows:
             self.refuse(entry, f"merge_into: {into} is no cluster of this project; see agent-eval errors")
         elif self.merged.get(away, into) != into:
@@ -180,7 +180,7 @@ class _Work:
                 self.events.append(event("merge", away, into, BY, "as data/clusters says", self.at))
 
     def name(self, entry: OverrideEntry) -> None:
-        """Note title, severity and root cause."""
+        """Set title, severity and root cause."""
         override = entry.override
         if override.cluster not in self.rows:
             self.refuse(entry, f"{override.cluster} is no cluster of this project; see agent-eval errors")
@@ -192,11 +192,11 @@ class _Work:
         self.words[override.cluster] = {**said, **known}
 
     def refuse(self, entry: OverrideEntry, reason: str) -> None:
-        """Note an entry, or a part of it, that could not be applied."""
+        """Record an entry, or a part of it, that could not be applied."""
         self.refused.append(Refusal(entry.file, entry.line, shorten(reason)))
 
     def applied(self) -> Applied:
-        """The tables as they are now."""
+        """Return the tables in their current state."""
         contract = table("error_registry")
         fresh = [row for name, row in self.rows.items() if name not in self.builder.seed_texts]
         registry = pl.concat([contract.conform(self.registry), contract.frame(fresh)])
@@ -213,7 +213,7 @@ class _Work:
         )
 
     def _redirected(self, start: str) -> str:
-        """Where an id leads after all merges, those of this pass first; a walk of at most every cluster."""
+        """Return the final target of an id after all merges, those of this pass first, in bounded steps."""
         at = start
         for _ in self.rows:
             row = self.rows[at]
@@ -252,9 +252,9 @@ class _Work:
 
 
 def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
-    """The registry with what counts: a person's title, severity and root cause, else the model's, else the rule's.
+    """Return the registry with a person's title, severity and root cause, else the model's, else the rule's.
 
-    Of the severities of rule and model the higher counts; a person's counts alone.
+    Of the severities of rule and model the higher counts; a person's severity overrides both.
     """
 
     def human(key: str) -> pl.Expr:
@@ -271,7 +271,7 @@ def with_words(registry: pl.DataFrame, words: Mapping[str, Mapping[str, str]]) -
 
 
 def _entry(node: Node) -> Override | str:
-    """The entry, or why it is none."""
+    """Return the entry, or the reason why it is invalid."""
     try:
         value = construct(node, "typed")
     except YamlError as error:

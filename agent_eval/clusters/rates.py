@@ -1,7 +1,8 @@
-"""Rates: per run of an agent, the sums that trends are computed from.
+"""Compute, per run of an agent, the sums that trends are computed from.
 
-Turns of one conversation go together, so that a rate's spread is between conversations: the sums of squares over
-conversations are kept, and with them a run can be compared after it was superseded and its judgments are gone.
+Turns of one conversation are dependent, so a rate's spread is computed between conversations. The sums of
+squares over conversations are stored: a run can be compared after it was superseded and its judgments were
+deleted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,7 @@ _SETS = pl.DataFrame(
 
 
 def runs(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Version, agent and conversation → `benchmark_id`, `run_date` (of the run's latest session), `unit`, `unit_name`."""
+    """Return `benchmark_id`, `run_date` (latest session), `unit` and `unit_name` of each conversation."""
     dates = sessions.group_by("agent_id", "benchmark_id").agg(pl.col("session_date").max().alias("run_date"))
     admitted = with_unit(transcripts.filter("is_admitted")).select(
         *_RUN, "conversation_id", "unit", "unit_name"
@@ -46,12 +47,12 @@ def error_rates(
     registry: pl.DataFrame,
     earlier: pl.DataFrame,
 ) -> pl.DataFrame:
-    """The sums of the runs that count now, and those of earlier runs as they were.
+    """Return the sums of the runs that count now, with the stored sums of earlier runs unchanged.
 
     Args:
         failures: Table `failures`, with clusters.
         turn_judgments: The judgments that the failures come from.
-        runs: As `runs` gives them.
+        runs: As returned by `runs`.
         registry: Table `error_registry`.
         earlier: Table `error_rates` as it was stored for these versions and agents.
     """
@@ -66,7 +67,7 @@ def error_rates(
 
 
 def metrics_of(registry: pl.DataFrame) -> pl.DataFrame:
-    """`cluster_id` and `metrics`: those whose turns are eligible for the cluster, with all that was merged into it."""
+    """Return `cluster_id` and `metrics`: those with turns eligible for the cluster and all merged into it."""
     redirects = targets(registry)
     found: dict[str, set[str]] = {}
     for name, label in registry.select("cluster_id", "label").iter_rows():
@@ -81,7 +82,7 @@ def _named(metrics: Iterable[str]) -> str:
 
 
 def _eligible(turn_judgments: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
-    """Each turn that somebody other than a rule scored, once per set of metrics, with its run."""
+    """Return each turn scored by a person or model (not a rule), once per set of metrics, with its run."""
     scored = impartial_judgments(turn_judgments).select(*PAIR, *_TURN, "metric").unique()
     return (
         scored.join(_SETS, on="metric")
@@ -103,7 +104,7 @@ def _totals(lengths: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_unit(rows: pl.DataFrame, key: Sequence[str], n: pl.Expr) -> pl.DataFrame:
-    """Each unit's name and its turns, as two lists per key."""
+    """Return each unit's name and its turns, as two lists per key."""
     per_unit = rows.group_by(*key, "unit_name").agg(unit_turns=n.sum()).sort("unit_name")
     return per_unit.group_by(key, maintain_order=True).agg(pl.col("unit_name").alias("units"), "unit_turns")
 
@@ -115,7 +116,7 @@ def _of_clusters(
     lengths: pl.DataFrame,
     metrics: pl.DataFrame,
 ) -> pl.DataFrame:
-    """A row for every cluster seen in a run; one that only rules saw has no eligible turns with it."""
+    """Return a row per cluster found in a run; one that only rules reported has no eligible turns with it."""
     seen = (
         failures.select(*PAIR, "cluster_id", *_TURN)
         .unique()

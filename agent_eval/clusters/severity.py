@@ -1,4 +1,4 @@
-"""Severity: low < medium < high < critical, by rule from the failure label."""
+"""Derive a severity (low < medium < high < critical) from the failure label."""
 
 import polars as pl
 
@@ -8,12 +8,12 @@ from agent_eval.tables.vocabularies import SEVERITY
 
 
 def severity_of(label: str) -> str:
-    """The rule's severity of a failure label: what its metric says, medium where no built-in metric has it."""
+    """Return the severity that a built-in metric gives the label; medium if none has the label."""
     return DEFAULT.severities.get(label, DEFAULT_SEVERITY)
 
 
 def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
-    """The clusters of that severity and above: what a severity gate fails on. Gravest first, then most turns.
+    """Return the clusters of that severity and above, most severe first, then those of most turns.
 
     Raises:
         polars.exceptions.InvalidOperationError: If `level` is not a severity.
@@ -27,7 +27,7 @@ def at_least(error_clusters: pl.DataFrame, level: str) -> pl.DataFrame:
 
 
 def highest(*severities: pl.Expr) -> pl.Expr:
-    """The gravest of several severities; nulls do not count."""
+    """Return the highest of several severities; nulls are ignored."""
     return pl.max_horizontal(s.cast(SEVERITY).to_physical() for s in severities).replace_strict(
         dict(enumerate(SEVERITY.categories)), default=None, return_dtype=SEVERITY
     )

@@ -1,4 +1,4 @@
-"""What of a failure's words is compared: without ids, numbers, turn references and typography."""
+"""Normalise a failure's text for comparison: remove ids, numbers, turn references and typography."""
 
 import re
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from agent_eval.formats.hashing import digest
 
-LONGEST = 2_000  # characters that are read; what a judge says first says what went wrong
+LONGEST = 2_000  # characters that are read; judges state the failure first
 _REFERENCE = re.compile(
     r"\b(?:in |at |on |see )?(?:turn|step|message|line)s?\s*#?\d+(?:\s*(?:,|and|-|to|–)\s*\d+)*"
 )
@@ -15,7 +15,7 @@ _SIGN = re.compile(r"[^\w\s'’-]|_")
 
 
 def normalised(text: str | None) -> str:
-    """The words of a text in lower case; '' when it says nothing.
+    """Return the words of a text in lower case; '' if it has no content.
 
     A text of numbers and signs only stays as it is, so that it still equals itself.
     """
@@ -25,9 +25,9 @@ def normalised(text: str | None) -> str:
 
 
 def with_text(failures: pl.DataFrame) -> pl.DataFrame:
-    """Failures with `text`, what is compared, and `text_hash`, which names it.
+    """Return failures with `text`, the text to compare, and `text_hash`, its key.
 
-    The judge's reason tells what went wrong; where there is none, the quote has to do.
+    The judge's reason describes the failure; without one, the quote is used.
     """
     said = failures.select(pl.coalesce("reason", "quote")).to_series()
     texts = {raw: normalised(raw) for raw in said.unique()}

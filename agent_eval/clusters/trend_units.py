@@ -1,6 +1,6 @@
-"""Independent units of a trend's test: task families where all tasks declare one, else sessions, else conversations.
+"""Choose the units of a trend's test: task families if all tasks declare one, else sessions or conversations.
 
-Turns of one unit may depend on each other as they like. Sessions are units where both sides have two or more.
+Turns of one unit may be dependent. Sessions are the units if both sides have two or more.
 """
 
 from typing import NamedTuple
@@ -11,12 +11,12 @@ import polars as pl
 
 Floats = npt.NDArray[np.float64]
 CONVERSATION, SESSION, FAMILY = "conversation", "session", "task_family"
-FEWEST_UNITS = 2  # of each side: with fewer nothing is seen of their spread
+FEWEST_UNITS = 2  # of each side: fewer do not show their spread
 _PAIR = ("methodology_version", "agent_id")
 
 
 class UnitSums(NamedTuple):
-    """The sums of one side over its units, one value per cluster; k of its n eligible turns have the failure."""
+    """Hold one side's sums over its units, per cluster; k of a unit's n eligible turns have the failure."""
 
     n_units: Floats
     failing: Floats  # Σ k

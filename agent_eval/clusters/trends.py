@@ -1,7 +1,7 @@
-"""Error trends: an agent's clusters beside its baseline's, within one version: did this get better, or is it noise?
+"""Compare an agent's error clusters with its baseline's within one version, and test the differences.
 
-The baseline is the agent that agents.yaml names, else the agent's own run before. Versions are never compared
-with each other: they ask the same turns.
+The baseline is the agent that agents.yaml names, else the agent's own previous run. Versions are not compared
+with each other because their questions may differ.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame) -> pl.DataFrame:
-    """Table `error_trends`: each agent against the baseline that agents.yaml names, else against its run before.
+    """Return table `error_trends`: each agent against its declared baseline, else against its previous run.
 
     Args:
         error_rates: Table `error_rates`, all agents.
@@ -38,17 +38,17 @@ def error_trends(error_rates: ErrorRates, agents: Agents, registry: pl.DataFrame
 
 
 def baselines(error_rates: pl.DataFrame, agents: pl.DataFrame) -> pl.DataFrame:
-    """Comparisons with the declared baseline agent, of all that counts on both sides."""
+    """Return comparisons with the declared baseline agent, over all that counts on both sides."""
     declared = agents.filter(pl.col("baseline").is_not_null() & (pl.col("baseline") != pl.col("agent_id")))
     named = declared.select("agent_id", pl.col("baseline").alias("baseline_agent_id"))
-    # a side that was judged may have no rows on the other: it is compared, and the trend is unknown
+    # a judged side may have no rows of the other: it is compared, and the trend is unknown
     mine = error_rates.filter("is_current").select(PAIR).unique()
     theirs = named.join(mine.rename({"agent_id": "baseline_agent_id"}), on="baseline_agent_id").select(PAIR)
     return _comparisons(pl.concat([mine, theirs]).unique().join(named, on="agent_id"))
 
 
 def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
-    """Comparisons of an agent's latest run that counts with its run before, by date, then by id."""
+    """Return comparisons of an agent's latest run that counts with its previous run, by date, then by id."""
     dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
         pl.col("run_date").max(), pl.col("is_current").any()
     )
@@ -61,7 +61,7 @@ def earlier_runs(error_rates: pl.DataFrame) -> pl.DataFrame:
 
 
 def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
-    """Comparisons of each agent that held that run: its latest run that counts with that one, if it is another."""
+    """Return comparisons of each agent that has that run: its latest run that counts with that one."""
     dated = error_rates.group_by(*PAIR, "benchmark_id").agg(
         pl.col("run_date").max(), pl.col("is_current").any()
     )
@@ -77,13 +77,14 @@ def since_run(error_rates: pl.DataFrame, benchmark_id: str) -> pl.DataFrame:
 
 
 def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Table `error_trends` for these comparisons: one row per cluster that either side has.
+    """Return table `error_trends` for these comparisons: one row per cluster that either side has.
 
-    Where all tasks declare a family, or both sides have two sessions or more, these are the units of the test and the
-    intervals (`unit_test`). Else the test is the two-proportion score test with its variance multiplied by the design effect
-    of turns within conversations, not below 1 (Rao & Scott 1992), on Student's t with conversations − 2 degrees of freedom.
-    q is Benjamini–Hochberg's over the clusters of one comparison. Intervals are Wilson's on the turns divided by
-    the design effect. A side that nobody but rules judged has no rate, and the trend is unknown.
+    If all tasks declare a family, or both sides have two sessions or more, these are the units of the test
+    and the intervals (`unit_test`). Otherwise the test is the two-proportion score test with its variance
+    multiplied by the design effect of turns within conversations, not below 1 (Rao & Scott 1992), on
+    Student's t with conversations − 2 degrees of freedom. q is Benjamini–Hochberg's over the clusters of one
+    comparison. Intervals are Wilson's on the turns divided by the design effect. A side judged only by rules
+    has no rate, and the trend is unknown.
 
     Args:
         error_rates: Table `error_rates`.
@@ -126,7 +127,7 @@ def _comparisons(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Rates under the ids that clusters have now. Merged ones add up: a turn with both counts twice, which is rare."""
+    """Return rates under current cluster ids. Merged ones are added: a turn with both counts twice (rare)."""
     redirects: Mapping[str, str] = targets(registry)
     known = pl.col("cluster_id").is_null() | pl.col("cluster_id").is_in(sorted(redirects))
     return error_rates.filter(known).with_columns(
@@ -135,7 +136,7 @@ def _redirected(error_rates: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFra
 
 
 def _side(rates: pl.DataFrame, comparisons: pl.DataFrame, agent: str, run: str) -> pl.DataFrame:
-    """The rows of one side, under the version and agent of the comparison that they belong to."""
+    """Return the rows of one side, under the version and agent of the comparison that they belong to."""
     wanted = comparisons.select(
         "methodology_version",
         pl.col(agent).alias("of"),
@@ -166,7 +167,7 @@ def _totals(side: pl.DataFrame, prefix: str) -> pl.DataFrame:
 
 
 def _tested(rows: pl.DataFrame) -> pl.DataFrame:
-    """With rates, intervals, design effect and p; the null of what is not known becomes NaN and back."""
+    """Add rates, intervals, design effect and p; nulls (unknown) are NaN during the computation."""
     prefixes = ("", "baseline_")
     counts = [f"{prefix}{name}" for prefix in prefixes for name in _SUMS]
     sums = rows.with_columns(pl.col(counts).fill_null(0))
@@ -194,7 +195,7 @@ def _tested(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _over_units(tested: pl.DataFrame, here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
-    """With the test and the intervals over task families or sessions, where these are the units."""
+    """Add the test and the intervals over task families or sessions, if these are the units."""
     sums = unit_sums(here, tested), unit_sums(there, tested)
     effect, p_value, effects = unit_test(*sums)
     made = {"design_effect": effect, "p_value": p_value}
@@ -216,7 +217,7 @@ def score_test(
     lengths: Floats,
     n_conversations: Floats,
 ) -> tuple[Floats, Floats]:
-    """(design effect, two-sided p) of equal rates on two sides whose turns come in conversations.
+    """Return (design effect, two-sided p) of equal rates on two sides whose turns come in conversations.
 
     Args:
         failing: Turns with the failure, per side; one value per cluster.
@@ -242,7 +243,7 @@ def score_test(
         freedom = n_conversations - 2
         p_value = 2 * stdtr(np.maximum(freedom, 1), -np.abs(t))
     is_known = (freedom >= 1) & (eligible[0] > 0) & (eligible[1] > 0)
-    is_flat = binomial == 0  # never or always seen, on both sides
+    is_flat = binomial == 0  # the failure occurs never or always, on both sides
     nan = np.nan
     return np.where(is_known & ~is_flat, effect, nan), np.where(
         is_known, np.where(is_flat, 1.0, p_value), nan
@@ -250,7 +251,7 @@ def score_test(
 
 
 def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, Floats]:
-    """95 % bounds of a rate, 0–1, on the turns divided by the design effect; NaN without turns."""
+    """Return 95 % bounds of a rate, 0–1, on the turns divided by the design effect; NaN without turns."""
     with np.errstate(divide="ignore", invalid="ignore"):
         n = eligible / effect
         rate = failing / eligible
@@ -262,7 +263,7 @@ def wilson(failing: Floats, eligible: Floats, effect: Floats) -> tuple[Floats, F
 
 
 def _adjusted(p_value: pl.Expr) -> pl.Expr:
-    """Benjamini–Hochberg: min over p' ≥ p of p' × n / rank(p'); a null stays null and is not counted."""
+    """Return Benjamini–Hochberg q: min over p' ≥ p of p' × n / rank(p'); nulls stay null, not counted."""
     return p_value.map_batches(_benjamini_hochberg, return_dtype=pl.Float64)
 
 

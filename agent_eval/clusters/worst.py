@@ -1,4 +1,4 @@
-"""The findings that a reader should see first: the most severe clusters, each with a quote that shows it."""
+"""Select the findings to show first: the most severe clusters, each with a quote as evidence."""
 
 import polars as pl
 
@@ -16,11 +16,11 @@ SCHEMA = {
 
 
 N_QUOTES = 100
-"""Failures of a cluster among which a quote is looked for: a cluster may have a hundred thousand."""
+"""Failures of a cluster that are searched for a quote: a cluster may have a hundred thousand."""
 
 
 def worst_clusters(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the `n` most severe rows of table error_clusters, of these the ones of most turns, one per cluster."""
+    """Return the `n` most severe rows of table error_clusters, then by most turns, one per cluster."""
     order = [pl.col("severity").cast(SEVERITY), pl.col("n_turns")]
     return (
         error_clusters.sort(*order, "agent_id", descending=[True, True, False])
@@ -38,7 +38,7 @@ def failures_to_quote(failures: pl.DataFrame) -> pl.DataFrame:
 def worst_findings(
     clusters: pl.DataFrame, failures: pl.DataFrame, turn_judgments: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return clusters with a quote each that shows them.
+    """Return clusters with a quote each as evidence.
 
     Args:
         clusters: Rows of table error_clusters, as `worst_clusters` returns them.

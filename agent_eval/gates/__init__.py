@@ -1,7 +1,8 @@
-"""Gates: whether an agent passes, fails or cannot be decided. Unknown is never passed.
+"""Evaluate whether an agent passes or fails each gate; an undecidable gate is unknown, never passed.
 
-One module per kind of gate reports findings with their evidence; `evaluate` combines them into table gate_results.
-The limits themselves are settings (`settings.gate_spec`). Frames in, frames out: no store, no Dagster.
+One module per kind of gate returns findings with their evidence; `evaluate` combines them into table
+gate_results. The limits are settings (`settings.gate_spec`). The modules read and return frames and use
+neither store nor Dagster.
 """
 
 from agent_eval.gates.evaluate import INPUTS, KINDS, exit_code, gates

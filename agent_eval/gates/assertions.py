@@ -1,4 +1,4 @@
-"""The gate on assertions: what `expected` demands of the conversations was done."""
+"""Evaluate the assertions gate: whether the conversations did what `expected` requires."""
 
 import polars as pl
 
@@ -7,10 +7,11 @@ from agent_eval.settings.gate_spec import Rules
 
 
 def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFinding | None:
-    """All assertions of one pair together; None where there is none, or the gate is switched off.
+    """Return one finding for all assertions of a pair; None without assertions or with the gate switched off.
 
-    `slotted`: those of conversations in a slot, and every declared trajectory; the reference calls of an imported
-    benchmark are one way among several, and its outcome says whether the task was solved. `all`: every one.
+    `slotted`: count assertions of conversations in a slot and every declared trajectory. The reference calls
+    of an imported benchmark are left out: they are one of several valid ways, and its outcome says whether
+    the task was solved. `all`: count every assertion.
     """
     is_counted = pl.col("slot").is_not_null() | (pl.col("kind") == "trajectory")
     counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)

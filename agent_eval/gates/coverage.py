@@ -1,4 +1,4 @@
-"""Coverage of the judge, and what a benchmark needs: required tests, disclosures, a status that may be published."""
+"""Evaluate judge coverage and what a benchmark needs: required tests, disclosures, a publishable status."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,13 +27,13 @@ OF_STATUS: Mapping[str, Result] = {
 MIN_SEEN_SHARE = 0.5
 TOO_LITTLE_SEEN = "judged on less than half of the evidence"
 Asked = tuple[int, int, list[str]]
-"""Questions put to a model, how many no judge scored, and the reasons."""
+"""Number of questions put to a model, number that no judge scored, and the reasons."""
 
 
 def put_to_a_model(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, Asked]:
-    """Per pair, the questions (a metric of a turn or conversation) that were put to a model.
+    """Return, per pair, the questions (a metric of a turn or conversation) that were put to a model.
 
     An answer on less than MIN_SEEN_SHARE of the evidence counts as unscored.
     """
@@ -65,14 +65,14 @@ def put_to_a_model(
 
 
 def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
-    """Pairs with a slotted conversation that counts, or that only a failing harness kept from counting."""
+    """Return pairs with a slotted conversation that counts or that only a harness failure excluded."""
     counts = pl.col("is_admitted") | pl.col("reason").str.starts_with("harness failure").fill_null(False)
     held = transcripts.filter(pl.col("slot").is_not_null() & counts)
     return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
 
 
 def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
-    """None put or none scored is unknown; more than the allowed share unscored fails."""
+    """Return unknown if no question was put or scored; failed if more than the allowed share is unscored."""
     n_asked, n_unscored, reasons = asked
     if n_asked == 0:
         return GateFinding("coverage", "unknown", "no question was put to a model")
@@ -90,12 +90,13 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
 def trial_finding(
     row: Mapping[str, object], reliability: pl.DataFrame, allowed: Fraction
 ) -> GateFinding | None:
-    """Whether the planned trials are there: too many refused at import fails, too many lost to the harness is unknown.
+    """Return whether the planned trials are present; None if every trial is known.
 
-    None where every trial is known. Trials of unknown outcome are shown; whether one may be is for thresholds to say.
+    Failed if too many were refused at import; unknown if too many were lost to harness failures. Trials of
+    unknown outcome are listed in the evidence; the thresholds decide whether one is allowed.
 
     Args:
-        row: Of composite_scores.
+        row: A row of composite_scores.
         reliability: The rows of the same agent and version.
         allowed: The share of the planned trials that may be missing.
     """
@@ -125,7 +126,7 @@ def trial_finding(
 
 
 def both(first: GateFinding, second: GateFinding | None) -> GateFinding:
-    """Two findings of one gate as one."""
+    """Combine two findings of one gate into one."""
     if second is None:
         return first
     return replace(
@@ -136,9 +137,9 @@ def both(first: GateFinding, second: GateFinding | None) -> GateFinding:
 
 
 def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
-    """Required tests, disclosures and status, from a row of composite_scores of an agent with a slotted session."""
+    """Yield the findings on required tests, disclosures and status of an agent with a slotted session."""
     missing, status = _texts(row["missing"]), str(row["status"])
-    # nothing was held: the harness's failure, not a gap
+    # no session was held: a failure of the harness, not a missing test
     lost = status == "invalid" and row["n_sessions"] == 0
     tests, disclosures = _about(TESTS, missing), _about(DISCLOSURES, missing)
     warned = _about(TESTS, _texts(row["warnings"]))
@@ -157,7 +158,7 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
 
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """The texts that name one of these first: 'hallucination: …', 'u3_scope (session b): …'."""
+    """Return the texts that begin with one of the names: 'hallucination: …', 'u3_scope (session b): …'."""
     wanted = tuple(names)
     return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in wanted]
 

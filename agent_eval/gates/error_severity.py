@@ -1,4 +1,4 @@
-"""The severity gate: no error cluster of that level or above, and somebody who would have seen it."""
+"""Evaluate the severity gate: no error cluster at or above a level, in turns judged for failures."""
 
 from collections.abc import Collection
 from fractions import Fraction
@@ -15,9 +15,10 @@ from agent_eval.tables.agent_version import AgentVersion
 def looked_for_failures(
     turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
 ) -> dict[AgentVersion, tuple[int, int]]:
-    """Per pair: questions about failures that arise, and how many of them a person or model answered.
+    """Count, per pair, the failure questions that apply and how many of them a person or model answered.
 
-    A rule speaks only where it finds a failure, so that its silence is no answer. Where people differ there is none.
+    Rules are not counted: a rule reports only failures, so the absence of a finding does not answer the
+    question. A question on which people disagree has no answer.
 
     Args:
         turn_judgments: Table turn_judgments.
@@ -39,13 +40,14 @@ def looked_for_failures(
 def severity_finding(
     rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]
 ) -> GateFinding | None:
-    """Failed with a cluster of the level or above; without one unknown, unless enough turns were judged for failures.
+    """Return failed for a cluster at or above the level; else unknown unless enough turns were judged.
 
-    Severities are those of the registry: a person's word, where there is one. None where the gate is switched off.
+    Severities come from the registry, where a person's severity takes precedence. None if the gate is
+    switched off.
 
     Args:
-        rules: The level, and which share may be without an answer.
-        error_clusters: Those of one pair.
+        rules: The level, and the share of questions that may be unanswered.
+        error_clusters: The clusters of one pair.
         looked: From `looked_for_failures`.
     """
     level = rules.fail_on_error_severity

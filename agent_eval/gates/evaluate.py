@@ -35,7 +35,7 @@ INPUTS = (
     "error_clusters",
     "assertion_results",
 )
-"""The tables that gates are made from."""
+"""Tables that the gates read."""
 KINDS = (
     "coverage",
     "required_tests",
@@ -64,21 +64,23 @@ def gates(
     max_unscored_share: float = 0.05,
     version: str = "",
 ) -> pl.DataFrame:
-    """Table gate_results: one row per pair of `composite_scores` (without that table: of `transcripts`), gate and subject.
+    """Return table gate_results: one row per pair, gate and subject.
 
-    `coverage` and, unless switched off, `errors` and `silent_turns` are there for every pair; `required_tests`, `disclosures` and `status` only for agents with a slotted
-    session, one that was held as a benchmark; the others where the rules demand them.
+    The pairs are those of `composite_scores`, or of `transcripts` if that table is missing.
+    `coverage` and, unless switched off, `errors` and `silent_turns` exist for every pair; `required_tests`,
+    `disclosures` and `status` only for agents with a slotted session, i.e. one held as a benchmark; other
+    gates exist if the rules configure them.
 
     Args:
-        frames: The tables of `INPUTS`; one that is left out is empty.
-        spec: What is demanded; default: no thresholds, no critical error.
-        pairs: A pair of these (agent_id, methodology_version) without a composite row has an unknown status: it never
-            passes unseen.
-        failure_metrics: The metrics of turns whose labels are failures and that a model is asked.
-        regressions: What the comparison with its baseline found, for each pair that has one.
-        judge_drift: What the latest audits found.
-        max_unscored_share: Where the rules do not say.
-        version: Of the rules, kept with every row.
+        frames: The tables of `INPUTS`; a missing one counts as empty.
+        spec: The gate rules; default: no thresholds, no critical error.
+        pairs: Expected pairs (agent_id, methodology_version); one without a composite row gets status
+            unknown.
+        failure_metrics: The turn metrics that have failures as labels and are put to a model.
+        regressions: Findings of the comparison with the baseline, for each pair that has one.
+        judge_drift: Findings of the latest audits.
+        max_unscored_share: The default if the rules do not set it.
+        version: Version of the rules, stored in every row.
     """
     given = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
     spec = spec or GateSpec()
@@ -134,7 +136,7 @@ def gates(
 
 
 def exit_code(gates: pl.DataFrame) -> int:
-    """1 any failed, else 2 any unknown or nothing evaluated, else 0."""
+    """Return 1 if any gate failed, else 2 if any is unknown or none was evaluated, else 0."""
     results = set(gates["result"])
     if "failed" in results:
         return 1
@@ -162,7 +164,7 @@ def _float(value: Fraction | float | None) -> float | None:
 def _models(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, list[str]]:
-    """The judge models that answered for each pair."""
+    """Return the judge models that answered for each pair."""
     both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
     by_pair = (
         both.filter(~pl.col("judge").is_in(list(_NO_MODEL)))

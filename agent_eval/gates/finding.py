@@ -1,4 +1,4 @@
-"""What a gate found: passed, failed or unknown, about what, and with which evidence."""
+"""Define a gate's finding: the result (passed, failed or unknown), its subject and its evidence."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from fractions import Fraction
 from typing import Literal
 
 Result = Literal["passed", "failed", "unknown"]
-SHOWN = 5  # examples in the evidence of one gate
-LONGEST = 80  # characters of a stranger's words in the evidence
+SHOWN = 5  # number of examples in the evidence of one gate
+LONGEST = 80  # characters of untrusted text in the evidence
 
 
 @dataclass(frozen=True)
 class GateFinding:
-    """One gate's answer. `subject` is what it speaks of where a gate has several, e.g. 'helpfulness in D2'."""
+    """Hold the result of one gate. `subject` names its part if it has several, e.g. 'helpfulness in D2'."""
 
     gate: str
     result: Result
@@ -23,7 +23,7 @@ class GateFinding:
 
 
 def worst(results: Iterable[Result]) -> Result:
-    """Failed if any failed, else unknown if any is; passed only if all passed, and there is one."""
+    """Return failed if any failed, else unknown if any is unknown or there are none, else passed."""
     found = set(results)
     if "failed" in found:
         return "failed"
@@ -31,13 +31,13 @@ def worst(results: Iterable[Result]) -> Result:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """The first few, and how many more there are."""
+    """Join the first few texts, with the number of the remaining ones."""
     every = list(texts)
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return f"{'; '.join(every[:SHOWN])}{more}"
 
 
 def short(text: str) -> str:
-    """A stranger's words on one line, cut."""
+    """Return untrusted text on one line, truncated."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

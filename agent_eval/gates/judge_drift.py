@@ -1,4 +1,4 @@
-"""The gate on judge drift: does a judge model still say what it said, by the latest audit?"""
+"""Evaluate the judge drift gate: whether a judge model repeated its earlier answers in the latest audit."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ TAIL = 0.025  # of a two-sided 95 % interval
 
 
 def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str]) -> list[GateFinding]:
-    """One finding per judge model of a pair; none where drift is not limited.
+    """Return one finding per judge model of a pair; an empty list if the rules do not limit drift.
 
     Args:
         rules: The limits.
@@ -53,7 +53,7 @@ def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) ->
 
 
 def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tuple[Result, str]:
-    """Hold the interval of a figure against its limit: all of it keeps the limit, none of it does, or it is unknown."""
+    """Return passed if all of the interval is within the limit, failed if none of it is, else unknown."""
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     words = name.replace("_", " ")
     if not isinstance(value, float):
@@ -77,10 +77,11 @@ def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tu
 def _needs(
     name: str, row: Mapping[str, object], value: float, ends: tuple[float, float], limit: float, way: str
 ) -> str:
-    """How many turns would decide it at this value.
+    """Return how many turns would decide the gate at this value, as a clause.
 
-    A reach from the spread between turns falls with the root of their number. Where few or no turns differ the reach is what
-    so many turns can miss, a share 1 − 0.025^(1/n) of answers, and falls with their number itself.
+    The half-width of an interval computed from the spread between turns falls with the square root of their
+    number. If few or no turns differ, it is the share 1 − 0.025^(1/n) that n turns can miss and falls with n
+    itself.
     """
     distance = abs((abs(value) if way == "at most" else value) - limit)
     n_turns = row["n_turns"]
@@ -91,11 +92,11 @@ def _needs(
     missed = 1 - TAIL ** (1 / n_turns)
     is_bound = name == "mean_difference" and math.isclose(reach, missed, rel_tol=1e-6)
     if is_bound or row["share_equal"] == 1:
-        # 1 − 0.025^(1/n) times what a missed answer changes is the distance
+        # distance = 1 − 0.025^(1/n) × the change that a missed answer makes
         n = math.ceil(math.log(TAIL) / math.log1p(-min(distance / reach * missed, 1 - 1e-9)) - 1e-9)
     return f", needs about {max(n, n_turns + 1):,} turns"
 
 
 def _keeps(value: Fraction, limit: Fraction, way: str) -> bool:
-    near = Fraction(1, 10**9)  # a mean of floats
+    near = Fraction(1, 10**9)  # the value is a mean of floats
     return abs(value) <= limit + near if way == "at most" else value >= limit - near

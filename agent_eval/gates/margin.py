@@ -1,7 +1,7 @@
-"""The margin of the gate against a baseline: passed only where the data show that no more than it was lost.
+"""Evaluate the margin against a baseline: passed only if the data show a loss of no more than the margin.
 
-Passed if the lower 95 % limit of the difference lies above minus the margin; else failed if the upper limit lies below
-0; else unknown, with the number of sessions or tasks that would decide it.
+Passed if the lower 95 % limit of the difference is above minus the margin; else failed if the upper limit is
+below 0; else unknown, with the number of sessions or tasks that would decide it.
 """
 
 import math
@@ -43,14 +43,14 @@ def margin_finding(
     *,
     worse: Sequence[str] = (),
 ) -> GateFinding:
-    """Return the gate of all rows together: the worst of them.
+    """Return the gate for all rows together: the worst result of the rows.
 
     Args:
-        name: The baseline, in words.
-        rows: Of `compare`, agent minus baseline: what must not be worse by the margin.
+        name: Display name of the baseline.
+        rows: Rows of `compare`, agent minus baseline: the quantities that must not be worse by the margin.
         scales: From `scale_of`, by quantity.
         margin: In points of 100 of the scale.
-        worse: The other quantities that are significantly worse, in words.
+        worse: Descriptions of the other quantities that are significantly worse.
     """
     results: list[Result] = ["failed"] if worse else []
     told = []
@@ -64,7 +64,7 @@ def margin_finding(
 
 
 def unseen_loss(rows: pl.DataFrame, scales: Mapping[str, float | None]) -> str:
-    """Return what a gate without a margin lets through unseen, as a clause; empty where nothing is known of it."""
+    """Return, as a clause, the loss that a gate without a margin cannot detect; '' if unknown."""
     losses = [
         f"{row['quantity']} may be up to {-limits[0]:.3g} worse"
         for row in rows.iter_rows(named=True)
@@ -89,9 +89,9 @@ def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> t
 
 
 def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] | None:
-    """The 95 % limits of how much better the agent is, with all that is not known against it.
+    """Return the 95 % limits of the agent's improvement, with every unknown trial counted against it.
 
-    Where all tasks are equal in both, n tasks miss a share q of tasks that are lost with probability (1 − q)^n.
+    If all tasks are equal in both, n tasks miss a share q of tasks that are lost with probability (1 − q)^n.
     """
     low, high = row["low"], row["high"]
     if low is None or high is None:
@@ -105,7 +105,7 @@ def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] 
 
 
 def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
-    """How many sessions or tasks let an equal agent pass with a probability of 80 %, at the present spread."""
+    """Return how many sessions or tasks let an equal agent pass with a probability of 80 %, same spread."""
     unit = row["unit"]
     design: Design = "paired" if unit == "tasks" else "unpaired"
     n = 2 / (1 / row["n"] + 1 / row["other_n"])

@@ -1,4 +1,4 @@
-"""Names in the rules: every metric, score, agent and version that a gate names exists, and its limit can be reached."""
+"""Check that each metric, score, agent and version in the gate rules exists and each limit is reachable."""
 
 import difflib
 import re
@@ -17,11 +17,11 @@ QUANTITIES = ("composite", "raw composite", "universal", "domain", "pass@1", "co
 
 
 class GateRulesError(AgentEvalError):
-    """A gate names something that does not exist, or a limit that nothing can reach."""
+    """Raised when a gate names something that does not exist, or a limit that cannot be reached."""
 
 
 class UnknownNameError(GateRulesError):
-    """A gate names a metric, score, agent or version that does not exist."""
+    """Raised when a gate names a metric, score, agent or version that does not exist."""
 
     def __init__(self, where: str, name: str, known: Collection[str], kind: str) -> None:
         near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
@@ -30,18 +30,18 @@ class UnknownNameError(GateRulesError):
 
 
 def is_score(name: str) -> bool:
-    """Whether a threshold's name is a score of the agent, not a metric."""
+    """Return whether a threshold's name is a score of the agent rather than a metric."""
     return name in COMPOSED or name in DIMENSIONS or RELIABILITY.match(name) is not None
 
 
 def check_names(
     spec: GateSpec, metrics: MetricSet, agents: Collection[str], versions: Collection[str]
 ) -> None:
-    """That every name in the rules exists and every threshold can be reached.
+    """Check that every name in the rules exists and every threshold can be reached.
 
     Raises:
-        UnknownNameError: For a misspelt metric, score, agent or version, with the nearest one.
-        GateRulesError: For a threshold off its scale.
+        UnknownNameError: For an unknown metric, score, agent or version; names the closest match.
+        GateRulesError: For a threshold outside its scale.
     """
     for name in spec.agents:
         _check("gates.agents", name, agents, "agent")

@@ -1,4 +1,8 @@
-"""The gate against a baseline: worse by more than the margin allows, or significantly worse where there is none."""
+"""Evaluate the gate against a baseline.
+
+It fails if the agent is worse by more than the margin allows or, without a margin, if it is significantly
+worse.
+"""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -30,7 +34,7 @@ INPUTS = (
     "conversation_judgments",
     "import_errors",
 )
-"""The tables that a comparison reads, of one pair each."""
+"""Tables that a comparison reads, of one pair each."""
 _OTHER = "baseline"
 
 
@@ -45,28 +49,28 @@ def regression_finding(
     margin: Fraction | None = None,
     thresholds: Sequence[str] = (),
 ) -> GateFinding:
-    """Return whether one pair is worse than another in anything that both have.
+    """Return whether one pair is worse than another in any quantity that both have.
 
-    Without a margin: failed where it is significantly worse, the primary quantity at 5 %, the others after Holm. With
-    one, the primary quantity (or each of `quantities`) must be shown to be less than the margin worse; the others fail
-    as before.
+    Without a margin: failed if it is significantly worse, the primary quantity at 5 %, the others after Holm.
+    With one, the primary quantity (or each of `quantities`) must be shown to be less than the margin worse;
+    the others fail as before.
 
     Args:
-        name: The baseline, in words.
+        name: Display name of the baseline.
         ours: The tables of `INPUTS`, of the agent's pair.
-        theirs: Likewise of the baseline.
-        quantities: What is compared; empty: everything but the cost.
-        not_comparable: Score → why it means something else in the two.
-        answer_threshold: From which an answer counts as correct.
+        theirs: The tables of `INPUTS`, of the baseline.
+        quantities: The quantities to compare; empty: all except the cost.
+        not_comparable: Score → the reason why its meaning differs between the two.
+        answer_threshold: Minimum that counts as a correct answer.
         margin: In points of 100 of a quantity's scale.
-        thresholds: The metrics that gates demand a threshold of.
+        thresholds: The metrics that have a threshold in the gates.
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
     named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
     frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
     rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds)
-    # a verdict that trials which are not known could turn matters here where they could make the agent worse
+    # a verdict that unknown trials could change matters here only if they could make the agent worse
     is_turned = pl.col("reason").is_not_null()
     could_be_worse = pl.any_horizontal(
         (pl.col(f"verdict_{end}") == f"{_OTHER} better").fill_null(False) for end in ("worst", "best")
@@ -113,14 +117,14 @@ def _compared(
     answer_threshold: float,
     thresholds: Sequence[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The comparison of the two sides, and the values per task that it was made from."""
+    """Return the comparison of the two sides and the values per task that it was computed from."""
     wanted = (
         pl.col("quantity").is_in(list(quantities))
         if quantities
         else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
     )
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
-    # the versions may differ: what is measured belongs to the side, not to its version
+    # the versions may differ: a measured quantity belongs to the side, not to its version
     known = TrialTables.of(frames)
     tasks = task_values(
         trial_outcomes(known, answer_threshold=answer_threshold),
@@ -136,13 +140,13 @@ def _compared(
         tasks.filter(wanted),
         refused_records(frames["import_errors"], frames["transcripts"]),
         thresholds=thresholds,
-        interval="t",  # a gate does not pass since a loss might be one of unseen sessions
+        interval="t",  # a gate must not pass because a loss could come from unseen sessions
     )
     return rows, tasks
 
 
 def _guarded(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
-    """The rows that a margin speaks of: the named quantities, else the primary one, else all."""
+    """Return the rows that a margin applies to: the named quantities, else the primary one, else all."""
     if quantities:
         return rows
     primary = rows.filter(role=PRIMARY)

@@ -1,4 +1,4 @@
-"""The gate on silence: in how many turns the agent owed a reply and gave none."""
+"""Evaluate the gate on silence: the share of turns in which the agent owed a reply and gave none."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +19,7 @@ _TURN = (*PAIR, "conversation_id", "turn_index")
 
 @dataclass(frozen=True)
 class Silence:
-    """The turns of one pair: those that owed a reply, those without one, and those that ended the conversation.
+    """Count one pair's turns: those that owed a reply, those without one, those that ended the conversation.
 
     `unanswered` holds the conversations with a user message in which no turn got a reply.
     """
@@ -27,16 +27,16 @@ class Silence:
     n_due: int = 0
     silent: tuple[str, ...] = ()  # conversation#turn, in order
     n_ended: int = 0
-    is_looked_for: bool = False  # at least one of the metrics that a rule decides by silence was asked
+    is_looked_for: bool = False  # a metric that a rule decides by silence was asked
     unanswered: tuple[str, ...] = ()  # conversations, in order
 
 
 def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, Silence]:
-    """Count per pair the turns without a reply, from the rules' rows of table turn_judgments.
+    """Count, per pair, the turns without a reply, from the rules' rows of table turn_judgments.
 
-    A person's rating of such a turn changes its rating, not the fact that nothing was said. A turn that neither ended
-    nor owed a reply (the user acted, or wrote nothing) is in no count. `transcripts` holds the number of user messages
-    of each conversation; a conversation that it does not hold counts as one with a user message.
+    A person's rating of such a turn changes its rating but not the count of silent turns. A turn that neither
+    ended nor owed a reply (the user acted, or wrote nothing) is not counted. `transcripts` holds the number
+    of user messages of each conversation; a conversation missing from it counts as one with a user message.
     """
     decided = pl.col("metric").is_in(list(OF_SILENCE))
     by_rule = decided & (pl.col("judge") == "rule") & (pl.col("status") == "scored")
@@ -83,10 +83,11 @@ def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVer
 
 
 def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
-    """Failed with a larger share of silent turns than allowed; unknown where no turn needed a reply or no judge looked.
+    """Return failed if the share of silent turns exceeds the limit; None if the gate is switched off.
 
-    It is also unknown where the agent said nothing in a whole conversation: its last turn ended the conversation and
-    counts as no silent turn, but nothing shows that the agent works. None where the gate is switched off.
+    It is unknown if no turn needed a reply, if no judge looked, or if the agent never replied in a whole
+    conversation: its last turn ended the conversation and does not count as silent, but nothing shows that
+    the agent works.
     """
     allowed = rules.silent_turns
     if allowed is None:

@@ -1,7 +1,8 @@
-"""Thresholds: does the mean of a metric reach its limit, in every scenario and over the agent as a whole?
+"""Evaluate thresholds: a metric's mean must reach its limit in every scenario and over the whole agent.
 
 A scenario is a slot of the methodology; in sessions without slots it is the task, and a conversation without a task
-is its own. Of a label the mean is the share of turns without a failure. Means are exact: what equals the limit passes.
+is a scenario of its own. The mean of a label is the share of turns without a failure. Means are exact: a mean
+equal to the limit passes.
 """
 
 from collections import defaultdict
@@ -21,12 +22,12 @@ from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
 
 _ROUNDING = Fraction(1, 10**9)
-"""Of values that were floats before: a share of 0.7 may be stored as 0.6999…"""
+"""Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean on its way: the sum and number of scored answers, and how many that arise have none."""
+    """Accumulate a mean: sum and number of scored answers, and number of applicable ones without a score."""
 
     total: Fraction = Fraction()
     n: int = 0
@@ -41,16 +42,16 @@ Means = Mapping[str, Mapping[str, Mean]]
 Bounds = tuple[Fraction, Fraction]
 """Worst and best case."""
 Scores = Mapping[str, Mapping[str, Fraction]]
-"""Score → what it is of ('' or a task set) → its value."""
+"""Score → task set ('' for the whole) → its value."""
 
 
 def means(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, transcripts: pl.DataFrame
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
-    """The means of every metric in every scenario, from what counts: effective judgments of admitted conversations.
+    """Return the mean of every metric in every scenario, from effective judgments of admitted conversations.
 
-    An answer is open where the metric arises and nobody gave one (the judge failed, a model is needed, the harness
-    failed, or there was nothing to be read), and where people differ.
+    An answer is open if the metric applies and has no answer (the judge failed, a model is needed, the
+    harness failed, or there was nothing to read), or if people disagree.
     """
     columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
     columns += ["rating_1to5", "value", "label"]
@@ -91,7 +92,7 @@ def agent_scores(
     domain_scores: pl.DataFrame,
     reliability: pl.DataFrame,
 ) -> dict[AgentVersion, dict[str, dict[str, Fraction]]]:
-    """The scores of every pair by the names that thresholds use; what is not known is left out."""
+    """Return the scores of every pair under the names that thresholds use; unknown scores are left out."""
     found: dict[AgentVersion, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
     for frame, name, column in (
         (composite_scores, "composite", "composite_exact"),
@@ -113,7 +114,7 @@ def agent_scores(
 
 
 def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, Bounds]]]:
-    """Worst and best case of the scores that are shares of trials, where not all of them are known."""
+    """Return worst and best case of the scores that are shares of trials, if some trials are unknown."""
     found: dict[AgentVersion, dict[str, dict[str, Bounds]]] = defaultdict(lambda: defaultdict(dict))
     for pair, name, task_set, value, worst, best in _pass_rates(reliability):
         if value is not None and worst is not None and best is not None:
@@ -127,7 +128,7 @@ _PassRate = tuple[AgentVersion, str, str, float | None, float | None, float | No
 
 
 def _pass_rates(reliability: pl.DataFrame) -> Iterator[_PassRate]:
-    """Name, task set, value, worst and best of every unbiased pass rate; k = 1 over all tasks, as on boards."""
+    """Yield name, task set, value, worst and best of every unbiased pass rate; for k = 1 over all tasks."""
     for row in reliability.filter(estimator="unbiased").iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
         for kind in ("at", "hat"):
@@ -145,14 +146,15 @@ def threshold_findings(
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
 ) -> Iterator[GateFinding]:
-    """One finding per threshold and scenario, and per threshold of the agent as a whole.
+    """Yield one finding per threshold and scenario, and one per threshold of the agent as a whole.
 
-    A mean below its threshold fails. One that reaches it is unknown where more than `max_unscored_share` of the
-    answers are open, and so is a metric that was scored nowhere; a scenario in which it does not arise has no finding.
-    A share of trials is unknown as well where worst and best case lie on both sides of its threshold.
+    A mean below its threshold fails. A mean that reaches it is unknown if more than `max_unscored_share` of
+    the answers are open. A metric without any score is unknown. A scenario in which the metric does not apply
+    has no finding. A share of trials is also unknown if its worst and best case lie on both sides of its
+    threshold.
 
     Args:
-        rules: What is demanded.
+        rules: The gate rules.
         means: Of one pair, from `means`.
         scores: Of one pair, from `agent_scores`.
         bounds: Of one pair, from `score_bounds`.
@@ -169,14 +171,14 @@ def threshold_findings(
             yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
-        if is_score(name):  # a score has no scenarios: it may stand in either, and the higher limit holds
+        if is_score(name):  # either section may hold a score: the higher limit applies
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
-    """Without those that a later layer took back."""
+    """Return the thresholds without those that a later layer removed."""
     return [(name, limit) for name, limit in limits.items() if limit is not None]
 
 
@@ -208,7 +210,7 @@ def _of_mean(
 
 
 def _is_turned(limit: Fraction, low: Fraction, high: Fraction) -> bool:
-    """Whether what is not known decides."""
+    """Return whether the unknown trials decide the result."""
     return low < limit <= high
 
 
@@ -235,13 +237,13 @@ def _of_score(
 
 
 def _near(value: float) -> Fraction:
-    """The simple fraction that a float stands for, where one is near."""
+    """Return the nearest simple fraction if it is within rounding error, else the float's exact value."""
     written = exact(value)
     simple = written.limit_denominator(10**6)
     return simple if abs(simple - written) < _ROUNDING else written
 
 
 def _shown(value: Fraction) -> str:
-    """Three decimals at most, and never rounded up to a limit that is missed: '3.9996' is not shown as '4'."""
+    """Format with at most three decimals, never rounded up to a missed limit: '3.9996', not '4'."""
     text = rounded(value, 3).rstrip("0").rstrip(".")
     return text if exact(text) == value else f"{text} ({value})"
