@@ -169,7 +169,7 @@ class MiniLM:
         return np.array(rows, dtype=np.float32).reshape(len(rows), -1)
 
     def _alone(self, text: str) -> Vectors:
-        """Yield one text per call: int8 activations are scaled per batch, so others would alter the vector."""
+        """Return the vector of one text per call: int8 activations are scaled per batch."""
         ids = np.array([self._tokenizer.encode(text).ids], dtype=np.int64)
         fed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         hidden: Vectors = self._session.run(None, fed)[0][0]

@@ -31,7 +31,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Case:
-    """Hold a cluster to name: its failures, most typical first, and near ones of other clusters of the block."""
+    """Hold a cluster to name: its failures, most typical first, and near ones of the block's others."""
 
     cluster_id: str
     label: str

@@ -1,6 +1,6 @@
-"""Methodology: the published rules as data. Versions are YAML files, read into frozen models.
+"""Read the published rules as data: versions are YAML files that are parsed into frozen models.
 
-A weight, an anchor, a required test or a penalty belongs here; code that asks which version this is belongs nowhere.
+Weights, anchors, required tests and penalties are defined here; code must not branch on the version.
 """
 
 from agent_eval.methodology.diff import Change, diff

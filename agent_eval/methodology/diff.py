@@ -1,4 +1,4 @@
-"""What changed between two versions, by readable paths such as `templates.research_v1` or `weights.domain`."""
+"""Compare two versions, with readable paths such as `templates.research_v1` or `weights.domain`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Tree = Mapping[str, "str | Tree"]
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. None stands for absent; a part that is added or removed whole is one change with its summary."""
+    """Hold one difference. None means absent; a part added or removed whole is one change, summarised."""
 
     path: str
     before: str | None
@@ -18,9 +18,9 @@ class Change:
 
 
 def diff(a: Methodology, b: Methodology, *, with_status: bool = False) -> tuple[Change, ...]:
-    """Changes from `a` to `b`: what scores are made of first, then words, then date, status and successor.
+    """Return the changes from `a` to `b`: content of scores first, then words, then date, status, successor.
 
-    The last three say where a version stands among the others and are left out unless `with_status`.
+    The last three describe a version's position among the others and are left out unless `with_status`.
     """
     changes = tuple(_compare(_content(a), _content(b), ""))
     return (*changes, *_compare(_status(a), _status(b), "")) if with_status else changes
@@ -99,7 +99,7 @@ def _compare(before: Tree, after: Tree, prefix: str) -> Iterator[Change]:
             yield Change(f"{prefix}{key}", _brief(old), _brief(new))
     common = before.keys() & after.keys()
     old_order, new_order = (_order(side, common) for side in (before, after))
-    if old_order != new_order:  # order is content: it decides the columns d1_c1, d1_c2, …
+    if old_order != new_order:  # order is content: it determines the columns d1_c1, d1_c2, …
         yield Change(f"{prefix}(order)", ", ".join(old_order), ", ".join(new_order))
 
 

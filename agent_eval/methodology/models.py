@@ -1,4 +1,4 @@
-"""The frozen form of one methodology version. What differs between versions is data here, never code."""
+"""Define the frozen form of one methodology version. Differences between versions are data, never code."""
 
 import hashlib
 import json
@@ -17,11 +17,11 @@ LONGEST_VERSION = 64
 SCENARIOS = ("D1", "D2", "D3", "D4", "D5")
 _PLACE = ("published", "status", "superseded_by", "supersedes")
 _CITED = ("references", "repeatability_guidance")
-_HASHED_EARLIER = {"title", "authors", "year", "informs"}  # of a reference
+_HASHED_EARLIER = {"title", "authors", "year", "informs"}  # fields of a reference
 
 
 class Version(NamedTuple):
-    """A semantic version; 1.10.0 comes after 1.2.0."""
+    """Parse and order semantic versions; 1.10.0 comes after 1.2.0."""
 
     major: int
     minor: int
@@ -29,7 +29,7 @@ class Version(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read 'MAJOR.MINOR.PATCH'; a ValueError says what is wrong."""
+        """Parse 'MAJOR.MINOR.PATCH'; raise a ValueError with the reason if it is invalid."""
         parts = text.split(".")
         if (
             len(parts) != 3
@@ -50,13 +50,13 @@ def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 
 
 class FrozenRules(BaseModel):
-    """Closed and unchangeable; an unknown key is an error that names it."""
+    """Forbid changes and unknown keys; an unknown key is an error that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Weights(FrozenRules):
-    """Shares of the composite, as decimal texts so that they stay exact."""
+    """Hold the shares of the composite, as decimal texts so that they stay exact."""
 
     universal: Percent
     domain: Percent
@@ -69,7 +69,7 @@ class Weights(FrozenRules):
 
 
 class Anchors(FrozenRules):
-    """The words for the ratings 5 to 1."""
+    """Hold the descriptions of the ratings 5 to 1."""
 
     five: Text = Field(alias="5")
     four: Text = Field(alias="4")
@@ -78,23 +78,23 @@ class Anchors(FrozenRules):
     one: Text = Field(alias="1")
 
     def by_rating(self) -> dict[str, str]:
-        """'5' → words, from best to worst."""
+        """Return '5' → description, from best to worst."""
         return {"5": self.five, "4": self.four, "3": self.three, "2": self.two, "1": self.one}
 
 
 class Dimension(FrozenRules):
-    """One universal dimension, rated once per session."""
+    """Define one universal dimension, rated once per session."""
 
     id: Literal["U1", "U2", "U3", "U4", "U5", "U6"]
     name: Text
     question: Text
     anchors: Anchors
     anchors_origin: Origin
-    needs_test: TestSlug | None = None  # without this test in the session the dimension is missing
+    needs_test: TestSlug | None = None  # if this test is missing from the session, the dimension is missing
 
 
 class Criterion(FrozenRules):
-    """One of a template's three criteria."""
+    """Define one of a template's three criteria."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
     name: Text
@@ -102,7 +102,7 @@ class Criterion(FrozenRules):
 
 
 class Scenario(FrozenRules):
-    """One of a template's five scenarios."""
+    """Define one of a template's five scenarios."""
 
     id: Literal["D1", "D2", "D3", "D4", "D5"]
     name: Text
@@ -111,7 +111,7 @@ class Scenario(FrozenRules):
 
 
 class Template(FrozenRules):
-    """A domain: five scenarios, three criteria each."""
+    """Define a domain: five scenarios, three criteria each."""
 
     slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+_v\d+$")]
     category: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -140,7 +140,7 @@ class Template(FrozenRules):
 
 
 class RequiredTest(FrozenRules):
-    """A test that every benchmark session holds. `enforcement` says what its absence does."""
+    """Define a test that every benchmark session holds. `enforcement` defines the effect of its absence."""
 
     slug: TestSlug
     name: Text
@@ -152,7 +152,7 @@ class RequiredTest(FrozenRules):
 
 
 class Penalty(FrozenRules):
-    """Points off the composite when a disclosed boolean has a value. Undisclosed is not that value."""
+    """Define points deducted if a disclosed boolean has a value. Undisclosed is not that value."""
 
     disclosure: Literal["repeatability_tested"]
     when: bool
@@ -160,7 +160,7 @@ class Penalty(FrozenRules):
 
 
 class Reference(FrozenRules):
-    """A publication that the methodology names. What is unknown is null; it is unchecked unless `verified`."""
+    """Describe a publication that the methodology cites. Unknown is null; unchecked unless `verified`."""
 
     title: Text
     authors: Text | None = None
@@ -172,33 +172,33 @@ class Reference(FrozenRules):
 
 
 class Guidance(FrozenRules):
-    """Advice of the publication that no score depends on, and what this project adds to it."""
+    """Hold the publication's advice that no score depends on, and this project's additions to it."""
 
     text: Text
     origin: Origin
-    ours: Text | None = None  # how this project reads it
+    ours: Text | None = None  # how this project interprets it
     verified: bool = False
 
 
 class Rule(FrozenRules):
-    """A rule in words, and whose it is."""
+    """Hold a rule as text, with its origin."""
 
     text: Text
     origin: Origin
 
 
 class Methodology(FrozenRules):
-    """One version. What scores and ratings rest on is frozen by `content_hash`.
+    """Hold one version. Everything that scores and ratings depend on is frozen by `content_hash`.
 
-    Outside the hash: its place among the versions (`published`, `status`, `superseded_by`, `supersedes`) and what is
-    only cited (`references`, `repeatability_guidance`), so that a wrong year can be corrected.
+    Outside the hash: its position among the versions (`published`, `status`, `superseded_by`, `supersedes`)
+    and what is only cited (`references`, `repeatability_guidance`), so that a wrong year can be corrected.
     """
 
     version: str
     published: str  # ISO date
     status: Literal["current", "superseded", "draft"]
     superseded_by: str | None = None
-    supersedes: str | None = None  # the lower version that this one takes the place of, packaged or own
+    supersedes: str | None = None  # the lower version that this one replaces, packaged or own
     title: Text
     source: Text
     weights: Weights
@@ -233,17 +233,17 @@ class Methodology(FrozenRules):
 
     @property
     def order(self) -> Version:
-        """For sorting: semantic, never by date or as text."""
+        """Return the semantic sort key; versions are never ordered by date or as text."""
         return Version.parse(self.version)
 
     @property
     def rubric_hash(self) -> str:
-        """What raters are asked: dimensions and templates. A change asks new questions."""
+        """Return the hash of the raters' questions: dimensions and templates. A change asks new questions."""
         return _hash(self.model_dump(mode="json", by_alias=True, include={"dimensions", "templates"}))
 
     @property
     def scoring_hash(self) -> str:
-        """What the scores are made of: weights, tests, disclosures, penalties and which slots exist."""
+        """Return the hash of what scores depend on: weights, tests, disclosures, penalties and slots."""
         parts = self.model_dump(
             mode="json", include={"weights", "required_tests", "required_disclosures", "penalties"}
         )
@@ -253,12 +253,12 @@ class Methodology(FrozenRules):
 
     @property
     def content_hash(self) -> str:
-        """Hash over everything that is frozen once published."""
+        """Return the hash of everything that is frozen once published."""
         return _hash(self._frozen_content())
 
     @property
     def earlier_content_hash(self) -> str:
-        """The same with the references: what versions were frozen by before references stood outside the hash."""
+        """Return the hash including references: it froze versions before references were excluded."""
         cited = [r.model_dump(mode="json", include=_HASHED_EARLIER) for r in self.references]
         return _hash(self._frozen_content() | {"references": cited})
 
@@ -266,11 +266,11 @@ class Methodology(FrozenRules):
         return self.model_dump(mode="json", by_alias=True, exclude={*_PLACE, *_CITED})
 
     def template_for(self, category: str | None) -> Template | None:
-        """The template of a category; None when this version has none."""
+        """Return the template of a category; None if this version has none."""
         return next((t for t in self.templates if t.category == category), None)
 
     def penalty_points(self, disclosure: str, value: bool | None) -> int | None:
-        """Points for a disclosed value: 0 without a penalty on it, None when a penalised value is undisclosed."""
+        """Return points for a disclosed value: 0 without a penalty, None if a penalised value is undisclosed."""
         on_it = [p for p in self.penalties if p.disclosure == disclosure]
         if on_it and value is None:
             return None

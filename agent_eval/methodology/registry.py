@@ -1,6 +1,7 @@
-"""The registry: every methodology version that can be used, the packaged ones and the user's own files.
+"""Load every available methodology version: the packaged ones and the user's own files.
 
-Reading never stops at a bad file: it is a problem with file, line and reason, and the rest goes on.
+An invalid file does not stop loading: it is reported with file, line and reason, and the other files are
+read.
 """
 
 import os
@@ -23,7 +24,7 @@ PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
 RECORD = "published.yaml"
 MAX_BYTES = 2_000_000
 SHOWN_ERRORS = 5
-SHOWN_LETTERS = 40  # of a key that a stranger chose
+SHOWN_LETTERS = 40  # of a key in an untrusted file
 
 _REVERT = "undo the change, or publish it as a new version in a file of its own"
 
@@ -35,9 +36,9 @@ _RECORD_HEADER = """\
 
 @dataclass(frozen=True)
 class MethodologyProblem:
-    """Something wrong with one file: where and why.
+    """Describe a problem with one file: location and reason.
 
-    `line` is 1-based, None when it is no single line; `version` is set when the file holds several.
+    `line` is 1-based, None if the problem has no single line; `version` is set if the file holds several.
     """
 
     file: str
@@ -50,7 +51,7 @@ class MethodologyProblem:
 
 
 class UnknownMethodologyError(AgentEvalError):
-    """No methodology of that version can be read."""
+    """Raised when no methodology of that version can be read."""
 
     def __init__(
         self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
@@ -61,7 +62,7 @@ class UnknownMethodologyError(AgentEvalError):
 
 
 class EditedVersionError(AgentEvalError):
-    """A frozen version was edited: nothing is scored with it."""
+    """Raised when a frozen version was edited; it cannot be used for scoring."""
 
     def __init__(self, problem: MethodologyProblem) -> None:
         super().__init__(
@@ -70,16 +71,16 @@ class EditedVersionError(AgentEvalError):
 
 
 class MethodologyFileError(AgentEvalError):
-    """A file that must be read before going on cannot be."""
+    """Raised when a required file cannot be read."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Methodology versions in semantic order, with what could not be read.
+    """Hold methodology versions in semantic order, and the problems of unreadable files.
 
-    `recorded` maps a version to the hash that was frozen when it was published, and the file that says so.
-    `own` names the versions that come from the user's folder. Of the versions that `read` gives, one is current at
-    most; `place_problems` says where the files leave open which supersedes which.
+    `recorded` maps a version to the hash that was frozen when it was published, and the file that records it.
+    `own` names the versions from the user's folder. At most one of the versions returned by `read` is
+    current; `place_problems` lists where the files do not determine which version supersedes which.
     """
 
     methodologies: tuple[Methodology, ...]
@@ -90,7 +91,7 @@ class Registry:
 
     @classmethod
     def read(cls, own: Path | None = None) -> "Registry":
-        """The packaged versions, and those of the folder `own` if it exists."""
+        """Read the packaged versions, and those of the folder `own` if it exists."""
         packaged = _packaged()
         found, problems = _read_own(own, packaged) if own else ((), ())
         record, record_problems = _read_record(own / RECORD) if own else ({}, ())
@@ -109,12 +110,12 @@ class Registry:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Every version in semantic order: 1.10.0 comes after 1.2.0."""
+        """Return every version in semantic order: 1.10.0 comes after 1.2.0."""
         return tuple(m.version for m in self.methodologies)
 
     @property
     def current(self) -> Methodology:
-        """The version whose status is current: the highest one, if several files say so."""
+        """Return the version with status current: the highest one if several files claim it."""
         current = [m for m in self.methodologies if m.status == "current"]
         if not current:
             raise MethodologyFileError(
@@ -123,11 +124,11 @@ class Registry:
         return current[-1]
 
     def all(self) -> tuple[Methodology, ...]:
-        """Every methodology in semantic order."""
+        """Return every methodology in semantic order."""
         return self.methodologies
 
     def get(self, version: str) -> Methodology:
-        """The methodology of that version.
+        """Return the methodology of that version.
 
         Raises:
             UnknownMethodologyError: If there is none, or its file cannot be read.
@@ -139,12 +140,12 @@ class Registry:
         return found
 
     def frozen_problems(self) -> tuple[MethodologyProblem, ...]:
-        """Published versions that changed, disappeared, or (packaged ones) were never recorded.
+        """Return problems of published versions: changed, missing, or (packaged ones) never recorded.
 
-        A user's version that is not recorded yet is no problem: `freeze` records it.
+        A user's version that is not recorded yet is not a problem: `freeze` records it.
         """
         known = {m.version: m for m in self.methodologies}
-        unread = {Path(p.file).name for p in self.problems}  # `edited` reports it
+        unread = {Path(p.file).name for p in self.problems}  # reported by `edited`
         gone = (
             MethodologyProblem(file, f"{v} was published, but its file is gone; restore {v}.yaml", version=v)
             for v, (_, file) in self.recorded.items()
@@ -160,12 +161,12 @@ class Registry:
         return (*self.edited().values(), *gone, *unrecorded)
 
     def edited(self) -> dict[str, MethodologyProblem]:
-        """Version → problem, for every frozen version whose content is no longer the recorded one, or unreadable."""
+        """Return version → problem for every frozen version that is unreadable or differs from its record."""
         return dict(self._edited)
 
     @cached_property
     def _edited(self) -> dict[str, MethodologyProblem]:
-        """The same, computed once: the hashes of all versions take milliseconds, and every write needs them."""
+        """Cache the result of `edited`: hashing all versions takes milliseconds, and every write needs it."""
         known = {m.version: m for m in self.methodologies}
         unread = {Path(p.file).stem: p for p in self.problems}
         found: dict[str, MethodologyProblem] = {}
@@ -179,18 +180,18 @@ class Registry:
         return found
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
-        """Version → problem, for every frozen version whose file cannot be read: which one is current is not known."""
+        """Return version → problem for every unreadable frozen version, each of which could be the current one."""
         known = {m.version for m in self.methodologies}
         return {version: problem for version, problem in self.edited().items() if version not in known}
 
     def refuse_edited(self, versions: Collection[str]) -> None:
-        """Refuse to score with any of `versions` that was edited after it was frozen.
+        """Raise if any of `versions` was edited after it was frozen, so that it is not used for scoring.
 
-        A frozen version that can no longer be read is refused whatever the versions: which one is current, and what
-        it supersedes, is not known.
+        An unreadable frozen version raises whichever versions are given: the current version, and what the
+        unreadable one supersedes, are unknown.
 
         Raises:
-            EditedVersionError: If one of them was; it names the first.
+            EditedVersionError: If one of them was edited; it names the first.
         """
         edited = self.edited()
         refused = edited.keys() & set(versions) | self.unreadable().keys()
@@ -199,29 +200,30 @@ class Registry:
 
 
 def load(version: str, own: Path | None = None) -> Methodology:
-    """One methodology by its version, e.g. '1.3.0'.
+    """Return one methodology by its version, e.g. '1.3.0'.
 
-    `own` is the user's folder of versions, data/methodologies of a project; without it only the packaged versions are known.
+    `own` is the user's folder of versions, data/methodologies of a project; without it only packaged versions
+    are known.
 
     Raises:
-        UnknownMethodologyError: If there is none, or its file cannot be read.
+        UnknownMethodologyError: If it does not exist, or its file cannot be read.
     """
     if (packaged := _packaged().get(version)) is not None:
-        return packaged  # a user's file cannot say otherwise
+        return packaged  # a user's file cannot override it
     return Registry.read(own).get(version)
 
 
 def version_names(own: Path | None = None) -> tuple[str, ...]:
-    """Versions in semantic order by their file names alone; no file is opened, so a bad one is named too."""
+    """Return versions in semantic order by file name, without opening files; invalid files are included."""
     files = _version_files(PACKAGED)
-    with suppress(OSError):  # `Registry.read` names it
+    with suppress(OSError):  # reported by `Registry.read`
         files += _version_files(own) if own else []
     names = {f.stem for f in files if f.suffix == ".yaml" and _is_version(f.stem)}
     return tuple(sorted(names, key=Version.parse))
 
 
 def freeze(own: Path) -> tuple[str, ...]:
-    """Record the hashes of the user's versions that are not recorded yet; drafts stay free to change.
+    """Record the hashes of the user's unrecorded versions; drafts may still change.
 
     Returns the versions added. A recorded hash is never changed, so freezing twice adds nothing.
 
@@ -240,9 +242,9 @@ def freeze(own: Path) -> tuple[str, ...]:
 
 
 def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
-    """Versions in semantic order, of which one is current: a current version is superseded by the one that names it.
+    """Return versions in semantic order, one of them current; one that another names is superseded by it.
 
-    Where several are current after that, the highest one is, and it supersedes the others. Drafts supersede nothing.
+    If several are still current, the highest one is, and it supersedes the others. Drafts supersede nothing.
     """
     ordered = sorted(declared, key=lambda m: m.order)
     named = {m.supersedes: m.version for m in ordered if m.supersedes and m.status != "draft"}
@@ -257,7 +259,7 @@ def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
 
 
 def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterator[MethodologyProblem]:
-    """Where the files leave open which version is current, or name one that does not exist."""
+    """Return where the files do not determine the current version, or name one that does not exist."""
     versions = {m.version for m in declared}
     files = {m.version: str((own or PACKAGED) / f"{m.version}.yaml") for m in declared}
     for m in declared:
@@ -320,7 +322,7 @@ def _read_own(
 
 
 def _version_files(folder: Path) -> list[Path]:
-    """Files that are or look meant as versions, by name; hidden ones are left alone. Empty without the folder."""
+    """Return files that are or resemble versions, by name, except hidden ones; empty without the folder."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -339,7 +341,7 @@ def _is_version(text: str) -> bool:
 
 
 def _read_version(path: Path, data_folder: Path | None = None) -> Methodology | MethodologyProblem:
-    """One version's file; within a data folder, a link that leads out of it is not followed."""
+    """Read one version's file; within a data folder, a link that leads out of it is not followed."""
     if data_folder and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(data_folder)):
         return MethodologyProblem(
             str(path), "is a link that leads out of the data folder; put the file itself here"
@@ -384,7 +386,7 @@ def _read_document(path: Path) -> Document | MethodologyProblem:
 
 
 def _invalid(path: Path, document: Document, error: ValidationError) -> MethodologyProblem:
-    """The first errors by key; the line is the first one's."""
+    """Return the first errors by key, with the line of the first one."""
     details = error.errors(include_url=False, include_input=False)
     reasons = [_reason(detail) for detail in details[:SHOWN_ERRORS]]
     if (more := len(details) - SHOWN_ERRORS) > 0:
@@ -401,7 +403,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _read_record(path: Path) -> tuple[dict[str, str], tuple[MethodologyProblem, ...]]:
-    """Version → frozen hash; empty without the file."""
+    """Return version → frozen hash; empty if the file is missing."""
     if not path.exists():
         return {}, ()
     document = _read_document(path)
@@ -420,7 +422,7 @@ def _read_record(path: Path) -> tuple[dict[str, str], tuple[MethodologyProblem, 
 
 
 def _write_record(path: Path, hashes: Mapping[str, str]) -> None:
-    """Replace the file in one step, so that a crash leaves the old one."""
+    """Replace the file atomically, so that a crash keeps the old one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(_RECORD_HEADER + "".join(_record_lines(hashes)), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Compare the numbers that a version's rule texts name with the numbers that its scores are computed from.
+"""Compare the numbers in a version's rule texts with the numbers that its scores are computed from.
 
-Rules are prose and scores are computed from data: an edit of one that forgets the other would publish a formula that
-is not the one in use. Only phrases that plainly name a weight, a penalty, a count or a divisor are compared; a number
-in any other phrase is left alone.
+Rules are prose and scores are computed from data: editing only one of them would publish a formula that is
+not in use. Only phrases that clearly name a weight, a penalty, a count or a divisor are compared; numbers in
+other phrases are ignored.
 """
 
 import re
@@ -32,7 +32,7 @@ _SOME_OF = re.compile(
 
 
 def rule_number_problems(m: Methodology) -> Iterator[str]:
-    """Each number in a rule's text that the version's data contradict: 'rule x says 10 points, penalties say 5'."""
+    """Yield each number in a rule that contradicts the data: 'rule x says 10 points, penalties say 5'."""
     for name, rule in m.rules.items():
         text = " ".join(rule.text.casefold().split())
         for said, held in _contradictions(text, m):
@@ -62,7 +62,7 @@ def _weights(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 
 def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
-    """Counts of parts; 1 and what only some of them are ('at least two scenarios') say nothing about all."""
+    """Compare counts of parts; skip 1 and counts of a subset ('at least two scenarios')."""
     held = {
         r"scenarios?": {len(t.scenarios) for t in m.templates},
         r"criteria": {len(t.criteria) for t in m.templates},
@@ -89,7 +89,7 @@ def _penalties(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 
 def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
-    """A sum of ratings is divided by the highest it can be, a sum of scores by how many there are."""
+    """Compare divisors: a sum of ratings is divided by its maximum, a sum of scores by their number."""
     if re.search(r"criteri|scenario|domain", clause):
         n_scenarios, n_criteria = len(m.templates[0].scenarios), len(m.templates[0].criteria)
         allowed = {5 * n_criteria, n_scenarios, 5 * n_criteria * n_scenarios}

@@ -1,4 +1,5 @@
-"""Metrics: what is asked. One module per metric: its rubric, its scale, its meaning.
+"""Define the metrics: one module per metric, with its rubric, scale and meaning.
 
-No prompt text outside a metric's own rubric, no model, no arithmetic. Who answers belongs in `judge`.
+Prompt text exists only in a metric's own rubric; models and arithmetic are elsewhere. `judge` asks the
+questions.
 """

@@ -1,4 +1,4 @@
-"""Whether an answer fits its metric: one of rating, value and label, on the metric's scale."""
+"""Check that an answer fits its metric: exactly one of rating, value and label, on the metric's scale."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Metric
 
 
 class AnswerLike(Protocol):
-    """A verdict's values, whoever gave it."""
+    """Define the values of a verdict, whatever its source."""
 
     @property
     def rating_1to5(self) -> int | None: ...
@@ -21,7 +21,7 @@ class AnswerLike(Protocol):
 
 
 def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
-    """What is wrong with an answer, with what is allowed; None for one that fits."""
+    """Return the reason why an answer is invalid, with the allowed values; None if it is valid."""
     answers = {"rating_1to5": given.rating_1to5, "value": given.value, "label": given.label}
     named = [name for name, answer in answers.items() if answer is not None]
     if named != [metric.answer]:
@@ -40,7 +40,7 @@ def why_unfit(metric: Metric, given: AnswerLike) -> str | None:
 
 
 def most_severe_first(metric: Metric, labels: Iterable[str]) -> tuple[str, ...]:
-    """Labels of a failure metric, each once, the most severe first; equally severe ones keep their order."""
+    """Return labels of a failure metric, each once, the most severe first; the order of equals is kept."""
     return tuple(
         sorted(dict.fromkeys(labels), key=lambda label: -SEVERITIES.index(metric.severity_of(label)))
     )

@@ -1,4 +1,4 @@
-"""What a metric is: a question with a grain, a kind of answer, a rubric, and where it arises."""
+"""Define a metric: a question with a grain, a kind of answer, a rubric, and the turns it applies to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ Answer = Literal["rating_1to5", "value", "label"]
 
 NO_FAILURE = "no failure"
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
-DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that says nothing else
+DEFAULT_SEVERITY: Severity = "medium"  # of a failure label that defines none
 NO_REPLY = "no reply in this turn"
 ENDED = "ended"
-"""Why a turn is not judged: it is the last one and holds no message of the agent, or nothing but calls."""
+"""Reason for skipping a turn: it is the last one and holds no message of the agent, or only calls."""
 NO_TURNS = "the conversation has no turns"
 HARNESS_ERROR = HARNESS_FAILED
 NEEDS_MODEL = "needs a judge model"
-"""Why a metric that arises has no answer: whoever was asked abstained."""
+"""Reason for a missing answer to a metric that applies: every judge asked abstained."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a metric's own `measure` found; which of the three answers is set is the metric's `answer`."""
+    """Hold the result of a metric's own `measure`; the metric's `answer` names the value that is set."""
 
     rationale: str
     rating_1to5: int | None = None
@@ -42,9 +42,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Items:
-    """What a judge lists one by one; the answer follows from the verdicts, without the judge.
+    """Describe the items that a judge lists one by one; the answer is computed from their verdicts.
 
-    It is the share of items with the first verdict (undefined without an item), or the rating that `rating` gives.
+    It is the share of items with the first verdict (undefined without items), or the rating that `rating`
+    returns.
     """
 
     name: str  # key of the list in a reply
@@ -56,11 +57,12 @@ class Items:
 
 @dataclass(frozen=True)
 class Metric:
-    """One thing that is measured.
+    """Define one metric.
 
-    `anchors` holds the words for each rating (5..1, or some points of another scale), each label, or each end of
-    a value. A rating is an integer 1–5, or any real number from `minimum` to `maximum` where these are given; a
-    label is one of `anchors`' keys, or of `by_rule`, which only a rule gives; a value lies in [0, 1], and is 0 or 1 where `is_binary`.
+    `anchors` describes each rating (5..1, or some points of another scale), each label, or each end of
+    a value. A rating is an integer 1–5, or any real number from `minimum` to `maximum` if these are given; a
+    label is one of `anchors`' keys, or of `by_rule`, which only a rule gives; a value lies in [0, 1], and is
+    0 or 1 if `is_binary`.
 
     `applies` and `measure` may be overridden; a metric with a `measure` of its own is never put to a model.
     """
@@ -77,35 +79,35 @@ class Metric:
     minimum: float | None = None
     maximum: float | None = None
     is_binary: bool = False
-    items: Items | None = None  # of an answer that is derived by rule from what a judge lists
-    is_ruled: bool = False  # a rule decides it, always: no model is asked
-    version: str = ""  # raise it when `measure` gives other answers: code has no hash of its own
+    items: Items | None = None  # if the answer is computed from items that a judge lists
+    is_ruled: bool = False  # a rule always decides it: models are not asked
+    version: str = ""  # raise it when `measure` gives other answers: code is not hashed
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels that a judge may give; empty for other kinds. Failure labels have 'no failure' first."""
+        """Return labels that a judge may give; empty for other kinds. 'No failure' comes first."""
         return tuple(self.anchors) if self.kind == "label" else ()
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """`labels`, and those that only a rule gives."""
+        """Return `labels`, and those that only a rule gives."""
         return (*self.labels, *self.by_rule)
 
     @property
     def is_failure(self) -> bool:
-        """Whether its labels, all but 'no failure', are failures of the agent."""
+        """Return whether its labels, all but 'no failure', are failures of the agent."""
         return self.kind == "label" and NO_FAILURE in self.anchors
 
     @property
     def answer(self) -> Answer:
-        """The column that holds the answer: a rating on a scale of its own is a `value`."""
+        """Return the column that holds the answer: a rating on a scale of its own is a `value`."""
         if self.kind == "rating" and self.minimum is None:
             return "rating_1to5"
         return "label" if self.kind == "label" else "value"
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """Lowest and highest answer; None for labels."""
+        """Return the lowest and highest answer; None for labels."""
         if self.kind == "label":
             return None
         if self.minimum is not None and self.maximum is not None:
@@ -114,7 +116,7 @@ class Metric:
 
     @property
     def rubric_hash(self) -> str:
-        """Changes when the words or the answer's form change, and only then."""
+        """Return a hash that changes only if the words or the form of the answer change."""
         given: dict[str, object] = {
             "minimum": self.minimum,
             "maximum": self.maximum,
@@ -131,19 +133,19 @@ class Metric:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a rule or the metric's own `measure` decides: then no model is asked."""
+        """Return whether a rule or the metric's own `measure` decides, so that models are not asked."""
         return self.is_ruled or type(self).measure is not Metric.measure
 
     def severity_of(self, label: str) -> Severity:
-        """How grave a failure label is; medium where the metric does not say."""
+        """Return the severity of a failure label; medium if the metric does not define it."""
         return self.severities.get(label, DEFAULT_SEVERITY)
 
     def applies(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:
-        """Whether a turn metric arises on a turn that has a reply; `expected` is the turn's ground truth."""
+        """Return whether a turn metric applies to a turn with a reply; `expected` is its ground truth."""
         return self.why_not(turn, conversation, expected) is None
 
     def why_not(self, turn: Turn, conversation: Conversation, expected: Expected | None) -> str | None:
-        """Why its condition, `applies_when`, is not met by a turn; None where it is.
+        """Return why a turn does not meet the condition `applies_when`; None if it does.
 
         Only calls by the agent count as its tool calls.
         """
@@ -163,15 +165,18 @@ class Metric:
     def measure(
         self, turns: Sequence[Turn], conversation: Conversation, expected: Expected | None
     ) -> Measured | None:
-        """The answer, computed; None where it cannot be decided. Override it to measure without a model.
+        """Compute the answer; None if it cannot be decided. Override it to measure without a model.
 
         It may be `async def measure(self, turns, conversation, expected, judge)`: then `await judge.ask(metric)` asks the
-        judge models another metric about the same turn or conversation. It is run again with each answer, so it has no
-        effects of its own.
+        judge models another metric about the same turn or conversation. It is re-run with each answer, so it
+        must not have side effects.
 
         Args:
-            turns: For a turn metric the turns up to and with the judged one; for a conversation metric all.
-            conversation: Goal, profile, knowledge and tools. Its messages go on after the judged turn: leave them.
-            expected: The ground truth of the judged turn; for a conversation metric that of the whole.
+            turns: For a turn metric the turns up to and including the judged one; for a conversation metric
+                all.
+            conversation: Goal, profile, knowledge and tools. Its messages include later turns: do not use
+                them.
+            expected: The ground truth of the judged turn; for a conversation metric that of the whole
+                conversation.
         """
         return None

@@ -1,8 +1,8 @@
-"""Custom metrics: from YAML files in data/metrics, and from Python modules that the settings name.
+"""Load custom metrics from YAML files in data/metrics, and from Python modules named in the settings.
 
-Modules are named in the settings rather than found by entry points: a metric costs money on every turn, so what
-is asked stands in the project's own file, and installing a package changes nothing. A definition that cannot be
-read stops the work before anything is paid: going on would ask for less than was meant.
+Modules are named in the settings and not found by entry points: a metric costs money on every turn, so the
+list of metrics is kept in the project's own file, and installing a package changes nothing. An unreadable
+definition stops the run before any cost: continuing would ask fewer questions than intended.
 """
 
 import importlib
@@ -22,7 +22,7 @@ SHOWN_ERRORS = 5
 
 
 class MetricFileError(AgentEvalError):
-    """A file in data/metrics is no metric."""
+    """Raised when a file in data/metrics does not define a metric."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
         at = f"{path}:{line}" if line else str(path)
@@ -30,7 +30,7 @@ class MetricFileError(AgentEvalError):
 
 
 class MetricModuleError(AgentEvalError):
-    """A module of the setting metric_modules brings no usable metrics."""
+    """Raised when a module of the setting metric_modules provides no usable metrics."""
 
     def __init__(self, module: str, reason: str) -> None:
         super().__init__(f"metric_modules names {module!r}: {reason}.")
@@ -42,26 +42,26 @@ def load_metrics(
     off: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> MetricSet:
-    """The metrics of a project: all built-in ones and the custom ones, or those named, without those switched off.
+    """Return a project's metrics: all built-in and custom ones, or those named, without those switched off.
 
     Args:
-        folder: data/metrics; it need not exist.
+        folder: data/metrics; it may be missing.
         modules: Setting metric_modules.
         off: Setting metrics_off.
         only: Setting metrics; None: all.
 
     Raises:
-        MetricFileError: If a file is no metric; names file, line and key.
-        MetricModuleError: If a module cannot be imported or brings no usable metrics.
+        MetricFileError: If a file does not define a metric; names file, line and key.
+        MetricModuleError: If a module cannot be imported or provides no usable metrics.
         MetricNameTakenError: If two metrics have one name.
-        UnknownMetricError: If a name in `off` or `only` is none of the metrics; names the nearest.
+        UnknownMetricError: If a name in `off` or `only` is not a metric; names the closest match.
     """
     own = [*(metrics_in_files(folder) if folder else ()), *metrics_in_modules(modules)]
     return DEFAULT.with_custom(own).without(off).only(only)
 
 
 def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
-    """The metrics of a folder's *.yaml files, by name; empty without the folder. Hidden files are left alone."""
+    """Return the metrics of a folder's *.yaml files, by name, except hidden ones; empty without it."""
     if not folder.is_dir():
         return ()
     files = (p for p in folder.iterdir() if p.suffix in {".yaml", ".yml"} and not p.name.startswith("."))
@@ -69,10 +69,10 @@ def metrics_in_files(folder: Path) -> tuple[Metric, ...]:
 
 
 def read_metric(path: Path) -> Metric:
-    """The metric of one file, which bears its name.
+    """Return the metric of one file, named after the file.
 
     Raises:
-        MetricFileError: If it is no metric.
+        MetricFileError: If it does not define a metric.
     """
     try:
         document = read_document(read_text(path).removeprefix("\ufeff"), "text", allow_aliases=True)
@@ -91,14 +91,14 @@ def read_metric(path: Path) -> Metric:
 
 
 def metrics_in_modules(modules: Iterable[str]) -> tuple[Metric, ...]:
-    """The metrics that each module lists in its METRICS."""
+    """Return the metrics that each module lists in its METRICS."""
     return tuple(metric for name in dict.fromkeys(modules) for metric in _metrics_of(name))
 
 
 def _metrics_of(module: str) -> Iterator[Metric]:
     try:
         loaded = importlib.import_module(module)
-    except Exception as error:  # the module's own code runs here and may fail in any way
+    except Exception as error:  # the module's own code runs here and may raise anything
         reason = f"it cannot be imported ({type(error).__name__}: {error}); install it or put its folder on PYTHONPATH"
         raise MetricModuleError(module, reason) from error
     listed = getattr(loaded, NAME_IN_MODULE, None)

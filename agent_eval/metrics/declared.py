@@ -1,4 +1,4 @@
-"""What a custom metric must say, wherever it is declared: keys, limits, and anchors that fit its kind."""
+"""Validate custom metrics, wherever they are declared: keys, limits, and anchors that fit their kind."""
 
 import math
 import re
@@ -27,7 +27,7 @@ _ALLOWED = {
 
 
 class Declared(BaseModel):
-    """A custom metric's keys. `anchors` in any order; they are kept from 5 to 1 for ratings, as given for labels."""
+    """Define a custom metric's keys. `anchors` are sorted 5 to 1 for ratings, kept as given for labels."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -96,7 +96,7 @@ class Declared(BaseModel):
             raise ValueError(f"anchors: both ends of the scale need one, {low:g} and {high:g}")
 
     def metric(self) -> Metric:
-        """The metric that it declares."""
+        """Return the metric that it declares."""
         facts = self.model_dump() | {"anchors": self._in_order()}
         return Metric(**facts, is_binary=self.kind == "value")
 
@@ -108,7 +108,7 @@ class Declared(BaseModel):
 
 
 def problems_of(metric: Metric) -> list[str]:
-    """What is wrong with a metric declared in code, `key: reason` each; empty for a good one."""
+    """Return the problems of a metric declared in code, `key: reason` each; empty if it is valid."""
     facts = {name: getattr(metric, name) for name in Declared.model_fields}
     try:
         Declared.model_validate(
@@ -120,7 +120,7 @@ def problems_of(metric: Metric) -> list[str]:
 
 
 def reasons(error: ValidationError) -> list[str]:
-    """Each problem as `key: reason`."""
+    """Return each problem as `key: reason`."""
     found = []
     for problem in error.errors(include_url=False, include_input=False):
         key = ".".join(str(part)[:80] for part in problem["loc"] if part != "[key]")
@@ -138,6 +138,6 @@ def _number(text: str) -> float | None:
 
 
 def key_of(reason: str) -> tuple[str, ...]:
-    """The keys that a reason names first, for finding their line."""
+    """Return the keys at the start of a reason, used to find their line."""
     head = reason.partition(":")[0]
     return tuple(head.split(".")) if " " not in head else (head.split(" ")[0],)

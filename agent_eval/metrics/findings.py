@@ -1,6 +1,7 @@
-"""Findings: what the judgments of a session say about it, as evidence for rubric ratings and as bounds on them.
+"""Derive findings from a session's judgments, as evidence for rubric ratings and as bounds on them.
 
-The judge profile (metrics/profile.py) says which finding bears on which rating; here it is applied. Pure.
+The judge profile (metrics/profile.py) defines which finding affects which rating; this module applies it.
+Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,10 +23,10 @@ from agent_eval.metrics.profile import (
 )
 from agent_eval.transcripts.models import Conversation, Turn
 
-TRANSCRIPT = "transcript"  # stands for the metric where the finding is a plain fact
+TRANSCRIPT = "transcript"  # takes the place of the metric if the finding is a fact of the transcript
 NO_OUTPUT = "no output"
 CRASH = "crash"
-GOOD = frozenset({"4", "5"})  # ratings that need no reason beside them
+GOOD = frozenset({"4", "5"})  # ratings that need no explanation
 
 _WHERE: dict[Scope, str] = {
     "anywhere": "",
@@ -37,7 +38,7 @@ _WHERE: dict[Scope, str] = {
 
 @dataclass(frozen=True)
 class RatingFinding:
-    """One thing that a judgment or the transcript says about a conversation or one of its turns."""
+    """Hold a fact from a judgment or the transcript about a conversation or one of its turns."""
 
     metric: str
     finding: str  # a label, or a rating or value as text: '4', '0', '0.5'
@@ -48,7 +49,7 @@ class RatingFinding:
     reason: str = ""
 
     def shown(self, number: int | None) -> dict[str, JsonValue]:
-        """As data for a judge; `number` is the conversation's place in a session's record."""
+        """Return the finding as data for a judge; `number` is the conversation's place in its session."""
         where: dict[str, JsonValue] = {} if number is None else {"conversation": number}
         if self.turn_index is not None:
             where["turn"] = self.turn_index
@@ -59,18 +60,18 @@ class RatingFinding:
 
 
 def target_of(name: str) -> str:
-    """What a rubric metric bears on: 'U1', and for 'D2.correctness' 'accuracy'; else the name itself."""
+    """Return what a rubric metric rates: 'U1', and for 'D2.correctness' 'accuracy'; else the name itself."""
     criterion = name.rpartition(".")[2]
     return BEARS_ON.get(criterion, name)
 
 
 def checks_of(name: str) -> tuple[Check, ...]:
-    """The yes/no questions that come before a rubric metric's rating."""
+    """Return the yes/no questions that precede a rubric metric's rating."""
     return CHECKS.get(target_of(name), ())
 
 
 def rules_of(name: str) -> list[str]:
-    """The profile's rules for a rubric metric in words, one line each; none for other metrics."""
+    """Return the profile's rules for a rubric metric as text, one line each; empty for other metrics."""
     target = target_of(name)
     lines = [GUIDES[target]] if target in GUIDES else []
     lines += [
@@ -89,7 +90,7 @@ def rules_of(name: str) -> list[str]:
 
 
 def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFinding]:
-    """The findings that a judgment of this rubric metric is shown. 'No failure' is no finding."""
+    """Return the findings shown to a judgment of this rubric metric. 'No failure' is not a finding."""
     target = target_of(name)
     wanted = {*INFORMED_BY.get(target, ()), *(cap.metric for cap in CAPS if cap.target == target)}
     found = [f for f in findings if f.metric in wanted and f.finding != NO_FAILURE]
@@ -97,12 +98,12 @@ def bearing_on(name: str, findings: Iterable[RatingFinding]) -> list[RatingFindi
 
 
 def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tuple[int, str]:
-    """The rating within the bounds of the judge profile, and a sentence that says so; '' where nothing bounds it.
+    """Return the rating within the judge profile's bounds, and a sentence that explains it; '' if unbounded.
 
     Args:
         name: Name of the rubric metric: 'U1', 'D2.accuracy'.
-        rating: As the judge gave it, 1–5.
-        findings: Of all that is rated: the session for U1–U6, the one conversation for a criterion.
+        rating: The judge's rating, 1–5.
+        findings: Of everything rated: the session for U1–U6, the one conversation for a criterion.
     """
     met = [cap for cap in CAPS if cap.target == target_of(name) and _is_met(cap, findings)]
     lowest = min((cap.at_most for cap in met), default=rating)
@@ -115,9 +116,10 @@ def apply_caps(name: str, rating: int, findings: Sequence[RatingFinding]) -> tup
 def facts_of(
     conversation: Conversation, turns: Sequence[Turn], tests: frozenset[str]
 ) -> Iterator[RatingFinding]:
-    """What a transcript itself says: 'no output' when the agent never said anything, 'crash' when it broke off.
+    """Return facts of a transcript: 'no output' if the agent never replied, 'crash' if it broke off.
 
-    A crash is a message of the agent that is marked as an error, or no reply and no call in the whole conversation.
+    A crash is a message of the agent that is marked as an error, or a whole conversation without a reply or
+    call.
     """
     replies = [m for turn in turns for m in turn.messages if m.role == "assistant"]
     of_conversation = RatingFinding(TRANSCRIPT, NO_OUTPUT, conversation.conversation_id, tests=tests)
@@ -130,7 +132,7 @@ def facts_of(
 def findings_of(
     rows: Iterable[Mapping[str, object]], tests: Mapping[str, frozenset[str]], last_replies: Mapping[str, int]
 ) -> list[RatingFinding]:
-    """The findings of judged turns and conversations.
+    """Return the findings of judged turns and conversations.
 
     Args:
         rows: Effective, scored rows of turn_judgments and conversation_judgments of one agent and version.
@@ -160,7 +162,7 @@ def _finding(
 
 
 def _answers(row: Mapping[str, object]) -> Iterator[str]:
-    """The answers of one row as texts: a rating, a value, or each of its labels."""
+    """Return the answers of one row as texts: a rating, a value, or each of its labels."""
     further = row.get("further_labels")
     given = [row.get("rating_1to5"), row.get("value"), row.get("label")]
     for answer in [*given, *(further if isinstance(further, list) else [])]:
@@ -178,7 +180,7 @@ def _is_met(cap: Cap, findings: Sequence[RatingFinding]) -> bool:
 
 
 def _counts(finding: RatingFinding, within: Scope, findings: Sequence[RatingFinding]) -> bool:
-    """Whether a finding lies where it must to count."""
+    """Return whether a finding is in the scope in which it counts."""
     if within == "anywhere":
         return True
     if within == "error_injection":

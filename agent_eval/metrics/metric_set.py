@@ -1,4 +1,4 @@
-"""The metric set: which metrics are asked, by grain, and where each of them applies."""
+"""Define the metric set: which metrics are asked, by grain, and where each of them applies."""
 
 import difflib
 from collections.abc import Iterable
@@ -40,12 +40,12 @@ TURN_METRICS = (
 CONVERSATION_METRICS = (GOAL_COMPLETION, PLAN_ADHERENCE, STEP_EFFICIENCY)
 
 OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_FAILURE, ANSWER_CORRECTNESS))
-"""What a rule decides of a turn in which the agent owed a reply and gave none."""
+"""Metrics that a rule decides in a turn in which the agent owed a reply and gave none."""
 _OF_CALLS = frozenset(m.name for m in (AGENT_BEHAVIOR_FAILURE, TOOL_CALL_BEHAVIOR_FAILURE))
 
 
 class UnknownMetricError(AgentEvalError):
-    """A metric was named that is not in the set."""
+    """Raised when a named metric is not in the set."""
 
     def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
         names = sorted(known)
@@ -56,7 +56,7 @@ class UnknownMetricError(AgentEvalError):
 
 
 class MetricNameTakenError(AgentEvalError):
-    """Two metrics would have one name."""
+    """Raised when two metrics would have one name."""
 
     def __init__(self, name: str, is_built_in: bool) -> None:
         by = "a metric of agent-eval" if is_built_in else "another of your metrics"
@@ -65,30 +65,30 @@ class MetricNameTakenError(AgentEvalError):
 
 @dataclass(frozen=True)
 class MetricSet:
-    """The metrics that are asked, in the order of asking. Sets with equal metrics are equal."""
+    """Hold the metrics to ask, in the order of asking. Sets with equal metrics are equal."""
 
     metrics: tuple[Metric, ...]
 
     @cached_property
     def turn(self) -> tuple[Metric, ...]:
-        """Metrics of a turn."""
+        """Return the metrics of a turn."""
         return tuple(m for m in self.metrics if m.grain == "turn")
 
     @cached_property
     def conversation(self) -> tuple[Metric, ...]:
-        """Metrics of a whole conversation."""
+        """Return the metrics of a whole conversation."""
         return tuple(m for m in self.metrics if m.grain == "conversation")
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all metrics in the set."""
+        """Return the names of all metrics in the set."""
         return frozenset(m.name for m in self.metrics)
 
     def get(self, name: str) -> Metric:
-        """The metric of that name.
+        """Return the metric of that name.
 
         Raises:
-            UnknownMetricError: If it is not in the set; names the nearest one that is.
+            UnknownMetricError: If it is not in the set; names the closest match.
         """
         found = next((m for m in self.metrics if m.name == name), None)
         if found is None:
@@ -97,12 +97,12 @@ class MetricSet:
 
     @cached_property
     def rubric_hashes(self) -> dict[str, str]:
-        """Metric name → hash of its rubric, computed once."""
+        """Return metric name → hash of its rubric, computed once."""
         return {m.name: m.rubric_hash for m in self.metrics}
 
     @cached_property
     def hash(self) -> str:
-        """Changes when anything does that can change a row: rubrics, conditions, severities, what is switched on."""
+        """Return a hash of all that can change a row: rubrics, conditions, severities, enabled metrics."""
         return digest(
             "metrics",
             sorted(
@@ -113,7 +113,7 @@ class MetricSet:
 
     @cached_property
     def severities(self) -> dict[str, Severity]:
-        """Failure label → severity; the graver one where two metrics have the same label."""
+        """Return failure label → severity; the higher one if two metrics have the same label."""
         found: dict[str, Severity] = {}
         for metric in self.metrics:
             for label in metric.all_labels if metric.is_failure else ():
@@ -123,7 +123,7 @@ class MetricSet:
         return found
 
     def only(self, wanted: Iterable[str] | None) -> "MetricSet":
-        """The set with some metrics alone; None: all.
+        """Return the set with only these metrics; None: all.
 
         Raises:
             UnknownMetricError: If a name is not in the set.
@@ -136,7 +136,7 @@ class MetricSet:
         return MetricSet(tuple(m for m in self.metrics if m.name in names))
 
     def without(self, off: Iterable[str]) -> "MetricSet":
-        """The set with some metrics switched off.
+        """Return the set without these metrics.
 
         Raises:
             UnknownMetricError: If a name is not in the set.
@@ -147,10 +147,10 @@ class MetricSet:
         return MetricSet(tuple(m for m in self.metrics if m.name not in unwanted))
 
     def with_custom(self, custom: Iterable[Metric]) -> "MetricSet":
-        """The set with further metrics, in the order of their names.
+        """Return the set with further metrics, in the order of their names.
 
         Raises:
-            MetricNameTakenError: If a name is there already.
+            MetricNameTakenError: If a name is already in the set.
         """
         taken = set(self.names)
         added = sorted(custom, key=lambda m: m.name)
@@ -166,23 +166,23 @@ BUILT_IN_NAMES = DEFAULT.names
 
 
 def expected_of(turn_index: int, expected: Iterable[Expected]) -> Expected | None:
-    """The ground truth of one turn; the one for the whole conversation belongs to no turn."""
+    """Return the ground truth of one turn; that of the whole conversation belongs to no single turn."""
     return next((e for e in expected if e.turn_index == turn_index), None)
 
 
 def why_not_applicable(
     metric: Metric, turn: Turn, conversation: Conversation, expected: Expected | None
 ) -> str | None:
-    """Why a turn metric does not arise on this turn; None where it does.
+    """Return why a turn metric does not apply to this turn; None if it does.
 
-    `expected` is the turn's ground truth, see `expected_of`. Where a metric's own `applies` fails, the metric is
-    asked: the failure is then told by the row, not lost with it.
+    `expected` is the turn's ground truth, see `expected_of`. If a metric's own `applies` raises, the metric
+    is asked, so that the row reports the failure.
     """
     if not _may_arise(metric, turn):
         return no_answer(turn)
     try:
         applies = metric.applies(turn, conversation, expected)
-    except Exception:  # code of a user's metric
+    except Exception:  # a user's metric may raise anything
         return None
     if applies:
         return None
@@ -190,7 +190,7 @@ def why_not_applicable(
 
 
 def _may_arise(metric: Metric, turn: Turn) -> bool:
-    """Whether a turn holds what the metric is about: a reply, its absence, or calls."""
+    """Return whether a turn holds what the metric is about: a reply, its absence, or calls."""
     if turn.reply == "replied":
         return True
     if turn.reply == "no reply" and metric.name in OF_SILENCE:
@@ -201,15 +201,15 @@ def _may_arise(metric: Metric, turn: Turn) -> bool:
 
 
 def no_answer(turn: Turn) -> str:
-    """Why a turn has nothing that a metric could be about."""
+    """Return why a turn has nothing to measure: it ended the conversation or has no reply."""
     return ENDED if turn.reply == "ended" else NO_REPLY
 
 
 def is_put_to_a_model(turn: Turn) -> bool:
-    """Whether a turn holds something that a model could judge. Of a last turn only its calls count, by rules."""
+    """Return whether a model could judge anything in a turn; rules judge only the calls of a last turn."""
     return turn.has_reply and turn.reply != "ended"
 
 
 def applicable(metric: Metric, turn: Turn, conversation: Conversation, expected: Expected | None) -> bool:
-    """Whether a turn metric arises on this turn."""
+    """Return whether a turn metric applies to this turn."""
     return why_not_applicable(metric, turn, conversation, expected) is None

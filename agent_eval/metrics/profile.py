@@ -1,12 +1,13 @@
-"""The judge profile: how turn metrics inform and bound U and D ratings. It has its own version and hash.
+"""Define the judge profile: how turn metrics inform and bound U and D ratings, with a version and hash.
 
 Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a person. The
-profile says what a rubric judgment is shown for a target (`INFORMED_BY`), how to look (`GUIDES`), which yes/no
-questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied by metrics/findings.py after the
-reply). PROFILE_VERSION stands for all of this and for the words of the prompts. The key of a question holds the version
-that last changed what is asked about its metric, so a changed word asks again about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
+profile defines what a rubric judgment is shown for a target (`INFORMED_BY`), how to look (`GUIDES`), which
+yes/no questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied by
+metrics/findings.py after the reply). PROFILE_VERSION covers all of this and the words of the prompts. The key
+of a question holds the version that last changed what is asked about its metric, so a changed word asks again
+about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
 
-The mapping is ours; the methodology is silent on it.
+The mapping is this project's own; the methodology does not define it.
 """
 
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ PROFILE_VERSION = "5"
 REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
 """Metric → the profile version that last changed what is asked about it."""
 SINCE = "1"
-"""The same for every other metric. Words that all prompts share raise it."""
+"""Same for every other metric. Raise it when words that all prompts share change."""
 
 SHOWN_ANEW = "5"
 """The profile version that last changed words that all prompts share, while answers given before stay valid."""
@@ -36,9 +37,9 @@ standardised task. A session that lacks the standardised task is read as if ever
 
 @dataclass(frozen=True)
 class Cap:
-    """A finding that bounds a rating: 'goal_completion is 0' allows at most `at_most`."""
+    """Bound a rating by a finding: 'goal_completion is 0' allows at most `at_most`."""
 
-    target: str  # U1..U6, or what a criterion bears on: accuracy, completeness, usefulness
+    target: str  # U1..U6, or what a criterion rates: accuracy, completeness, usefulness
     metric: str
     finding: str  # a label of the metric, or a value as text, or a fact of the transcript
     at_most: int
@@ -47,7 +48,7 @@ class Cap:
 
 @dataclass(frozen=True)
 class Check:
-    """A yes/no question that the judge answers before it rates; a no bounds the rating."""
+    """Define a yes/no question that the judge answers before it rates; a no bounds the rating."""
 
     name: str
     question: str
@@ -66,13 +67,13 @@ INFORMED_BY: dict[str, tuple[str, ...]] = {
     "usefulness": ("helpfulness", "relevance"),
 }
 
-# Where what informs a target is looked for; elsewhere: anywhere.
+# Where to look for the findings that inform a target; default: anywhere.
 INFORMED_WITHIN: dict[str, Scope] = {
     "U1": "standardised_task",
     "U6": "last_reply",
 }
 
-# Criteria that bear on the same thing under another name. Criteria of other kinds are rated by their anchors alone.
+# Criteria that rate the same thing under another name. Other criteria are rated by their anchors alone.
 BEARS_ON: dict[str, str] = {
     "accuracy": "accuracy",
     "correctness": "accuracy",

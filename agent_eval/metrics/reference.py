@@ -1,6 +1,6 @@
-"""The reference of all metrics as Markdown: the generated part of docs/metrics.md.
+"""Write the reference of all metrics as Markdown: the generated part of docs/metrics.md.
 
-After a change to a metric: `python -m agent_eval.metrics.reference docs/metrics.md` writes it anew.
+After a change to a metric, regenerate it: `python -m agent_eval.metrics.reference docs/metrics.md`.
 """
 
 import sys
@@ -24,17 +24,17 @@ _WHERE: dict[Condition, str] = {
 
 
 def reference(metrics: MetricSet = DEFAULT) -> str:
-    """A table of the metrics, then each with its question, anchors, severities and notes."""
+    """Return a table of the metrics, then each with its question, anchors, severities and notes."""
     head = ["| metric | grain | asked on | answer |", "|---|---|---|---|"]
     rows = [f"| [`{m.name}`](#{m.name}) | {m.grain} | {_where(m)} | {_answer(m)} |" for m in metrics.metrics]
     return "\n".join([*head, *rows, "", *(line for m in metrics.metrics for line in _section(m))])
 
 
 def with_reference(text: str) -> str:
-    """A page with its generated part written anew.
+    """Return a page with its generated part replaced.
 
     Raises:
-        ValueError: If the page lacks the two marks between which that part stands.
+        ValueError: If the page lacks the two marks around that part.
     """
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -70,7 +70,7 @@ def _section(metric: Metric) -> Iterator[str]:
 
 
 def main(path: Path) -> None:
-    """Write the generated part of a page anew."""
+    """Regenerate the generated part of a page."""
     path.write_text(with_reference(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Rubric ratings: the questions that a methodology asks of sessions (U1–U6) and of scenarios (D1–D5).
+"""Build rubric metrics: the questions that a methodology asks of sessions (U1–U6) and of scenarios (D1–D5).
 
 Their words come from the methodology, so two versions with the same words ask the same question.
 """
@@ -12,7 +12,7 @@ _ALWAYS = "A criterion that fits this scenario badly is still rated, by its read
 
 
 def universal_metrics(methodology: Methodology) -> dict[str, Metric]:
-    """'U1'..'U6': one rating per session. Same words, same `rubric_hash`, whatever the version or their origin."""
+    """Return 'U1'..'U6': one rating per session. Same words give the same `rubric_hash` in every version."""
     return {
         dimension.id: Metric(
             name=dimension.id,
@@ -27,7 +27,7 @@ def universal_metrics(methodology: Methodology) -> dict[str, Metric]:
 
 
 def criterion_metrics(template: Template) -> dict[str, Metric]:
-    """'D1.accuracy'..: fifteen ratings, three per scenario, each per conversation in that slot."""
+    """Return 'D1.accuracy'..: fifteen ratings, three per scenario, each per conversation in that slot."""
     return {
         metric.name: metric
         for scenario in template.scenarios
