@@ -1,5 +1,5 @@
-"""Formats: reading and writing files and texts, safely: JSON, YAML, hashes, timestamps, plain text, refusals.
+"""Read and write files and texts safely: JSON, YAML, hashes, timestamps, plain text, refusals.
 
-The base of the project: it knows nothing of transcripts, judges or scores. Input is hostile: it is bounded and parsed
-strictly, and what is invalid is refused with file and line.
+This is the base package: it does not depend on transcripts, judges or scores. Input is untrusted: its size is
+bounded, it is parsed strictly, and invalid parts are rejected with file and line.
 """

@@ -1,4 +1,4 @@
-"""Writing so that a reader sees the old or the new file, never a part of one."""
+"""Write files atomically: a reader sees the old or the new file, never a partial one."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's text by way of a temporary file beside it; the file's mode stays."""
+    """Replace a file's text through a temporary file in the same folder; keep the file's mode."""
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
@@ -25,13 +25,13 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_stream(stream: BinaryIO) -> None:
-    """Make what was written outlive a power cut."""
+    """Flush written data to disk, so that it survives a power failure."""
     stream.flush()
     os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder outlive a power cut."""
+    """Flush a folder's entries to disk, so that they survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -41,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Alone among the processes that lock this folder; leaves no file behind."""
+    """Hold an exclusive lock on the folder among processes; leave no lock file behind."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

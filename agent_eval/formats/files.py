@@ -1,4 +1,4 @@
-"""Files and folders under data/: which there are, which names are allowed, and links that leave the data folder."""
+"""List and check files and folders under data/: allowed names, and links that leave the data folder."""
 
 import os
 import re
@@ -27,11 +27,11 @@ class Bounds:
 
     @classmethod
     def of(cls, sessions_folder: Path) -> "Bounds":
-        """The bounds around data/sessions, links to these two folders themselves followed."""
+        """Return the bounds around data/sessions, links to these two folders themselves followed."""
         return cls((_real(sessions_folder), _real(sessions_folder.parent)))
 
     def refused_folder(self, path: Path, holder: str) -> str | None:
-        """Why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
+        """Return why a path cannot be the folder of `holder` (an agent, a session); None when it can."""
         try:
             if astray := self._astray(path):
                 return astray
@@ -45,7 +45,7 @@ class Bounds:
         return None
 
     def refused_file(self, path: Path) -> str | None:
-        """Why a path cannot be read as a file; None when it can."""
+        """Return why a path cannot be read as a file; None when it can."""
         try:
             if astray := self._astray(path):
                 return astray
@@ -58,43 +58,43 @@ class Bounds:
         return None
 
     def _astray(self, path: Path) -> str | None:
-        """Where a link leads that may not be followed."""
+        """Return the target of a link that must not be followed; None if it may be."""
         if not path.is_symlink():
             return None
         try:
             real = path.resolve()
-        except RuntimeError:  # how pathlib reports links that lead in a circle
+        except RuntimeError:  # how pathlib reports circular links
             return _CIRCLE
         return None if any(real.is_relative_to(root) for root in self.roots) else _OUTSIDE
 
 
 def unreadable(error: OSError) -> str:
-    """Why a file or folder cannot be read, as the system says it."""
+    """Return why a file or folder cannot be read, as the system says it."""
     return (
         f"it cannot be read ({error.strerror or error}); allow reading it, or take it out of the data folder"
     )
 
 
 def _real(path: Path) -> Path:
-    """Where links lead; a link that leads in a circle stays as it is."""
+    """Return the path with links resolved; a circular link is returned unchanged."""
     return Path(os.path.realpath(path))
 
 
 def astray(folder: Path) -> str | None:
-    """Why the link in the place of a folder leads nowhere; None for a folder, and where nothing stands."""
+    """Return why a link in place of a folder is broken; None for a folder or an absent path."""
     is_link_to_nothing = folder.is_symlink() and not folder.exists()
     return "a link that leads nowhere; mend it, or take it out" if is_link_to_nothing else None
 
 
 def entries(folder: Path) -> list[Path]:
-    """What a folder holds, by name; hidden names are not ours. A missing folder holds nothing."""
+    """Return the entries of a folder by name, without hidden ones; empty for a missing folder."""
     if not folder.is_dir():
         return []
     return sorted((p for p in folder.iterdir() if not p.name.startswith(".")), key=lambda p: p.name)
 
 
 def files_in(folder: Path, ending: str) -> Iterator[tuple[Path, str | None]]:
-    """Path, and why it cannot be read or None, of each file with that ending, by name; hidden ones are not ours.
+    """Yield each visible file with that ending, by name: its path, and why it cannot be read (else None).
 
     A missing folder has none. Anything that is not a regular file, a link that leads out of the data folder and
     a folder that cannot be listed are given with their reason.

@@ -1,14 +1,14 @@
-"""Canonical JSON and the digest made from it."""
+"""Compute canonical JSON and its digest."""
 
 import hashlib
 import json
 
 
 def canonical(value: object) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces, lone surrogates escaped."""
+    """Return the canonical JSON text of a value: sorted keys, no spaces, lone surrogates escaped."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def digest(*parts: object) -> str:
-    """Hash of several values, 32 hex digits; `("a", "b")` and `("ab",)` differ."""
+    """Return the hash of several values, 32 hex digits; `("a", "b")` and `("ab",)` differ."""
     return hashlib.blake2b(canonical(parts), digest_size=16).hexdigest()

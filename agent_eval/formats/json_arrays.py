@@ -1,7 +1,8 @@
-"""The elements of an array in a JSON file, one at a time, each in its own bytes.
+"""Read the elements of an array in a JSON file one at a time, each as its own bytes.
 
-The file is cut by its brackets, commas, colons and quotes alone; what an element holds is read afterwards. So an
-element that is no JSON is refused alone, and memory does not grow with the file, whatever stands in it.
+The file is split by brackets, commas, colons and quotes only; the content of an element is parsed afterwards.
+So one invalid element does not affect the others, and memory does not grow with the file, whatever its
+content.
 """
 
 import json
@@ -12,10 +13,10 @@ from typing import BinaryIO
 
 BLOCK = 1_000_000
 OPENING = b"[{"
-_WHOLE = (b"]", b"}")  # what ends so is whole, even where the file breaks off after it
+_WHOLE = (b"]", b"}")  # a value that ends so is complete, even if the file is truncated after it
 _ENDS = "the file ends here, before its JSON does"
 
-# Possessive, so that a long block needs no stack.
+# Possessive quantifiers: a long block does not use the stack.
 _OVER_TEXTS = re.compile(rb'[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+', re.DOTALL)
 _TO_SIGN = re.compile(rb'[^"\[\]{},:]*+')
 _IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
@@ -23,16 +24,17 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
 class TornError(Exception):
-    """The file cannot be cut on from here; the text says why."""
+    """Raised when the file cannot be split beyond this position; the message says why."""
 
 
 def elements(stream: BinaryIO, keys: Sequence[str], longest: int) -> Iterator[bytes | None]:
-    """The bytes of each element of the array that stands under `keys` (none: the file is the array).
+    """Yield the bytes of each element of the array under `keys` (empty: the file is the array).
 
-    None for an element of more than `longest` bytes. Nothing when there is no such array.
+    Yields None for an element of more than `longest` bytes, and nothing if there is no such array.
 
     Raises:
-        TornError: If the file is no array or object, ends within it or goes on after it; what came before was given.
+        TornError: If the file is not an array or object, ends within it or continues after it; earlier
+            elements were yielded.
     """
     cutter = _Cutter(stream, longest)
     if cutter.first() not in (b"[", b"{"):
@@ -46,7 +48,7 @@ def top_level_keys(stream: BinaryIO) -> Iterator[str]:
     """Yield the keys of the object that the stream holds, in order; nothing if it holds none.
 
     Raises:
-        TornError: If the file ends within the object; the keys before were given.
+        TornError: If the file ends within the object; earlier keys were yielded.
     """
     cutter = _Cutter(stream, BLOCK)
     if cutter.first() != b"{":
@@ -93,7 +95,7 @@ def member(stream: BinaryIO, key: str, longest: int) -> bytes | None:
 
 
 def _under(cutter: "_Cutter", keys: Sequence[str]) -> Iterator[bytes | None]:
-    """The wanted elements of the value at hand, which is passed over whole."""
+    """Yield the requested elements of the current value, and skip to its end."""
     first = cutter.first()
     if keys and first == b"{":
         yield from _of_object(cutter, keys)
@@ -154,17 +156,17 @@ def _text_of(key: bytes | None) -> str | None:
 
 @dataclass
 class _Cutter:
-    """Walks over the bytes once, a block at a time."""
+    """Scan the bytes once, block by block."""
 
     stream: BinaryIO
     longest: int
     block: bytes = b""
     at: int = 0
     size: int = 0
-    pieces: list[bytes] | None = field(default=None)  # None: what is passed over is not wanted
+    pieces: list[bytes] | None = field(default=None)  # None: skipped bytes are not collected
 
     def first(self) -> bytes:
-        """The next byte that is no space; b'' at the end of the file."""
+        """Return the next byte that is not a space; b'' at the end of the file."""
         while self._is_more():
             self._take(_end(_SPACE, self.block, self.at))
             if self.at < len(self.block):
@@ -172,13 +174,13 @@ class _Cutter:
         return b""
 
     def step(self) -> bytes:
-        """Pass over the byte at hand."""
+        """Skip the current byte."""
         if self._is_more():
             self._take(self.at + 1)
         return b""
 
     def gathered(self, stops: bytes) -> tuple[bytes | None, bytes]:
-        """The bytes of the value at hand and the sign that ends it; None when they are too many."""
+        """Return the bytes of the current value (None if too long) and the delimiter that ends it."""
         self.pieces, self.size = [], 0
         sign = self.value(stops)
         found = b"".join(self.pieces) if self.size <= self.longest else None
@@ -186,7 +188,7 @@ class _Cutter:
         return found, sign
 
     def value(self, stops: bytes) -> bytes:
-        """Pass over all up to one of the signs `stops`, which is returned and stays at hand; b'' at the end of the file."""
+        """Skip to one of the delimiters `stops`, return it and stay before it; b'' at the end of the file."""
         while self._is_more():
             self._take(_end(_TO_SIGN, self.block, self.at))
             sign = self.block[self.at : self.at + 1]
@@ -212,11 +214,11 @@ class _Cutter:
             self.step()
             if is_end:
                 return
-            self.step()  # a backslash ended the block: what it escapes begins the next one
+            self.step()  # a backslash ended the block: the escaped byte begins the next one
         raise TornError("the file ends here, within a text")
 
     def _nested(self) -> None:
-        """Brackets are counted; whether they match in kind is for the reader of the element."""
+        """Count brackets; the parser of the element checks that their kinds match."""
         depth = 0
         while self._is_more():
             self._take(_end(_OVER_TEXTS, self.block, self.at))

@@ -1,4 +1,4 @@
-"""JSON as it may come from anywhere: read strictly, written as text that every table can hold."""
+"""Parse untrusted JSON strictly, and write JSON text that every table can store."""
 
 import json
 import math
@@ -7,18 +7,18 @@ import re
 from pydantic import JsonValue
 
 MOST_VALUES = 2_000_000
-"""Values in one text: a long one made of `{},{},…` takes thirty times its size in memory."""
+"""Limit of values in one text: a long text of `{},{},…` takes thirty times its size in memory."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _MOST_DIGITS = 4_000  # Python itself reads 4,300
 
 
 def loads(text: str) -> JsonValue:
-    """The value of a JSON text; half a surrogate pair becomes U+FFFD, which UTF-8 can hold.
+    """Return the value of a JSON text; an unpaired surrogate becomes U+FFFD, which UTF-8 can encode.
 
     Raises:
-        ValueError: If it is no JSON, nested too deeply, names a key twice in one object, holds more than
-            2,000,000 values, or a number that JSON or a double cannot hold (NaN, Infinity, 1e400).
+        ValueError: If it is not JSON, is nested too deeply, repeats a key in one object, has more than
+            2,000,000 values, or a number that JSON or a double cannot represent (NaN, Infinity, 1e400).
     """
     if _holds_too_many(text):
         raise ValueError(f"it holds more than {MOST_VALUES:,} values")
@@ -33,17 +33,17 @@ def loads(text: str) -> JsonValue:
 
 
 def dumps(value: object) -> str:
-    """The JSON text of a value, keys in the order found."""
+    """Return the JSON text of a value; keys keep their order."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def clean(text: str) -> str:
-    """The text with half surrogate pairs replaced by U+FFFD."""
+    """Return the text with unpaired surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _holds_too_many(text: str) -> bool:
-    """Values are told by their commas; those within texts do not count, and are looked at only when in doubt."""
+    """Return whether there are too many values, by commas; those in strings are excluded only if it matters."""
     if text.count(",") <= MOST_VALUES:
         return False
     return _STRING.sub('""', text).count(",") > MOST_VALUES

@@ -9,9 +9,9 @@ LONGEST = 2_000
 
 
 def plain(text: str) -> str:
-    """Text without control characters, overrides of the reading direction and halves of surrogate pairs.
+    """Return text without control characters, bidirectional overrides and unpaired surrogates.
 
-    Line ends and tabs stay; each other one becomes U+FFFD.
+    Line ends and tabs stay; every other such character becomes U+FFFD.
     """
     return text.translate(_STEERING)
 
@@ -23,8 +23,8 @@ def one_line(text: str) -> str:
 
 
 def escaped_json(text: str) -> str:
-    """A JSON text whose unprintable characters are written as escapes: it says the same, and prints safely."""
+    """Return the JSON text with unprintable characters as escapes: the same value, safe to print."""
     return text.translate(_JSON)
 
 
-_JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # the others are escaped already, or layout
+_JSON = {i: f"\\u{i:04x}" for i in _UNPRINTABLE if i >= 127}  # the others are already escaped, or whitespace

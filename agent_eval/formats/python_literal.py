@@ -1,4 +1,4 @@
-"""Python literals as JSON: some harnesses log a call's arguments as `str(dict)`, which is not JSON."""
+"""Read Python literals as JSON: some harnesses log a call's arguments as `str(dict)`, which is not JSON."""
 
 import ast
 import math
@@ -15,16 +15,16 @@ NOTE = "read as a Python literal"
 
 
 def read_dict(text: str) -> dict[str, JsonValue] | None:
-    """Return the JSON object that a Python dict in text stands for; None when the text is not one.
+    """Return the JSON object for the text of a Python dict; None if the text is not one.
 
-    Only literals are read, nothing is run. Tuples become lists. A dict with a repeated key, with keys that are
-    not text, or with a value that JSON does not have (sets, bytes, NaN, infinity) is not read.
+    Only literals are read; no code is run. Tuples become lists. A dict with a repeated key, with keys that
+    are not strings, or with a value that JSON lacks (sets, bytes, NaN, infinity) is not read.
     """
     text = text.strip()
     if not text.startswith("{") or not text.endswith("}") or len(text) > LONGEST:
         return None
     try:
-        with warnings.catch_warnings():  # about the text's own escapes
+        with warnings.catch_warnings():  # warnings about escapes in the text
             warnings.simplefilter("ignore")
             tree = ast.parse(text, mode="eval")
         if any(_repeats_a_key(node) for node in ast.walk(tree)):
@@ -47,7 +47,7 @@ def _key_texts(node: ast.Dict) -> Iterator[str]:
 
 
 def _as_json(value: object) -> JsonValue:
-    """The value as JSON has it, or ValueError."""
+    """Return the value as JSON; raise ValueError if JSON lacks it."""
     if isinstance(value, str):
         return clean(value)
     if value is None or isinstance(value, bool | int):

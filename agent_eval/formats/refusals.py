@@ -1,4 +1,4 @@
-"""What a reader gives up on: one refused record, named by file and line."""
+"""Describe one rejected record, with its file and line."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _MORE = re.compile(rf"([\d,]+) {MORE_REFUSED}")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A record that was refused while the rest went on."""
+    """Represent a rejected record; the other records are still imported."""
 
     file: str  # file name or path within the project
     line: int  # 1-based line or record number; 0 for the whole file
@@ -18,7 +18,7 @@ class Refusal:
 
 
 def n_records(line: int, reason: str) -> int:
-    """How many records a refusal stands for; 0 for a whole file, or a copy of a record that was imported."""
+    """Return how many records a refusal counts for; 0 for a whole file or a copy of an imported record."""
     if reason.startswith(REPEATED):
         return 0
     if line > 0:

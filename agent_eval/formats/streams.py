@@ -1,4 +1,4 @@
-"""Files read a record at a time, gzipped or not: memory does not grow with the file."""
+"""Read files one record at a time, gzipped or not: memory does not grow with the file."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MEGABYTE = 1_000_000
 LONGEST_LINE = 200 * MEGABYTE
 LARGEST_UNZIPPED = 1_000 * MEGABYTE
-MOST_UNZIPPED = 200  # times the bytes read: transcripts shrink to a tenth, not to a thousandth
+MOST_UNZIPPED = 200  # ratio to the bytes read; transcripts compress about 10 times, not 1,000 times
 TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
 KEPT = "records before it are kept"
 BREAKS = (EOFError, OSError, zlib.error)
@@ -31,11 +31,11 @@ _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a file. `number` is its 1-based line, or its 1-based place in an array."""
+    """Represent one record of a file. `number` is its 1-based line, or its 1-based position in an array."""
 
     number: int
     value: JsonValue
-    size: int = 0  # bytes of its text; 0 when it was not read from a text of its own
+    size: int = 0  # bytes of its text; 0 if it was not read from its own text
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def _member(member: ZipMember) -> Iterator[io.BufferedReader]:
 
 
 class _Unzipped(io.RawIOBase):
-    """What a gzipped stream holds, up to the point where it swells like a bomb."""
+    """Decompress a gzipped stream; stop when it expands like a zip bomb."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -82,7 +82,7 @@ class _Unzipped(io.RawIOBase):
 
 
 def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
-    """The JSON value of each line that is not blank; a line that cannot be read is a refusal."""
+    """Yield the JSON value of each non-blank line; an unreadable line is yielded as a refusal."""
     for number, line in _lines(path):
         if isinstance(line, str):
             yield Refusal(file, number, line)
@@ -91,7 +91,7 @@ def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
 
 
 def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:
-    """The value of one record's bytes (None: they were too many to hold), or why it has none."""
+    """Parse the bytes of one record (None: the record was too long); return a refusal if they are invalid."""
     if text is None:
         return Refusal(file, number, TOO_LONG)
     try:
@@ -104,7 +104,7 @@ def record_of(text: bytes | None, number: int, file: str, expected: str = "") ->
 
 
 def _lines(path: Path | ZipMember) -> Iterator[tuple[int, bytes | str]]:
-    """Number and bytes of each line, or the reason why there are none."""
+    """Yield the number and the bytes of each line, or the reason why the file cannot be read."""
     number = 0
     try:
         with opened(path) as stream:
@@ -120,7 +120,7 @@ def _lines(path: Path | ZipMember) -> Iterator[tuple[int, bytes | str]]:
 
 
 def broken(error: Exception) -> str:
-    """Why a file cannot be read on."""
+    """Return why reading the file cannot continue."""
     name = type(error).__name__
     return shorten(f"the file cannot be read on from here ({name}: {error}); {KEPT}")
 

@@ -1,4 +1,4 @@
-"""Points in time as they are compared: ISO 8601 texts, in UTC."""
+"""Parse and format points in time: ISO 8601 texts, in UTC."""
 
 import datetime
 
@@ -7,7 +7,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
     """Return an ISO 8601 date or time as a point in UTC; without an offset it is read as UTC.
 
     Raises:
-        ValueError: If the text is no ISO 8601 date or time.
+        ValueError: If the text is not an ISO 8601 date or time.
     """
     when = datetime.datetime.fromisoformat(text)
     try:
@@ -17,7 +17,7 @@ def parse_timestamp(text: str) -> datetime.datetime:
 
 
 def seconds(when: str | datetime.datetime | None) -> float:
-    """The same as a number to sort by; what is absent or unreadable comes before everything else."""
+    """Return a point in time as a number to sort by; absent or unreadable values sort first."""
     if isinstance(when, datetime.datetime):
         return when.timestamp()
     try:

@@ -1,4 +1,4 @@
-"""What a validation error says, in one line that names the key, what stands there and what is allowed."""
+"""Format a validation error as one line with the key, its value and the allowed values."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_args
@@ -29,9 +29,9 @@ _WANTED = {
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first problem as one sentence of at most 300 characters, with the number of further ones."""
+    """Return the first problem as one sentence of at most 300 characters, with the number of further ones."""
     problems = error.errors(include_url=False)
-    # A list of messages with a bad one in it is also reported as too short; that says nothing.
+    # A list of messages with an invalid one is also reported as too short; that report is redundant.
     real = [p for p in problems if p["type"] != "too_short" or len(problems) == 1] or problems
     first = real[0]
     paths = {_path(p["loc"]) for p in real} - {_path(first["loc"])}
@@ -40,7 +40,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def shorten(text: str) -> str:
-    """One line of at most 300 characters."""
+    """Return one line of at most 300 characters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
@@ -66,7 +66,7 @@ def _sentence(problem: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
-    """`messages[3].role`; pydantic's own marks, such as `tuple[str, ...]`, are left out."""
+    """Return a path such as `messages[3].role`, without pydantic's own parts such as `tuple[str, ...]`."""
     text = ""
     for part in loc:
         if isinstance(part, int):
@@ -77,7 +77,7 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 def _allowed(loc: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """The keys of the model that the last key of `loc` belongs to, found by walking down from the outermost model."""
+    """Return the keys of the model that the last key of `loc` belongs to, searched from the outermost."""
     holder = model
     for part in loc[:-1]:
         if isinstance(part, str) and (field := holder.model_fields.get(part)):

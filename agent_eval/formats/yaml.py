@@ -1,9 +1,10 @@
-"""YAML from users: one reader with one policy. Every problem has its line, and nothing is dropped silently.
+"""Read YAML from users under one policy: every problem has its line, nothing is dropped silently.
 
-Nesting, values and letters are bounded, aliases written out among them. A repeated key, a merge key, a second document
-and a tag are refused; a typed scalar may have one of YAML's own tags. The caller chooses whether scalars are typed (`5` is a number) or
-texts (`0.40` stays exact, a date stays a date), and whether aliases may be used. Values are built from the parser's
-events, because composing deeply nested input overflows the C stack.
+Nesting, values and characters are bounded, expanded aliases included. A repeated key, a merge key, a second
+document and a tag are rejected; a typed scalar may have one of YAML's own tags. The caller chooses whether
+scalars are typed (`5` is a number) or texts (`0.40` stays exact, a date stays text), and whether aliases are
+allowed. Values are built from the parser's events, because composing deeply nested input overflows the C
+stack.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ MOST_LETTERS = 4_000_000  # a published methodology version has about 40,000
 LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 Scalars = Literal["typed", "text"]
-"""Whether scalars become values of YAML's own types, or texts and nulls."""
+"""Selects whether scalars become values of YAML's own types, or texts and nulls."""
 Location = tuple[str | int, ...]
 
 _YAML = "tag:yaml.org,2002:"
@@ -32,7 +33,7 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 
 
 class YamlError(Exception):
-    """Raised for a text that cannot be used, with the 1-based line where that shows; 0 for the whole file."""
+    """Raised for invalid YAML, with the 1-based line of the problem; 0 for the whole file."""
 
     def __init__(self, reason: str, line: int = 0) -> None:
         super().__init__(reason)
@@ -42,7 +43,7 @@ class YamlError(Exception):
 
 @dataclass(slots=True)
 class YamlScalar:
-    """A text as it is written; `is_plain`: without quotes. `line` of every node is 1-based, `column` 0-based."""
+    """Represent a scalar; `is_plain`: not quoted. `line` of every node is 1-based, `column` 0-based."""
 
     line: int
     text: str
@@ -52,7 +53,7 @@ class YamlScalar:
 
 @dataclass(slots=True)
 class YamlList:
-    """A sequence; `is_flow`: in brackets, which end before `end_column` of `end_line`."""
+    """Represent a sequence; `is_flow`: in brackets, which end before `end_column` of `end_line`."""
 
     line: int
     column: int
@@ -65,7 +66,7 @@ class YamlList:
 
 @dataclass(slots=True)
 class YamlMapping:
-    """A mapping, its keys as they are written, repeated ones among them."""
+    """Represent a mapping; its keys are kept as written, repeated ones included."""
 
     line: int
     tag: str | None
@@ -73,13 +74,13 @@ class YamlMapping:
 
     @property
     def keys(self) -> list[str | None]:
-        """The texts of the keys; None for one that is no scalar."""
+        """Return the texts of the keys; None for a key that is not a scalar."""
         return [key.text if isinstance(key, YamlScalar) else None for key, _ in self.pairs]
 
 
 @dataclass(slots=True)
 class YamlAlias:
-    """A reference to a node that stands before it."""
+    """Represent an alias, a reference to an earlier node."""
 
     line: int
     target: "Node"
@@ -90,22 +91,22 @@ Node = YamlScalar | YamlList | YamlMapping | YamlAlias
 
 @dataclass
 class Document:
-    """What a text says, and where it says it. `value` is None for an empty text."""
+    """Represent a parsed text: its value and the line of each location. `value` is None for an empty text."""
 
     value: object = None
     lines: dict[Location, int] = field(default_factory=dict[Location, int])
 
     def line_of(self, location: Location) -> int | None:
-        """The 1-based line of a location, else of its nearest parent that has one."""
+        """Return the 1-based line of a location, else of its nearest parent that has one."""
         parents = (location[:n] for n in range(len(location), -1, -1))
         return next((self.lines[parent] for parent in parents if parent in self.lines), None)
 
 
 def read_text(path: Path) -> str:
-    """A file's text with its line ends as they are.
+    """Return a file's text with its line ends as they are.
 
     Raises:
-        YamlError: If it is no readable file, larger than 20 MB or not UTF-8.
+        YamlError: If the file cannot be read, is larger than 20 MB or is not UTF-8.
     """
     try:
         if not path.is_file():
@@ -123,7 +124,7 @@ def read_document(text: str, scalars: Scalars, *, allow_aliases: bool = False) -
     """Read one YAML document with the line of each of its values.
 
     Raises:
-        YamlError: As `compose` and `construct`; a repeated key is named with all keys above it.
+        YamlError: As for `compose` and `construct`; a repeated key is reported with its parent keys.
     """
     node = compose(text, allow_aliases=allow_aliases)
     if node is None:
@@ -136,7 +137,8 @@ def compose(text: str, *, allow_aliases: bool = False) -> Node | None:
     """Return the nodes of one YAML document; None for an empty one or a null.
 
     Raises:
-        YamlError: If it is no YAML, more than one document or too large, or uses aliases that are not allowed.
+        YamlError: If it is not YAML, has several documents, is too large, or uses aliases that are not
+            allowed.
     """
     try:
         node = _Composer(yaml.parse(text, Loader=LOADER), allow_aliases=allow_aliases).document()
@@ -154,14 +156,14 @@ def construct(node: Node, scalars: Scalars) -> object:
     """Return the plain value of a node.
 
     Raises:
-        YamlError: If a key is repeated, no scalar or a merge key, a tag is not supported, or a scalar is not a value of
-            its type.
+        YamlError: If a key is repeated, not a scalar or a merge key, a tag is not supported, or a scalar is
+            not a value of its type.
     """
     return _Constructor(scalars).value(node, ())
 
 
 def is_null(node: Node | None) -> bool:
-    """Return whether there is nothing, or a null."""
+    """Return whether the node is absent or null."""
     return node is None or (
         isinstance(node, YamlScalar)
         and (node.tag == f"{_YAML}null" or (node.tag is None and node.is_plain and node.text in _NULLS))
@@ -169,15 +171,15 @@ def is_null(node: Node | None) -> bool:
 
 
 class _Composer:
-    """Builds nodes from the parser's events, within the bounds."""
+    """Build nodes from the parser's events, within the limits."""
 
     def __init__(self, events: Iterator[yaml.Event], *, allow_aliases: bool) -> None:
         self.events = events
         self.allow_aliases = allow_aliases
-        self.anchors: dict[str, tuple[Node, int, int]] = {}  # node, its values and its letters
+        self.anchors: dict[str, tuple[Node, int, int]] = {}  # node, count of its values and characters
         self.n_values = 0
         self.n_letters = 0
-        self.written_out = ""  # what is said of the size once an alias was met
+        self.written_out = ""  # added to the message about the size after an alias
 
     def document(self) -> Node | None:
         node: Node | None = None
@@ -244,7 +246,7 @@ class _Composer:
 
 
 class _Constructor:
-    """Builds values from nodes; `lines` gets the line of every location, where it is wanted."""
+    """Build values from nodes; if `lines` is given, the line of every location is added to it."""
 
     def __init__(self, scalars: Scalars, lines: dict[Location, int] | None = None) -> None:
         self.scalars = scalars
@@ -286,7 +288,7 @@ class _Constructor:
         return items
 
     def alias(self, node: YamlAlias) -> object:
-        """The value of the target, which stands before; the lines within it are its own."""
+        """Return the value of the target, an earlier node; locations within it keep the target's lines."""
         key = id(node.target)
         if key not in self.referred:
             self.referred[key] = construct(node.target, self.scalars)
@@ -305,12 +307,12 @@ class _Constructor:
         except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
             raise YamlError("a tag (!!) stands before a text that is no such value", node.line) from error
         except (ValueError, TypeError, OverflowError) as error:
-            reason = str(error).partition(";")[0]  # what follows is about Python's settings
+            reason = str(error).partition(";")[0]  # the rest is about Python's settings
             raise YamlError(f"not a value: {reason}", node.line) from error
         return value
 
     def refuse_tag(self, node: YamlScalar | YamlList | YamlMapping) -> None:
-        """Refuse any tag; typed scalars do not come here, they may have one of YAML's own, as in `!!str 1.10`."""
+        """Reject any tag; not called for typed scalars, which may have YAML's own, as in `!!str 1.10`."""
         if node.tag is not None:
             raise YamlError(f"the tag {node.tag!r} is not supported; write a plain value", node.line)
 
@@ -320,6 +322,6 @@ def _line(event: yaml.Event) -> int:
 
 
 def _start(event: yaml.Event) -> tuple[int, int]:
-    """Line, 1-based, and column, 0-based."""
+    """Return the 1-based line and the 0-based column."""
     mark = event.start_mark
     return (mark.line + 1, mark.column) if mark else (1, 0)

@@ -1,4 +1,4 @@
-"""Members of zip archives, read as streams: nothing is unpacked to disk, so no name in an archive is ever a path."""
+"""Read members of zip archives as streams: nothing is unpacked to disk, no name in them becomes a path."""
 
 import io
 import zipfile
@@ -18,7 +18,7 @@ _BROKEN = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EO
 
 @dataclass(frozen=True)
 class ZipMember:
-    """One file in a zip archive. Sizes are those that the archive declares, bytes; reading stops at `size`."""
+    """Represent one file in a zip archive. Sizes, bytes, are as declared there; reading stops at `size`."""
 
     archive: Path
     name: str
@@ -27,7 +27,7 @@ class ZipMember:
 
     @contextmanager
     def opened(self, largest: int) -> Iterator[io.RawIOBase]:
-        """Open the member's bytes; errors of the archive are OSErrors, also while it is read.
+        """Open the member's bytes; errors of the archive are raised as OSError, also while reading.
 
         Raises:
             OSError: If it declares more than `largest` bytes, is encrypted, damaged or packed in an unknown way.
@@ -46,7 +46,7 @@ class ZipMember:
 
 
 class _Unpacked(io.RawIOBase):
-    """A member's bytes as they are unpacked."""
+    """Stream a member's bytes while they are unpacked."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -80,10 +80,10 @@ def is_zip(path: Path) -> bool:
 
 
 def members(path: Path) -> list[ZipMember]:
-    """Return the files of a zip archive in the order of their names, folders and Mac resource forks left out.
+    """Return the files of a zip archive by name, without folders and Mac resource forks.
 
     Raises:
-        OSError: If it is no zip archive, is damaged or has more than 100,000 entries.
+        OSError: If it is not a zip archive, is damaged or has more than 100,000 entries.
     """
     try:
         with zipfile.ZipFile(path) as archive:

@@ -1,7 +1,8 @@
-"""Project: one project opened, and what is done with it as a whole.
+"""Open a project and run the operations that concern it as a whole.
 
-`ingest` reads its folders, `answers` keeps what judges said; clusters, gates, audits, report and data versions have a
-module each. This is where files, settings, judges and the store meet. Dagster and the command line call it; it knows neither.
+`ingest` reads its folders, `answers` stores the answers of judges; clusters, gates, audits, report and data
+versions have a module each. This package connects files, settings, judges and the store. Dagster and the
+command line call it; it imports neither.
 """
 
 from agent_eval.project.project import Project, UnknownAgentError

@@ -1,6 +1,6 @@
-"""Answers of judges in a project's store, and the judges that the stored judgments were asked of.
+"""Store the answers of judges in a project's store, and which judge gave the stored judgments.
 
-Answers are first written to a journal beside the store, where a killed run leaves them, and then merged into it.
+Answers are first written to a journal beside the store, so that they survive a killed run, and then merged.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ _CACHE, _STATE = table("judge_cache"), table("judge_state")
 
 @dataclass(frozen=True)
 class AnswerCache:
-    """The answers of one store. `journals` is the folder of those on their way into it."""
+    """Read and write the answers of one store. `journals` is the folder of answers not merged yet."""
 
     store: Store
     journals: Path
 
     def find(self, question_keys: Collection[str]) -> pl.DataFrame:
-        """Return the stored answers to any of the questions (table judge_cache), those of a killed run among them."""
+        """Return the stored answers to the questions (table judge_cache), including those of a killed run."""
         self.merge()
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
         return self.store.read(_CACHE, wanted)
@@ -36,7 +36,7 @@ class AnswerCache:
     def writing(self) -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
         """Yield a function that stores answers of models (rows of judge_cache).
 
-        They are safe when it returns, and merged into the store at the end.
+        They are durable when it returns, and are merged into the store at the end.
         """
         journal = Journal.begin(self.journals)
         try:
@@ -46,7 +46,7 @@ class AnswerCache:
             self.merge()
 
     def merge(self) -> None:
-        """Move answers from journals that no process holds into the store."""
+        """Move answers from unlocked journals into the store."""
         if not self.journals.is_dir():
             return
         with finished_journals(self.journals, _CACHE) as rows:
@@ -61,9 +61,9 @@ class AnswerCache:
         self.store.delete(_CACHE, withdrawn.select(_CACHE.key))
 
     def last_judges(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
-        """Return, for those of these pairs that a model was asked about, the judge that they were last asked of.
+        """Return the judge last used for each of these pairs; pairs never judged by a model are omitted.
 
-        Stores of earlier releases name one judge per version: it is that of each pair without one of its own.
+        Stores of earlier releases name one judge per version: it applies to each pair without its own.
         """
         rows = self.store.read(_STATE, columns=["agent_id", "methodology_version", "spec"]).iter_rows()
         kept = {(agent, version): spec for agent, version, spec in rows}
@@ -71,7 +71,7 @@ class AnswerCache:
         return {pair: JudgeSpec.from_json(spec) for pair, spec in found.items() if spec is not None}
 
     def record_judge(self, pairs: Collection[AgentVersion], spec: JudgeSpec | None, *, run_id: str) -> None:
-        """Remember that the judgments of these pairs were asked of this judge; without one nothing changes."""
+        """Record this judge as the last one used for these pairs; without one nothing changes."""
         if spec is None:
             return
         rows = (pair._asdict() | {"spec": spec.to_json()} for pair in pairs)

@@ -1,7 +1,7 @@
-"""Audits of judge models: a fixed sample of what they answered is put to them again, past the cache.
+"""Audit judge models: ask a fixed sample of answered questions again, bypassing the cache.
 
-The stored answers stay and go on counting; those of the audit are kept in `judge_audits`. What follows from them is
-decided in `judge.audits.drift`; here is only where the answers are.
+The stored answers stay and still count; the answers of the audit are stored in `judge_audits`. They are
+evaluated in `judge.audits.drift`; this module only reads and writes the answers.
 """
 
 import contextlib
@@ -30,10 +30,11 @@ Row = Mapping[str, object]
 
 
 def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -> Audit:
-    """Ask each judge model of the settings its sample again and keep what it says.
+    """Ask each judge model of the settings its sample again and store its answers.
 
-    A turn is asked as it was: with the metrics that the model answered then, in calls of the same form. What was not
-    answered before is not asked, and what is lost now is left out; the caps of the settings hold.
+    A turn is asked as before: with the metrics that the model answered then, in calls of the same form.
+    Questions without an earlier answer are not asked, and answers lost now are omitted; the caps of the
+    settings apply.
 
     Raises:
         UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
@@ -69,7 +70,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
 
 
 def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
-    """By agent, all that a model is asked about its turns and conversations."""
+    """Return all questions to a model about turns and conversations, by agent."""
     sequences = {}
     for agent in project.known_agents():
         key = pl.DataFrame({"agent_id": [agent]})
@@ -83,7 +84,7 @@ def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
 
 
 def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
-    """The stored answers of one model with these parameters."""
+    """Return the stored answers of one model with these parameters."""
     written = canonical(dict(spec.parameters)).decode()
     is_own = pl.col("is_recorded").is_null() & (pl.col("model") == spec.models[0])
     return stored.filter(is_own & (pl.col("parameters") == written))
@@ -93,7 +94,7 @@ def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
 def _kept(
     project: Project, audit_id: str, before: Mapping[str, Row], run_id: str
 ) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """A function that stores answers beside those before, safe when it returns."""
+    """Yield a function that appends answers, which are durable when it returns."""
     journals = project.answers.journals
     folder = journals.with_name(f"{journals.name}-audit")
     journal = Journal.begin(folder)

@@ -1,4 +1,4 @@
-"""The boards of a project over time: what a new board changes in the store, and the board of an earlier day."""
+"""Record the boards of a project over time: the changes of a new board, and the board of an earlier day."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -17,10 +17,10 @@ def recorded(
     """Return the rows of board_changes and board_history that a new board adds, and its board_inputs.
 
     Args:
-        project: Its store holds what was recorded before.
-        board: Table leaderboard as it is now, of these versions.
-        composite_scores: What it was made from.
-        versions: The versions whose boards were made.
+        project: Its store holds the earlier records.
+        board: The current table leaderboard of these versions.
+        composite_scores: The scores that it was computed from.
+        versions: The versions whose boards were computed.
     """
     keys = pl.DataFrame({"methodology_version": sorted(versions)}, schema={"methodology_version": pl.String})
     names = ("leaderboard", "board_history", "board_inputs")
@@ -36,7 +36,7 @@ def recorded(
 
 
 def _made_at(project: Project) -> dict[str, str]:
-    """Version → when its stored board was made, ISO 8601."""
+    """Return the time at which each version's stored board was computed, ISO 8601."""
     written = written_by_partition(project.store, {"leaderboard": table("leaderboard")})
     made = written.select("methodology_version", "last_written").iter_rows()
     return {version: at.isoformat(timespec="microseconds") for version, at in made}

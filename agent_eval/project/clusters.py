@@ -1,6 +1,7 @@
-"""Clusters in the project's store: the registry is read, grown and written by one process at a time.
+"""Cluster failures in the project's store: one process at a time reads, extends and writes the registry.
 
-What becomes of failures is decided in `clusters`; here is only where its tables and people's files are.
+Package `clusters` assigns failures to clusters; this module only reads and writes its tables and override
+files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
 
 
 def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refusal]]:
-    """All of data/clusters/*.yaml: the entries in order of files and lines, and what was refused."""
+    """Read data/clusters/*.yaml; return the entries in order of files and lines, and the refusals."""
     entries: list[OverrideEntry] = []
     refusals: list[Refusal] = []
     for path, reason in files_in(project.home.clusters, ".yaml"):
@@ -57,7 +58,7 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
 
 
 def cluster_version(project: Project) -> str:
-    """Data version of what failures are clustered by: people's overrides, the embedding, merges and splits made."""
+    """Return the data version of the clustering inputs: manual overrides, embedding, merges and splits."""
     events = project.store.read(_EVENTS, columns=["event_id", "by"]).filter(pl.col("by") == CONSOLIDATION)
     made = sorted(events["event_id"])
     return digest(
@@ -68,7 +69,7 @@ def cluster_version(project: Project) -> str:
 def cluster_failures(
     project: Project, failures: pl.DataFrame, *, run_id: str, namer: Namer | None = None
 ) -> Grown:
-    """Give each failure its cluster, growing the registry in the store; another process waits meanwhile."""
+    """Assign each failure to a cluster, extending the stored registry; other processes wait meanwhile."""
     today = _today()
     with _alone(project.store, run_id) as state:
         grown = register(*state.tables, failures, space(project, run_id), seen_at=today)
@@ -92,32 +93,32 @@ def clustered(
     run_id: str,
     watch: Watch | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Tables failures, error_clusters and error_rates of these judgments.
+    """Return tables failures, error_clusters and error_rates of these judgments.
 
-    New and changed clusters are named by the judge model of the settings, where there is one.
+    New and changed clusters are named by the judge model of the settings, if there is one.
 
     Args:
-        project: Its registry is grown.
-        turn_judgments: Where the failures are.
-        tool_calls: Of the same agents, as are the tables that follow.
-        transcripts: Which conversations count.
-        sessions: Which run they belong to.
-        earlier: Table `error_rates` as it is stored.
-        run_id: Stands with every row that is written.
-        watch: Told how far the judge model is.
+        project: The project; its registry is extended.
+        turn_judgments: Contains the failures.
+        tool_calls: Of the same agents, like the tables below.
+        transcripts: Defines which conversations count.
+        sessions: Defines the run of each conversation.
+        earlier: The stored table `error_rates`.
+        run_id: Written to every new row.
+        watch: Receives the progress of the judge model.
     """
     found = found_in(turn_judgments, tool_calls)
     grown = cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
     present = earlier.join(
         transcripts, on=["agent_id", "methodology_version"], how="semi"
-    )  # not of agents that are gone
+    )  # not of removed agents
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, present)
     trend = compared(rated, earlier_runs(rated), grown.registry)
     return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
 
 
 def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None:
-    """The judge model of the settings as a namer; None without one. It sees no agent's name."""
+    """Return the judge model of the settings as a namer; None without one. It is not shown agent names."""
     judge = project.own_judge
     if judge is None:
         return None
@@ -132,7 +133,7 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
 
 
 def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
-    """The overrides that cannot be applied to the registry as it stands; nothing is written."""
+    """Return the overrides that cannot be applied to the current registry; nothing is written."""
     entries = cluster_overrides(project)[0]
     if not entries:
         return ()
@@ -142,9 +143,9 @@ def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
 
 
 def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
-    """Merge clusters that turned out to be one and split those that are several; the new rows of error_events.
+    """Merge equal clusters, split mixed ones, and return the new rows of error_events.
 
-    Tables of agents follow at their next run: the registry is one of their sources.
+    Tables of agents are updated by their next run: the registry is one of their sources.
     """
     with _alone(project.store, run_id) as state:
         made = consolidate(*state.tables, space(project, run_id), at=_today())
@@ -153,13 +154,13 @@ def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
 
 
 def space(project: Project, run_id: str) -> Space:
-    """Where the project's texts are compared: vectors come from the store, else from the model of the settings."""
+    """Return the vector space of the project's texts: vectors from the store, else from the model."""
     model = embedder(project.settings.cluster_embedding)
     return Space(partial(cached_vectors, project.store, model, run_id=run_id), model.radius)
 
 
 def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str) -> Vectors:
-    """One vector per row of `texts` (text_hash, text); what the store lacks is embedded and kept."""
+    """Return one vector per row of `texts` (text_hash, text); missing vectors are computed and stored."""
     wanted = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
     kept = store.read(_VECTORS, wanted)
     missing = texts.join(kept, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
@@ -174,14 +175,14 @@ def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id
 
 
 class _State:
-    """The tables of the registry while this process holds them."""
+    """Hold the tables of the registry while this process has them locked."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id
         self.tables = store.read(_REGISTRY), store.read(_MEMBERS)
 
     def keep(self, registry: pl.DataFrame, members: pl.DataFrame, events: pl.DataFrame | None = None) -> None:
-        """Write what changed: clusters before their members, so that a run that dies leaves no member without."""
+        """Write the changes, clusters before their members: a killed run leaves no orphaned member."""
         for contract, before, after in zip(
             (_REGISTRY, _MEMBERS), self.tables, (registry, members), strict=True
         ):
@@ -206,5 +207,5 @@ def _today() -> str:
 
 
 def refusals(project: Project) -> Sequence[Refusal]:
-    """What people wrote about clusters that does not count, and why."""
+    """Return the manual entries about clusters that are not applied, and why."""
     return [*cluster_overrides(project)[1], *unknown_overrides(project)]

@@ -1,6 +1,7 @@
-"""The sources of the graph and their data versions: what a change to the project's files means.
+"""Compute the data versions of the graph's sources from the project's files and settings.
 
-`fingerprints` tells from them what is up to date; Dagster gets them as observations. Both see the same hashes.
+`fingerprints` derives from them what is up to date; Dagster gets them as observations. Both use the same
+hashes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ _PAIR = ["agent_id", "methodology_version"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Data versions by source and partition; those of judge_spec by `AgentVersion.key`."""
+    """Hold data versions by source and partition; those of judge_spec by `AgentVersion.key`."""
 
     agent_sessions: Mapping[str, str]
     human_ratings: Mapping[str, str]
@@ -36,7 +37,7 @@ class Sources:
     gate_spec: Mapping[str, str]
 
     def by_name(self) -> dict[str, Mapping[str, str]]:
-        """Source asset name → partition → data version."""
+        """Return the data version of each partition, by name of the source asset."""
         return dict(vars(self))
 
 
@@ -45,7 +46,7 @@ def _pair(agent: str, version: str) -> AgentVersion:
 
 
 def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
-    """Hash the sources of some agents and versions; no ratings and no sessions have hashes too."""
+    """Hash the sources of some agents and versions; missing ratings or sessions have a hash too."""
     return Sources(
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
@@ -57,12 +58,12 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
 
 
 def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
-    """Agent → hash of its agents.yaml entry and session files."""
+    """Return the hash of each agent's agents.yaml entry and session files."""
     return {agent: agent_sessions_hash(project, agent) for agent in agents}
 
 
 def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
-    """Agent → hash of its human ratings, and of the rule that decides between several raters."""
+    """Return the hash of each agent's human ratings and of the rule that decides between several raters."""
     return {agent: _rating_version(project, agent) for agent in agents}
 
 
@@ -73,10 +74,11 @@ def _rating_version(project: Project, agent: str) -> str:
 
 
 def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str, str]:
-    """Key of a pair → hash of its version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and its judge.
+    """Return the hash of each pair's rubrics, metrics and judge, by key of the pair.
 
-    Without a model in the settings the judge is the one that the pair's judgments were last asked of: a process that
-    has no model does not make a model's verdicts stale, and a model that judged one version does not touch another.
+    It covers the version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and the
+    judge. Without a model in the settings the judge is the one last used for the pair: a process without a
+    model does not make a model's verdicts stale, and a model that judged one version does not affect another.
     """
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)
@@ -92,7 +94,7 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
 
 
 def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFrame:
-    """Return what the scores of some pairs are made from, as it is stored and set now: table board_inputs."""
+    """Return the current inputs of the scores of some pairs, stored rows and settings: table board_inputs."""
     stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
     ratings = rating_versions(project, agents["agent_id"].to_list())
@@ -116,7 +118,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
 
 
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of its weights, slots, tests and penalties, and of the settings that scores are made with."""
+    """Return the hash of each version's weights, slots, tests, penalties and of the settings for scores."""
     s = project.settings
     tools = (s.tool_threshold, sorted(s.tool_weights.items()))
     chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
@@ -124,16 +126,16 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Version → hash of people's words on clusters, the embedding, and the merges and splits made; the same for all."""
-    from agent_eval.project.clusters import cluster_version  # brings numpy, which the definitions do not need
+    """Return the hash of manual overrides, embedding, merges and splits by version; the same for all."""
+    from agent_eval.project.clusters import cluster_version  # imports numpy; the definitions do not need it
 
     return dict.fromkeys(versions, cluster_version(project))
 
 
 def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """The pairs among rows of a table in which an answer was lost, or a model that judged before was not there to be asked.
+    """Return the pairs in rows of a table with a lost answer, or whose earlier judge model was not available.
 
-    An answer is a judgment, a rating, or the name of an error cluster; other tables hold none.
+    An answer is a judgment, a rating, or the name of an error cluster; other tables have no answers.
 
     Returns:
         agent_id and methodology_version, one row per pair.

@@ -1,4 +1,4 @@
-"""What the judged tables in the store say beside the scores: what people differ on, and how much judges were shown."""
+"""Read disputes between raters, and the share of evidence that judges saw, from the judged tables."""
 
 import polars as pl
 
@@ -21,7 +21,7 @@ _NAMES = {"metric": "target", "unscored_reason": "reason"}
 
 
 def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per disputed part of some agents and versions: what, where, and who said what (`reason`).
+    """Return one row per disputed part of some agents and versions: part, place, rater's values (`reason`).
 
     `pairs`: columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
     conversations, then turns.

@@ -1,9 +1,9 @@
-"""What is up to date: what each partition of each table was made from, against what it would be made from now.
+"""Compute what is up to date by comparing stored fingerprints of table partitions with the current ones.
 
 A fingerprint is a hash over the package version, the data versions of the sources that were read and the fingerprints
-of the tables that were read. A run stores it with the rows that it writes (table run_state), so nothing depends on
-the order of events, nor on who started the run: a partition is up to date if its stored fingerprint is the one that
-follows from the files and settings as they are. See docs/decisions/0012.
+of the tables that were read. A run stores it with the rows that it writes (table run_state), so the result
+does not depend on the order of events or on who started the run: a partition is up to date if its stored
+fingerprint equals the one computed from the current files and settings. See docs/decisions/0012.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from agent_eval.tables.made_from import MADE_FROM, SOURCES, Shape, shape_of
 
 RUN_STATE = table("run_state")
 Place = tuple[str, str | None, str | None]
-"""A table, and the agent and version of one of its partitions."""
+"""Identify a partition: a table, and the agent and version of the partition."""
 
 _KEY = ["asset", "agent_id", "methodology_version"]
 _PAIR = ["agent_id", "methodology_version"]
@@ -30,9 +30,9 @@ _PAIR = ["agent_id", "methodology_version"]
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The fingerprints that are stored, and the sources as they are.
+    """Hold the stored fingerprints and the current sources.
 
-    `agents` are those with sessions. The rows of another agent are to go, and no board is made from them.
+    `agents` are those with sessions. Rows of other agents are to be removed, and do not enter a board.
     """
 
     sources: Sources
@@ -41,7 +41,7 @@ class Fingerprints:
 
     @classmethod
     def of(cls, project: Project, sources: Sources) -> "Fingerprints":
-        """Read what the project's store holds."""
+        """Read the stored fingerprints of a project."""
         rows = project.store.read(RUN_STATE).select(*_KEY, "fingerprint")
         return cls(
             sources=sources,
@@ -52,13 +52,13 @@ class Fingerprints:
         )
 
     def made_now(self, place: Place) -> str:
-        """Return the fingerprint of rows that are made from what is stored."""
+        """Return the fingerprint of rows computed from the stored inputs."""
         return self._of(place, self.stored)
 
     def wanted(self, agents: Collection[str], versions: Collection[str]) -> pl.DataFrame:
-        """Table run_state as it should be, for some agents and versions: what a run of all of them would leave.
+        """Return table run_state as a run of all these agents and versions would leave it.
 
-        An agent without sessions has no rows. Boards count the other agents as they are stored.
+        An agent without sessions has no rows. Boards use the stored rows of the other agents.
         """
         present = [agent for agent in sorted(agents) if agent in self._with_sessions]
         known = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
@@ -74,7 +74,7 @@ class Fingerprints:
         return frozenset(self.agents)
 
     def _is_known(self, place: Place) -> bool:
-        """Whether the sources of its agent and version were read."""
+        """Return whether the sources of its agent and version were read."""
         _, agent, version = place
         return (agent is None or agent in self.sources.agent_sessions) and (
             version is None or version in self.sources.scoring_spec
@@ -92,7 +92,7 @@ class Fingerprints:
     def _read(
         self, parent: str, by: Shape, agent: str | None, version: str | None, tables: Mapping[Place, str]
     ) -> Iterator[str | None]:
-        """What a partition reads of a parent: of the same agent and version, or of all agents."""
+        """Yield what a partition reads of a parent: the same agent and version, or all agents."""
         shape = shape_of(parent)
         if parent in SOURCES:
             key = {"agent": agent, "version": version}.get(shape) or f"{agent}|{version}"
@@ -112,7 +112,7 @@ def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Itera
 def stale_places(
     project: Project, found: Fingerprints, agents: Collection[str], versions: Collection[str]
 ) -> pl.DataFrame:
-    """The partitions to be made: those that are not as wanted, and all of agents whose sessions are gone.
+    """Return the stale partitions: those that differ from `wanted`, and all of agents without sessions.
 
     Returns:
         One row per table and partition, with the columns of the key of run_state.
@@ -138,10 +138,11 @@ def _named(place: Place) -> dict[str, str | None]:
 def record_of(
     project: Project, found: Fingerprints, asset: str, frame: pl.DataFrame, partitions: pl.DataFrame
 ) -> Replacement:
-    """What run_state is to hold of partitions whose rows are being written; `found` is brought up to date.
+    """Return the rows of run_state for partitions that are being written; `found` is updated.
 
-    Nothing for an agent whose sessions are gone. Where a judge's answer is still lacking, the fingerprint is none that
-    could be wanted: the partition, and what is made from it, stay stale.
+    An agent without sessions has no rows. If a judge's answer is missing, the fingerprint is one that is
+    never wanted:
+    the partition, and those computed from it, stay stale.
     """
     lacking = set(open_judgments(project, asset, frame).iter_rows())
     places: list[Place] = [

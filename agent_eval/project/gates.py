@@ -1,6 +1,6 @@
-"""Gates of a project's store: one function for the command and for the asset, so that both say the same.
+"""Evaluate the gates of a project's store: the command and the asset share one function and one result.
 
-What a gate demands and finds is decided in `gates`; here is only where its rows, rules and baselines are.
+Package `gates` evaluates; this module only supplies rows, rules and baselines.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,12 +22,12 @@ _SCORES = ("composite", "raw composite", "universal", "domain")
 
 
 def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = None) -> pl.DataFrame:
-    """Table gate_results of some pairs, computed from what is stored.
+    """Return table gate_results of some pairs, computed from the stored tables.
 
     Args:
         project: The project.
         pairs: agent_id and methodology_version, one row per pair.
-        spec: What is demanded; default: the project's settings.
+        spec: The required gates; default: the project's settings.
 
     Raises:
         GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
@@ -51,7 +51,7 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
 
 
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
-    """The gates that the frames at hand can tell, by table name; names in the rules are not checked."""
+    """Evaluate the gates that these frames (by table) suffice for; names in the rules are not checked."""
     given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
     settings = project.settings
     return gates(
@@ -63,7 +63,7 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
-    """The gates, by default those of the settings, when every name in them exists.
+    """Return the gates, by default those of the settings, after checking that every name in them exists.
 
     Raises:
         GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
@@ -77,7 +77,7 @@ def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
 def gate_versions(
     project: Project, versions: Collection[str], spec: GateSpec | None = None
 ) -> dict[str, str]:
-    """Version → data version of what gates are held against: the rules and the latest audits; the same for all."""
+    """Return the data version of the rules and the latest audits by methodology version; the same for all."""
     rules = project.settings.gates if spec is None else spec
     audits = project.store.read(table("judge_audits"), columns=["audit_id"])["audit_id"].max()
     version = digest(
@@ -91,7 +91,7 @@ def _failure_metrics(project: Project) -> set[str]:
 
 
 def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, GateFinding]:
-    """Return what the comparison with its baseline found, for each pair that has one."""
+    """Return the result of the comparison with its baseline for each pair that has a baseline."""
     found = {}
     for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
         pair = AgentVersion(**row)
@@ -140,7 +140,7 @@ def _not_comparable(
     ours: Mapping[str, pl.DataFrame],
     theirs: Mapping[str, pl.DataFrame],
 ) -> dict[str, str]:
-    """Score → why it means something else in the two: other anchors, other rules, another domain."""
+    """Return why a score is not comparable between the two, by score: other anchors, rules or domain."""
     first, second = (project.registry.get(each.methodology_version) for each in (pair, other))
     if first.rubric_hash != second.rubric_hash:
         return dict.fromkeys(_SCORES, f"{first.version} and {second.version} have different rubrics")

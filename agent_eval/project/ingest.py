@@ -1,4 +1,4 @@
-"""Ingestion: what a project's folders hold becomes rows of the ingest tables and of human_ratings.
+"""Ingest a project's folders into rows of the ingest tables and of human_ratings.
 
 Files are read and checked in `transcripts` and `judge.inputs`.
 """
@@ -29,7 +29,7 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
         MissingDataError: If the data folder itself is not there.
     """
     folders = project.home.existing_sessions()
-    hashes = {  # taken before anything is read
+    hashes = {  # computed before anything is read
         agent: agent_sessions_hash(project, agent) for agent in agents
     }
     ingested = {
@@ -51,16 +51,16 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
 
 
 def ingest_fingerprint(sessions_hash: str) -> str:
-    """Return what column `ingest_fingerprint` of table agents holds for session files with this hash, read by this release.
+    """Return the value of column `ingest_fingerprint` of table agents for session files with this hash.
 
-    The columns of the tables count: a store that lacks one is filled again from the session files.
+    It depends on this release's columns: a store that lacks one is filled again from the session files.
     """
     columns = [list(table(name).schema) for name in (*_BY_AGENT, "expected_calls")]
     return digest(__version__, columns, sessions_hash)
 
 
 def agent_sessions_hash(project: Project, agent: str) -> str:
-    """Return the hash of an agent's entry in agents.yaml and of its session files; no folder has a hash too."""
+    """Return the hash of an agent's agents.yaml entry and session files; a missing folder has one too."""
     files = sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
     least, policy = project.settings.success_reward, _policy(project, agent)
     files = files if policy is None else digest(files, "policy", policy)
@@ -68,19 +68,19 @@ def agent_sessions_hash(project: Project, agent: str) -> str:
 
 
 def _policy(project: Project, agent: str) -> str | None:
-    """The rules in the file that the agent's entry names; an entry whose file cannot be read was refused."""
+    """Return the rules in the file named by the agent's entry; entries with unreadable files were refused."""
     return policy_of(project.home.agents_file, project.declared[0].get(agent))
 
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:
-    """Make the store hold what the files hold: all recorded verdicts, and the human ratings of some agents."""
+    """Store all recorded verdicts, and the human ratings of some agents, as they are in the files."""
     project.answers.sync_recorded(project.verdicts[0], run_id=run_id)
     owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)
 
 
 def _agent_rows(project: Project, hashes: Mapping[str, str]) -> pl.DataFrame:
-    """Table agents, from the hash of each agent's entry and session files."""
+    """Return table agents, from the hash of each agent's entry and session files."""
     current = project.registry.current
     entries = [project.declared[0].get(agent) or Agent(agent_id=agent) for agent in hashes]
     templates = [current.template_for(entry.category) for entry in entries]

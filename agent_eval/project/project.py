@@ -1,6 +1,6 @@
-"""One project: its folders, settings, methodology versions and store, opened together.
+"""Open a project: its folders, settings, methodology versions and store.
 
-The command line and the Dagster resources both start here, so that they see the same thing.
+The command line and the Dagster resources both open projects here, so that they see the same data.
 """
 
 import difflib
@@ -48,11 +48,11 @@ from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids, n_conversations
 
 PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
-"""Set for the process that a Dagster run starts: the id of that run, and 'automation' if nobody started it by hand."""
+"""Set for the process that a Dagster run starts: the run's id, and 'automation' if not started by hand."""
 
 
 class UnknownAgentError(AgentEvalError):
-    """An agent was named that the project does not have."""
+    """Raised when an agent was named that the project does not have."""
 
     def __init__(self, agent: str, known: Collection[str]) -> None:
         super().__init__(
@@ -63,20 +63,20 @@ class UnknownAgentError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Origin:
-    """In whose name judges are asked: a run, and whether a sensor or a schedule started it."""
+    """Identify who asks judges: a run, and whether a sensor or a schedule started it."""
 
     run: str
     is_automatic: bool = False
 
     @classmethod
     def of_environment(cls) -> "Origin":
-        """The run that started this process (PARENT_RUN), else the process itself."""
+        """Return the run that started this process (PARENT_RUN), else the process itself."""
         parent, _, by = os.environ.get(PARENT_RUN, "").partition(" ")
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
 
 
 class UnknownTableError(AgentEvalError, KeyError):
-    """There is no stored table of that name."""
+    """Raised when there is no stored table of that name."""
 
     def __init__(self, name: str) -> None:
         near = difflib.get_close_matches(name, TABLES, n=1)
@@ -89,17 +89,17 @@ class UnknownTableError(AgentEvalError, KeyError):
 
 @dataclass(frozen=True)
 class Project:
-    """The project at one root."""
+    """Access the folders, settings and store of the project at one root."""
 
     home: Home
     settings: Settings
-    watch: Watch | None = None  # told how far judge models are
-    heard: Heard | None = None  # gets the answers of each judge call as they arrive
+    watch: Watch | None = None  # receives the progress of judge models
+    heard: Heard | None = None  # receives the answers of each judge call
     origin: Origin = field(default_factory=Origin.of_environment)
 
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
-        """The project around `start` (default: the working directory), by the root rule."""
+        """Return the project around `start` (default: the working directory), by the root rule."""
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)
         return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
@@ -125,39 +125,39 @@ class Project:
         return self.store.read(table(name))
 
     def with_settings(self, **changed: object) -> "Project":
-        """The same project with some settings set otherwise; those that are None stay as they are."""
+        """Return the same project with some settings changed; those that are None stay unchanged."""
         given = {name: value for name, value in changed.items() if value is not None}
         return replace(self, settings=self.settings.model_copy(update=given))
 
     def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
-        """Return the same project with who is told how far judge models are, and what they answer."""
+        """Return the same project with receivers for the progress and the answers of judge models."""
         return replace(self, watch=watch, heard=heard)
 
     @cached_property
     def store(self) -> Store:
-        """The DuckDB file of the settings, relative to the root."""
+        """Return the DuckDB file of the settings, relative to the root."""
         named = self.settings.store
         return Store.at(self.home.root / named if named else self.home.data / "agent_eval.duckdb")
 
     @cached_property
     def registry(self) -> Registry:
-        """Every methodology version: the packaged ones and the project's own."""
+        """Return every methodology version: the packaged ones and the project's own."""
         return Registry.read(self.home.methodologies)
 
     @cached_property
     def metrics(self) -> MetricSet:
-        """What is asked: the built-in metrics and the project's own, without those switched off."""
+        """Return the metrics: the built-in ones and the project's own, without disabled ones."""
         s = self.settings
         return load_metrics(self.home.data / "metrics", s.metric_modules, s.metrics_off, s.metrics)
 
     @cached_property
     def declared(self) -> tuple[dict[str, Agent], list[Refusal]]:
-        """agents.yaml: entries by id, and what was refused."""
+        """Return the entries of agents.yaml by id, and the refused entries."""
         return read_agents(self.home.agents_file)
 
     @cached_property
     def with_sessions(self) -> tuple[list[str], list[Refusal]]:
-        """Agents that have a session folder, and folders whose names are no agent ids.
+        """Return agents that have a session folder, and folders whose names are not agent ids.
 
         Raises:
             MissingDataError: If the data folder itself is not there.
@@ -166,23 +166,23 @@ class Project:
 
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
-        """All of data/ratings: table human_ratings, and what was refused."""
+        """Return table human_ratings from data/ratings, and the refusals."""
         return read_ratings(self.home.ratings, self.metrics)
 
     @cached_property
     def verdicts(self) -> tuple[pl.DataFrame, list[Refusal]]:
-        """All of data/verdicts: table judge_cache, and what was refused."""
+        """Return table judge_cache from data/verdicts, and the refusals."""
         return read_verdicts(self.home.verdicts)
 
     def known_agents(self) -> list[str]:
-        """Agents with a session folder now, or with rows from an earlier run."""
+        """Return agents with a session folder now, or with rows from an earlier run."""
         earlier = [
             self.store.read(table(name), columns=["agent_id"])["agent_id"] for name in ("run_state", "agents")
         ]
         return sorted({*self.with_sessions[0], *(agent for held in earlier for agent in held if agent)})
 
     def some_agents(self, named: Sequence[str]) -> list[str]:
-        """The named agents, or all known ones when none is named.
+        """Return the named agents, or all known ones when none is named.
 
         Raises:
             UnknownAgentError: If an agent is named that has neither sessions nor rows.
@@ -198,27 +198,27 @@ class Project:
         return {agent: n_conversations(self.home.sessions / agent) for agent in agents}
 
     def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
-        """The named versions, in semantic order."""
+        """Return the named versions, in semantic order."""
         return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
 
     def ratings_of(self, agents: Sequence[str]) -> pl.DataFrame:
-        """The human ratings of some agents."""
+        """Return the human ratings of some agents."""
         return self.human_ratings[0].filter(pl.col("agent_id").is_in(list(agents)))
 
     @cached_property
     def answers(self) -> AnswerCache:
-        """The answers of judges in the store."""
+        """Return the answers of judges in the store."""
         return AnswerCache(self.store, self._beside_store(".journal"))
 
     def judge_specs(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
-        """Pair → the judge models of the settings, else those that its judgments were last asked of, if any were."""
+        """Return the judge of each pair: the models of the settings, else those last used for it, if any."""
         if (own := self.own_judge) is not None:
             return dict.fromkeys(pairs, own)
         return self.answers.last_judges(pairs)
 
     @property
     def own_judge(self) -> JudgeSpec | None:
-        """The judge models of the settings."""
+        """Return the judge models of the settings."""
         s = self.settings
         if not s.judge_models:
             return None
@@ -229,10 +229,10 @@ class Project:
         )
 
     def by_judge(self, transcripts: Transcripts) -> Iterator[tuple[Panel | None, Transcripts]]:
-        """Yield each judge with the transcripts of the pairs that it judges; None where no model was ever asked.
+        """Yield each judge with the transcripts of the pairs that it judges; None if no model was ever asked.
 
-        A model of the settings is asked about every pair. Without one each pair keeps its own judge, which gives the
-        answers that it gave before.
+        A model of the settings judges every pair. Without one each pair keeps its last judge, whose stored
+        answers are used.
         """
         if (own := self.own_judge) is not None:
             yield Panel(own, self.judge_runtime, self.view_limits), transcripts
@@ -247,7 +247,7 @@ class Project:
 
     @cached_property
     def judge_runtime(self) -> JudgeRuntime:
-        """What it takes to call judge models; its budget is that of everything done with this project object.
+        """Return the runtime that calls judge models; all uses of this project object share its budget.
 
         Raises:
             UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
@@ -303,7 +303,7 @@ class Project:
         )
 
     def _why_closed(self) -> str | None:
-        """Why no model may be asked at all: automation spends nothing that nobody has allowed."""
+        """Return why no model may be asked, else None: automation spends money only under a cap."""
         s = self.settings
         caps = (s.automation_max_calls_per_day, s.automation_max_cost_usd_per_day)
         if not self.origin.is_automatic or any(cap is not None for cap in caps):
@@ -321,13 +321,13 @@ class Project:
         self.store.upsert(table("spending"), spent(self._beside_store(".spending")), run_id=run_id)
 
     def view_limits(self, model: str) -> ViewLimits:
-        """What a judge model can be shown: as the settings say, else as litellm does."""
+        """Return how much a judge model can be shown, from the settings, else from litellm."""
         s = self.settings
         tokens = s.judge_context_tokens or context_tokens_of(model) or CONTEXT_TOKENS
         return ViewLimits(tokens, s.judge_max_tokens, s.judge_window)
 
     def price_of(self, model: str) -> Price | None:
-        """A model's price: of the settings, else litellm's; None when neither knows it."""
+        """Return a model's price from the settings, else from litellm; None if neither has it."""
         s = self.settings
         if s.judge_price_in is not None and s.judge_price_out is not None:
             sent, received = s.judge_price_in, s.judge_price_out
@@ -338,11 +338,11 @@ class Project:
 
     @cached_property
     def prompt_secret(self) -> bytes:
-        """Key of the codes that fence transcripts in prompts: random, made once, kept beside the store."""
+        """Return the random key of the codes that fence transcripts in prompts, made once and stored."""
         return kept_secret(self._beside_store(".key"))
 
     def blinded_terms(self, agents: Collection[str]) -> dict[str, BlindedTerms]:
-        """By agent, the names that a judge model is not to see."""
+        """Return the names that are hidden from judge models, by agent."""
         return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
 
     def _beside_store(self, ending: str) -> Path:

@@ -1,4 +1,4 @@
-"""Summaries of an agent's conversations: the metrics of the project opened for `scores.statistics.quality`."""
+"""Summarise an agent's conversations with the project's metrics and `scores.statistics.quality`."""
 
 import polars as pl
 

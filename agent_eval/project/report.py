@@ -1,6 +1,6 @@
-"""The HTML report of a project: the store opened for `report.html`, which knows no store.
+"""Publish the HTML report of a project: read its store for `report.html`, which does not access stores.
 
-For the command and for the asset, so that both publish the same pages.
+The command and the asset both use this module, so that they publish the same pages.
 """
 
 import json
@@ -38,7 +38,7 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
 
 
 def served_page(project: Project, path: str) -> bytes | None:
-    """One page of the report by its path, made from the store as it is now; None if there is no such page.
+    """Return one page of the report by its path, rendered from the current store; None if it does not exist.
 
     Raises:
         StoreError: If the store cannot be read.
@@ -48,7 +48,7 @@ def served_page(project: Project, path: str) -> bytes | None:
 
 
 def _runs(project: Project) -> dict[str, dict[str, str]]:
-    """Agent → version → the run that made its judgments last."""
+    """Return the run that computed the judgments last, by agent and version."""
     made = written_by_partition(project.store, {"turn_judgments": table("turn_judgments")})
     runs: dict[str, dict[str, str]] = {}
     for agent, version, run in made.select("agent_id", "methodology_version", "last_run_id").iter_rows():
@@ -57,7 +57,7 @@ def _runs(project: Project) -> dict[str, dict[str, str]]:
 
 
 def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The JSON text of a conversation's record, indented, or why it cannot be shown."""
+    """Return the JSON text of a conversation's record, indented, or why it cannot be shown."""
     number = conversation["source_line"]
     if number is None:
         return (
@@ -76,12 +76,12 @@ def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None,
 
 
 def report_folder(project: Project) -> Path:
-    """Where the report is published unless a folder is named."""
+    """Return the default folder of the report."""
     return project.home.data / "report"
 
 
 def site_of(project: Project, shown: str) -> Site:
-    """All that a report of this project is made from."""
+    """Return all inputs of a report of this project."""
     versions = project.registry.versions
     return Site(
         read=reader(project),
@@ -95,7 +95,7 @@ def site_of(project: Project, shown: str) -> Site:
 
 
 def reader(project: Project) -> Reader:
-    """Tables of the project's store by name."""
+    """Return a reader of the project's stored tables."""
 
     def read(
         name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None

@@ -1,7 +1,8 @@
-"""Storage: DuckDB, and the only SQL of the project.
+"""Store tables in DuckDB; this is the only package with SQL.
 
-Frames in, frames out, by the contracts in `tables`. No value from a transcript ever becomes part of a statement:
-names come from `tables`, everything else travels as parameters or registered frames.
+It takes and returns frames that follow the contracts in `tables`. A value from a transcript never becomes
+part of a
+statement: names come from `tables`, all other values are passed as parameters or registered frames.
 """
 
 from agent_eval.storage.backup import Backup, BackupError, back_up

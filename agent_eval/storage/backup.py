@@ -1,7 +1,7 @@
-"""A copy of the store while work goes on.
+"""Back up the store while runs are active.
 
-The file is copied as it is, under the readers' lock: writers wait only for the copying (a plain file copy), readers
-not at all. The copy is then read in full under a name of its own, and gets its real name only when nothing is amiss.
+The file is copied under the shared lock: writers wait only while the file is copied, readers do not wait. The
+copy is then verified in full under a temporary name, and is renamed to its final name only if it is intact.
 """
 
 import os
@@ -16,7 +16,7 @@ from agent_eval.storage.store import Store, quoted
 
 
 class BackupError(AgentEvalError):
-    """The copy cannot be made where it was wanted; the store is as it was."""
+    """Raised when the backup cannot be written to the target; the store is unchanged."""
 
     def __init__(self, target: Path, why: str) -> None:
         super().__init__(f"No backup to {target}: {why}. The store is as it was.")
@@ -24,28 +24,28 @@ class BackupError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Backup:
-    """A copy that was made: where it is, and the rows of every table in it."""
+    """Represent a finished backup: its path, and the number of rows per table."""
 
     file: Path
     rows: dict[str, int]
 
     @property
     def n_bytes(self) -> int:
-        """Size of the copy."""
+        """Return the size of the backup."""
         return self.file.stat().st_size
 
 
 def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
-    """Copy the whole store, as it is at one moment, into a new file that opens as a store.
+    """Copy a consistent snapshot of the store into a new file that opens as a store.
 
     Args:
-        store: Where other processes may read and write meanwhile.
-        target: The file to make; its folder must exist.
+        store: The store; other processes may read and write it meanwhile.
+        target: The file to create; its folder must exist.
         force: Overwrite the file if it exists.
 
     Raises:
-        BackupError: If `target` exists (without `force`), is a folder or belongs to the store, if there is nothing
-            to copy yet, or if the copy cannot be written or read back. No part of a copy stays.
+        BackupError: If `target` exists (without `force`), is a folder or belongs to the store, if the store
+            does not exist yet, or if the copy cannot be written or verified. No partial copy is left.
         StoreError: If the store cannot be read.
     """
     source = store.file
@@ -58,7 +58,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         found = _read_back(store, part)
         if found != expected:
             raise BackupError(target, f"the copy holds other rows than the store: {found}, not {expected}")
-        _check(source, target, force=force)  # the copying took a while
+        _check(source, target, force=force)  # again: it may have changed during the copy
         part.replace(target)
     except OSError as error:
         raise BackupError(target, f"{error.strerror}; free some space, or choose another place") from error
@@ -93,7 +93,7 @@ def _is_ours(source: Path, target: Path) -> bool:
 
 
 def _copied(store: Store, source: Path, part: Path) -> dict[str, int]:
-    """Copy the file, and the log that a killed writer may have left; rows by table."""
+    """Copy the file, and the log that a killed writer may have left; return the number of rows by table."""
     with store.session(read_only=True) as con:
         shutil.copyfile(source, part)
         if (log := _log_of(source)).exists():
@@ -102,7 +102,7 @@ def _copied(store: Store, source: Path, part: Path) -> dict[str, int]:
 
 
 def _read_back(store: Store, part: Path) -> dict[str, int]:
-    """Rows by table of the copy; its log worked in, every block read against its checksum, all of it on the disk."""
+    """Apply the copy's log, verify every block's checksum, sync to disk; return the row counts by table."""
     with replace(store, attach=str(part), lock_file=None).session(read_only=False) as con:
         con.execute("FORCE CHECKPOINT store")
         _rows(con, "bit_xor(hash(t))")
@@ -113,7 +113,7 @@ def _read_back(store: Store, part: Path) -> dict[str, int]:
 
 
 def _rows(con: duckdb.DuckDBPyConnection, what: str) -> dict[str, int]:
-    """An aggregate of every table, by table."""
+    """Return the value of an aggregate for every table, by table."""
     found = con.execute(
         "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'store' AND NOT temporary ORDER BY ALL"
     )

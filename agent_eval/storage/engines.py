@@ -1,7 +1,7 @@
-"""DuckDB engines that wait for their next session: making one costs several times what attaching a file does.
+"""Keep DuckDB engines for reuse: creating one takes several times as long as attaching a file.
 
-An engine holds no database between sessions: the file is detached, and free for other processes. Engines are kept
-apart by process, since a forked child cannot use its parent's, and by what was set up in them.
+Between sessions an engine has no database attached, so other processes can use the file. Engines are separate
+per process, since a forked child cannot use its parent's, and per setup statements.
 """
 
 import atexit
@@ -12,20 +12,20 @@ from collections.abc import Iterator, Sequence
 
 import duckdb
 
-# Nothing is fetched on its own: a file of another kind is refused, not answered by a download.
+# No automatic downloads: a file of another type is rejected.
 _SETTINGS = (
     "SET python_enable_replacements=false",
     "SET autoinstall_known_extensions=false",
-    "SET TimeZone='UTC'",  # texts and times of an older store become points in time in UTC
+    "SET TimeZone='UTC'",  # texts and times of an older store become timestamps in UTC
 )
 _idle: dict[tuple[int, Sequence[str]], list[duckdb.DuckDBPyConnection]] = defaultdict(list)
 
 
 @contextlib.contextmanager
 def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the database as `store`, which is detached at the end.
+    """Yield a connection with the database attached as `store`; detach it at the end.
 
-    Whoever registers a frame unregisters it: the engine outlives the session.
+    The caller unregisters the frames that it registers: the engine outlives the session.
 
     Raises:
         duckdb.Error: If the database cannot be attached.
@@ -41,13 +41,13 @@ def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duck
         con.execute("USE store")
         yield con
     except BaseException:
-        con.close()  # an engine that saw an error is not used again
+        con.close()  # an engine is not reused after an error
         raise
     try:
         con.execute("USE memory")
         con.execute("DETACH store")
     except duckdb.Error:
-        con.close()  # what was committed is in the database's log
+        con.close()  # committed data is in the database's log
     else:
         idle.append(con)
 

@@ -1,11 +1,11 @@
-"""The journal: rows on their way into a table, safe on disk before a caller relies on them.
+"""Journal rows on disk before a caller relies on them, until they are merged into a table.
 
-A write into the database costs tens of milliseconds, a line at the end of a file less than one. So rows that must not
-be lost are appended here as they arrive and merged into their table later: at the end of the work, or, when that was
-cut short, by the next process that opens the folder.
+A write into the database takes tens of milliseconds, a line at the end of a file less than one. So rows that
+must not be lost are appended here as they arrive and merged into their table later: at the end of the work,
+or, if it was interrupted, by the next process that opens the folder.
 
-Each line holds a checksum and the length of its row, then the row as JSON. A line that does not match them is set
-aside in a file `<journal>.damaged` beside it, which names it, and all other lines count.
+Each line holds a checksum and the length of its row, then the row as JSON. A line that does not match them is
+moved to the file `<journal>.damaged` beside the journal; all other lines count.
 """
 
 import contextlib
@@ -32,15 +32,15 @@ from agent_eval.tables import Table
 
 Row = Mapping[str, object]
 
-LEAST_FREE = 32_000_000  # bytes on the disk below which no call is paid: what is under way has to fit
+LEAST_FREE = 32_000_000  # free bytes below which no paid call is sent: answers in progress have to fit
 SYNC_EVERY_S = 1.0
 _PREFIX = re.compile(rb"([0-9a-f]{8}) (\d{1,10}) (?=\{)")
-_BATCH = 10_000  # lines that are read at once
+_BATCH = 10_000  # lines read at once
 _LOG = logging.getLogger(__name__)
 
 
 class DiskFullError(OSError):
-    """There is too little room to store what the next calls would answer."""
+    """Raised when the disk has too little free space to store the next answers."""
 
     def __init__(self, folder: Path, free: int) -> None:
         super().__init__(
@@ -53,21 +53,21 @@ class DiskFullError(OSError):
 
 @dataclass
 class Journal:
-    """A file of rows that one writer holds."""
+    """Write rows to a file that is locked by one writer."""
 
     path: Path
     _file: IO[bytes]
-    _length: int = 0  # bytes of whole lines
-    _is_torn: bool = False  # the file ends in a part of a line that could not be removed
+    _length: int = 0  # bytes of complete lines
+    _is_torn: bool = False  # the file ends with a partial line that could not be removed
     _synced_at: float = field(default_factory=time.monotonic)
     _syncing: threading.Thread | None = None
 
     @classmethod
     def begin(cls, folder: Path) -> "Journal":
-        """Start a journal, held by this process until it is closed.
+        """Start a journal; this process keeps it locked until it is closed.
 
         Raises:
-            OSError: If the file cannot be made, or the disk has less than LEAST_FREE bytes free.
+            OSError: If the file cannot be created, or the disk has less than LEAST_FREE bytes free.
         """
         folder.mkdir(parents=True, exist_ok=True)
         _check_room(folder)
@@ -79,12 +79,12 @@ class Journal:
         return cls(path, file)
 
     def append(self, rows: Sequence[Row]) -> None:
-        """Write rows, all or none; when this returns they survive the end of the process, and after a second that of the machine.
+        """Write all rows or none; they survive a kill at once, and a power failure after a second.
 
         The file is synced by a separate thread, at most once a second, so that a slow disk delays no caller.
 
         Raises:
-            OSError: If they cannot be written; the journal then ends with its last whole line.
+            OSError: If they cannot be written; the journal then ends with its last complete line.
         """
         data = b"\n" * self._is_torn + b"".join(map(_line, rows))
         try:
@@ -104,10 +104,10 @@ class Journal:
             self._synced_at = time.monotonic()
             self._syncing = threading.Thread(target=os.fsync, args=(self._file.fileno(),), daemon=True)
             self._syncing.start()
-            _check_room(self.path.parent)  # the rows are stored; the next call would not be
+            _check_room(self.path.parent)  # these rows are stored; the answer of the next call might not be
 
     def close(self) -> None:
-        """Release the file; an empty one is removed."""
+        """Close and unlock the file; remove it if it is empty."""
         if self._file.closed:
             return
         if self._syncing is not None:
@@ -133,10 +133,10 @@ def _check_room(folder: Path) -> None:
 
 @contextlib.contextmanager
 def finished_journals(folder: Path, target: Table) -> Iterator[pl.DataFrame]:
-    """Yield the rows of all journals that no process holds, as the table has them, the last one of each key.
+    """Yield the rows of all unlocked journals with the table's columns, the last row of each key.
 
     The journals are removed when the block ends without an error. Damaged lines are moved to `<journal>.damaged` and
-    named in the log. A last line that was cut off is ignored: `append` had not returned for it.
+    logged. An incomplete last line is ignored: `append` had not returned for it.
     """
     with contextlib.ExitStack() as held:
         files = [file for path in sorted(folder.glob("*.jsonl")) if (file := _taken(path, held))]
@@ -154,13 +154,13 @@ def _taken(path: Path, held: contextlib.ExitStack) -> IO[bytes] | None:
     try:
         file = held.enter_context(path.open("rb"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process holds it, or has merged and removed it
+    except OSError:  # another process has locked it, or has merged and removed it
         return None
     return file if path.exists() else None
 
 
 def _batches(lines: Iterable[bytes], damaged: list[bytes]) -> Iterator[list[bytes]]:
-    """The rows of a journal as JSON, some at a time; lines that do not match their checksum go to `damaged`."""
+    """Yield the rows of a journal as JSON, in batches; lines with a wrong checksum are added to `damaged`."""
     batch: list[bytes] = []
     for line in lines:
         is_whole = line.endswith(b"\n")
@@ -178,7 +178,7 @@ def _batches(lines: Iterable[bytes], damaged: list[bytes]) -> Iterator[list[byte
 
 def _row_of(line: bytes) -> bytes | None:
     prefix = _PREFIX.match(line)
-    if prefix is None:  # releases before 0.1.0 wrote the row alone
+    if prefix is None:  # releases before 0.1.0 wrote only the row
         return line if line.startswith(b"{") and _is_json(line) else None
     text = line[prefix.end() :]
     is_intact = len(text) == int(prefix[2]) and zlib.crc32(text) == int(prefix[1], 16)
@@ -193,7 +193,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _frames(batch: Sequence[bytes], target: Table, damaged: list[bytes]) -> list[pl.DataFrame]:
-    """The rows as frames; where some are not of the table's form, those go to `damaged`."""
+    """Return the rows as frames; rows that do not match the table's schema are added to `damaged`."""
     try:
         return [pl.read_ndjson(b"\n".join(batch), schema=target.schema)]
     except PolarsError:

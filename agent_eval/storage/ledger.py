@@ -1,9 +1,9 @@
-"""The ledger: judge calls and what they cost, counted before each call is sent, across runs and processes.
+"""Count judge calls and their cost in a ledger, before each call is sent, across runs and processes.
 
-A SQLite file beside the store: a line before and after each call takes a tenth of a millisecond there, a write into
-the store a hundred times as long. Its rows are those of table `spending`, where `Project.record_spending` copies them.
-A call is reserved before it is sent, so that caps in calls are never exceeded; a cap in dollars is exceeded at most by
-the calls under way when it is reached.
+The ledger is a SQLite file beside the store: a row before and after each call takes a tenth of a millisecond
+there, a write into the store a hundred times as long. `Project.record_spending` copies its rows to table
+`spending`. A call is reserved before it is sent, so caps in calls are never exceeded; a cap in dollars is
+exceeded at most by the calls in progress when it is reached.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _SETTLE = """
 
 
 class LedgerError(AgentEvalError):
-    """The ledger cannot be read or written: no judge may be asked, as the call would not be counted."""
+    """Raised when the ledger cannot be read or written; no judge is called, as calls must be counted."""
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(
@@ -57,15 +57,15 @@ class LedgerError(AgentEvalError):
 
 @dataclass(frozen=True)
 class SpendingCap:
-    """What may be spent, and the settings that say so; None: any amount."""
+    """Limit the spending, with the settings that define the limit; None: unlimited."""
 
     calls: int | None
     cost_usd: float | None
     named: str  # e.g. 'max_calls_per_day'
-    again: str  # when there will be room
+    again: str  # when the cap allows calls again
 
     def why_reached(self, n_calls: float, cost_usd: float) -> str | None:
-        """The cap in words where it is reached."""
+        """Return a description of the cap if it is reached, else None."""
         if self.calls is not None and n_calls >= self.calls:
             return f"the cap of {self.calls:,} calls ({self.named.format('calls')}) is reached; {self.again}"
         if self.cost_usd is not None and cost_usd >= self.cost_usd:
@@ -76,7 +76,7 @@ class SpendingCap:
 
 @dataclass
 class Ledger:
-    """The ledger as one run writes it."""
+    """Record the calls of one run in the ledger."""
 
     file: Path
     run: str
@@ -92,10 +92,10 @@ class Ledger:
         return _connected(self.file)
 
     def reserve(self, model: str) -> str | None:
-        """Count a call that is about to be sent; or say which cap leaves no room for it.
+        """Count a call before it is sent; if a cap does not allow it, return which one.
 
         Raises:
-            LedgerError: If it cannot be counted; then it must not be sent.
+            LedgerError: If it cannot be counted; the call must not be sent then.
         """
         day = datetime.now(UTC).date().isoformat()
         by = "automation" if self.is_automatic else "person"
@@ -106,13 +106,13 @@ class Ledger:
                     if (why := self._why_reached(day)) is not None:
                         return why
                     self._con.execute(_RESERVE, row)
-            else:  # one statement: nothing is read that another process could change meanwhile
+            else:  # one statement: another process cannot change the rows between read and write
                 self._con.execute(_RESERVE, row)
             self._days.setdefault(model, []).append(day)
         return None
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Add what a reserved call cost; `cost_usd` None: unknown."""
+        """Record the cost of a reserved call; `cost_usd` None: unknown."""
         with self._lock, _named(self.file):
             known = {
                 "n_in": n_in or 0,
@@ -137,7 +137,7 @@ class Ledger:
 
 
 def spent(file: Path) -> pl.DataFrame:
-    """Table spending. Calls that a dead process left open have an unknown cost: they may have been answered.
+    """Return table spending. Calls left open by a killed process have an unknown cost: some may be answered.
 
     Raises:
         LedgerError: If the file cannot be read or written.
@@ -157,10 +157,10 @@ def spent(file: Path) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def _named(file: Path) -> Iterator[None]:
-    """Errors of the file name it and what to do.
+    """Raise errors of the ledger file as LedgerError, with the file's name and the fix.
 
     Raises:
-        LedgerError: In place of an error of SQLite or of the file system.
+        LedgerError: Instead of an error of SQLite or of the file system.
     """
     try:
         yield
@@ -173,7 +173,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # owned by another user
         return True
     return True
 
@@ -184,14 +184,14 @@ def _connected(file: Path) -> sqlite3.Connection:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
     con = sqlite3.connect(file, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
     con.execute("PRAGMA journal_mode = WAL")
-    con.execute("PRAGMA synchronous = OFF")  # a kill of the process loses nothing, only one of the machine
+    con.execute("PRAGMA synchronous = OFF")  # loses data if the machine crashes, not if a process is killed
     con.execute(_TABLE)
     return con
 
 
 @contextlib.contextmanager
 def _transaction(con: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Hold the file's write lock from the read to the write."""
+    """Hold the file's write lock from read to write."""
     con.execute("BEGIN IMMEDIATE")
     try:
         yield con

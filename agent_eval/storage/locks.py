@@ -1,6 +1,7 @@
-"""Locks between processes: flock on files that stay, waits that end and say what they wait for.
+"""Lock between processes: flock on permanent files, with bounded waits that log what they wait for.
 
-The kernel drops a lock with the process that held it: a killed process leaves an unlocked file, never a stale lock.
+The kernel releases a lock when its process ends: a killed process leaves an unlocked file, never a stale
+lock.
 """
 
 import contextlib
@@ -15,24 +16,24 @@ from pathlib import Path
 from typing import IO
 
 _LOG = logging.getLogger(__name__)
-SAY_AFTER_S = 3.0  # a shorter wait is not worth a line
+SAY_AFTER_S = 3.0  # a shorter wait is not logged
 _SHORTEST_S, _LONGEST_S = 0.001, 0.1
 
 
 class LockError(Exception):
-    """The lock file cannot be opened, or its file system gives no locks."""
+    """Raised when the lock file cannot be opened, or its file system does not support locks."""
 
 
 class LockTimeoutError(LockError):
-    """Another process kept the lock for longer than was waited; the message names who."""
+    """Raised when another process held the lock longer than the time limit; the message names the holder."""
 
 
 class Patience:
-    """A bounded wait: sleeps that double with jitter, and one line on the log once it gets long.
+    """Wait for a bounded time: sleeps double with jitter; a long wait is logged once.
 
     Args:
-        limit_s: How long to wait in all; None: as long as it takes.
-        what: What is waited for, as messages name it.
+        limit_s: Total time to wait; None: unlimited.
+        what: Name of the awaited resource in messages.
     """
 
     def __init__(self, limit_s: float | None, what: str) -> None:
@@ -40,7 +41,7 @@ class Patience:
         self._began, self._pause, self._said = time.monotonic(), _SHORTEST_S, False
 
     def sleep(self, holder: str) -> bool:
-        """Wait a little; False when the time is over."""
+        """Sleep once; return False when the time limit is reached."""
         waited = time.monotonic() - self._began
         if self._limit_s is not None and waited >= self._limit_s:
             return False
@@ -54,13 +55,13 @@ class Patience:
 
 @contextlib.contextmanager
 def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
-    """Hold the lock together with other readers, after the writers that came before.
+    """Hold the lock shared with other readers; writers that came earlier go first.
 
-    A reader that can neither find nor make the lock file goes without: the folder is not written to.
+    If the lock file does not exist and cannot be created, no lock is needed: the folder is read-only.
 
     Raises:
-        LockTimeoutError: If writers kept it for longer than `limit_s`.
-        LockError: If the file system gives no locks.
+        LockTimeoutError: If writers held it for longer than `limit_s`.
+        LockError: If the file system does not support locks.
     """
     patience = Patience(limit_s, what)
     with contextlib.ExitStack() as held:
@@ -72,11 +73,11 @@ def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
-    """Hold the lock alone, before the readers that come later: readers that overlap never keep a writer out.
+    """Hold the lock exclusively, before readers that come later: overlapping readers never starve a writer.
 
     Raises:
-        LockTimeoutError: If others kept it for longer than `limit_s`.
-        LockError: If the file cannot be opened for writing, or the file system gives no locks.
+        LockTimeoutError: If others held it for longer than `limit_s`.
+        LockError: If the file cannot be opened for writing, or the file system does not support locks.
     """
     patience = Patience(limit_s, what)
     with contextlib.ExitStack() as held:
@@ -87,12 +88,12 @@ def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]
 
 @contextlib.contextmanager
 def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
-    """Hold a place that only one has, waiting as long as it takes; within itself, in one thread, it is held already.
+    """Hold a section exclusively among processes, waiting without limit; re-entrant within one thread.
 
-    Yields whether it is held: always, unless `wait` is false and another process has it.
+    Yields whether it is held: always True, unless `wait` is false and another process holds it.
 
     Raises:
-        LockError: If the file cannot be opened for writing, or the file system gives no locks.
+        LockError: If the file cannot be opened for writing, or the file system does not support locks.
     """
     mine = _places_of_this_thread()
     if file in mine:
@@ -113,7 +114,7 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def _queue(file: Path, kind: int, patience: Patience) -> Iterator[None]:
-    """The place before the lock, held until the lock is: a writer waits there alone, so that no other writer overtakes it."""
+    """Hold the queue position until the lock is held: only one writer waits there, so none overtakes it."""
     queue = file.with_name(f"{file.name}.queue")
     if not _is_there(queue):
         yield
@@ -136,11 +137,11 @@ def _held(file: Path, kind: int, patience: Patience) -> Iterator[None]:
         finally:
             if kind == fcntl.LOCK_EX:
                 _name_holder(handle, "")
-            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a forked child has the same open file
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a forked child shares the open file
 
 
 def _is_there(file: Path) -> bool:
-    """Whether the file exists, or could be made."""
+    """Return whether the file exists or was created."""
     if not file.exists():
         with contextlib.suppress(OSError):
             file.touch()
@@ -171,17 +172,17 @@ def _holder(handle: IO[str]) -> str:
 
 
 def _name_holder(handle: IO[str], name: str) -> None:
-    """Only a help for those who wait: a full disk must not stop anybody here."""
+    """Write the holder's name for messages of waiting processes; errors such as a full disk are ignored."""
     with contextlib.suppress(OSError):
         os.ftruncate(handle.fileno(), 0)
-        os.write(handle.fileno(), name.encode())  # unbuffered: nothing is left for close() to fail on
+        os.write(handle.fileno(), name.encode())  # unbuffered: close() has no data left to write
 
 
 _THREAD = threading.local()
 
 
 def _places_of_this_thread() -> set[Path]:
-    """The places that this thread of this process holds; a forked child starts with none of its own."""
+    """Return the sections held by this thread of this process; a forked child starts with none."""
     if getattr(_THREAD, "process", None) != os.getpid():
         _THREAD.process, _THREAD.files = os.getpid(), set()
     files: set[Path] = _THREAD.files

@@ -1,8 +1,9 @@
-"""The store: one database reached by ATTACH, written partition by partition.
+"""Store tables in one database, accessed by ATTACH and written partition by partition.
 
-A write is one transaction under a file lock: schema check, delete of exactly its partitions, insert. Whatever
-fails, the old rows stand. Readers take the lock shared, open, read and close, so that no reader blocks a writer
-for longer than its own read. A file comes into being whole, under another name: there is no half-made store.
+A write is one transaction under a file lock: schema check, delete of exactly its partitions, insert. If any
+step fails, the old rows stay. Readers take the shared lock, open, read and close, so that a reader blocks a
+writer only during its own read. A file is created under another name and renamed: an incomplete store never
+exists.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 @dataclass(frozen=True)
 class Replacement:
-    """Rows that are stored with others or not at all: they take the place of the rows that match `keys`."""
+    """Hold rows to store in the same transaction as others; they replace the rows that match `keys`."""
 
     table: Table
     rows: pl.DataFrame
@@ -57,14 +58,14 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Store:
-    """A database and how to reach it.
+    """Read and write the tables of one database.
 
     Args:
-        attach: What ATTACH gets: a file path, or a connection string such as `ducklake:postgres:…`.
+        attach: The argument of ATTACH: a file path, or a connection string such as `ducklake:postgres:…`.
         options: The ATTACH options, as SQL.
-        making: Further options for a file that is made; an existing one keeps its own storage version.
-        setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET). Settings, never data.
-        lock_file: The lock that serialises writers; None where the database does that itself.
+        making: Further options for a new file; an existing file keeps its own storage version.
+        setup: Statements to run before ATTACH (INSTALL, LOAD, CREATE SECRET): settings, never data.
+        lock_file: The lock that serialises writers; None if the database serialises them itself.
         patience_s: How long a read or a write waits for others, with jittered back-off, before a StoreError.
     """
 
@@ -77,7 +78,7 @@ class Store:
 
     @classmethod
     def at(cls, file: Path) -> "Store":
-        """The store in one local file, its lock beside it."""
+        """Return the store in a local file, with its lock file beside it."""
         return cls(
             attach=str(file),
             options="TYPE duckdb",
@@ -87,7 +88,7 @@ class Store:
 
     @property
     def file(self) -> Path | None:
-        """The local file; None where the store is no file."""
+        """Return the local file; None if the store is not a file."""
         return Path(self.attach) if self.lock_file else None
 
     def replace(
@@ -104,7 +105,7 @@ class Store:
         `record` is stored in the same transaction.
 
         Raises:
-            TableMismatchError: If the frame breaks the table's contract; nothing is deleted.
+            TableMismatchError: If the frame violates the table's contract; nothing is deleted.
             StoreError: If a row lies outside the partitions, or the database cannot be written.
         """
         if set(partitions.columns) != set(table.partition):
@@ -130,7 +131,7 @@ class Store:
     def upsert(
         self, table: Table, frame: pl.DataFrame, *, run_id: str, record: Replacement | None = None
     ) -> None:
-        """Add rows; a row whose key is already stored takes its place. `record` is stored in the same transaction."""
+        """Insert rows, replacing stored rows with the same key. `record` is in the same transaction."""
         rows = table.conform(frame)
         if rows.is_empty() and record is None:
             return
@@ -155,9 +156,10 @@ class Store:
     def read(
         self, table: Table[Any], keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
     ) -> Any:
-        """The rows of a table in key order: all, or those that match a row of `keys` on its columns.
+        """Return the rows of a table in key order: all, or those that match a row of `keys` on its columns.
 
-        A table that was never written is empty; a column that an older store lacks is null. `columns`: only these.
+        A table that was never written is empty; a column missing from an older store is null. `columns`: only
+        these.
         """
         wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
@@ -165,7 +167,7 @@ class Store:
         with self.session(read_only=True) as con:
             present = columns_of(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
-                return pl.DataFrame(schema=wanted)  # a column that is not there matches nothing
+                return pl.DataFrame(schema=wanted)  # a missing column matches nothing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             held = {name: stored for name in wanted if (stored := stored_name(name, present)) in present}
             select = ", ".join(f"{quoted(stored)} AS {quoted(name)}" for name, stored in held.items())
@@ -182,8 +184,8 @@ class Store:
     ) -> pl.DataFrame:
         """Return how many rows have each combination of values of `columns`, as `n`; no row is loaded.
 
-        Counted are all rows, or those that match a row of `keys` on its columns. A table without one of the columns
-        has no counts.
+        Counts all rows, or those that match a row of `keys` on its columns. A table without one of the
+        columns has no counts.
         """
         schema = pl.Schema({name: table.schema[name] for name in columns} | {"n": pl.Int64()})
         empty = pl.DataFrame(schema=schema)
@@ -201,10 +203,10 @@ class Store:
 
     @contextlib.contextmanager
     def only_one(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the one place for some purpose (a run); another process that wants it waits, however long it takes.
+        """Hold the exclusive section for a purpose (e.g. a run); other processes wait for it without limit.
 
-        Within itself, in one thread, the place is held already. A killed process leaves it free. Yields whether it is
-        held: always, unless `wait` is false and another process has it.
+        Re-entrant within one thread; released if the process is killed. Yields whether it is held: always
+        True, unless `wait` is false and another process holds it.
         """
         if (place := self._place(purpose)) is None:
             yield True
@@ -216,12 +218,12 @@ class Store:
             yield is_held
 
     def sign_in(self, purpose: str, name: str) -> None:
-        """Write down who is in the place; only for who holds it. An empty name: it was left in order."""
+        """Record the holder of a section that is held by the caller. An empty name: released normally."""
         if place := self._place(purpose):
             place.with_name(f"{place.name}.by").write_text(name)
 
     def signed_in(self, purpose: str) -> str:
-        """Who was in the place last and did not leave it in order; empty if none."""
+        """Return the last holder of the section that did not release it normally; empty if none."""
         place = self._place(purpose)
         book = place.with_name(f"{place.name}.by") if place else None
         return book.read_text() if book and book.exists() else ""
@@ -231,10 +233,10 @@ class Store:
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The database attached as `store`, alone or with other readers. For this room only.
+        """Yield the database attached as `store`, exclusively or with other readers. Only for this package.
 
         Raises:
-            StoreError: If it cannot be reached, is of a later version, or whatever is done with it fails.
+            StoreError: If it cannot be opened, is of a later version, or an operation on it fails.
         """
         doing = "read" if read_only else "write"
         with contextlib.ExitStack() as held:
@@ -246,7 +248,7 @@ class Store:
                 yield con
 
     def _is_absent(self) -> bool:
-        """Whether the file was never made; its folder must be there, or we look in the wrong place."""
+        """Return whether the file does not exist yet; raise if its folder is missing."""
         if self.file is None or self.file.exists():
             return False
         if not self.file.parent.is_dir():
@@ -264,7 +266,7 @@ class Store:
             con.execute("COMMIT")
 
     def _opened(self, held: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
-        """Lock and attach; while another program keeps the database, let go of the lock, wait, try again."""
+        """Lock and attach; while another program has the database open, release the lock, wait and retry."""
         patience = locks.Patience(self.patience_s, f"the store {self.attach}")
         while True:
             with self._translated(doing), contextlib.ExitStack() as attempt:
@@ -295,7 +297,7 @@ class Store:
 
     @contextlib.contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
-        """What the database and the operating system say, as a StoreError."""
+        """Raise errors of the database and the operating system as StoreError."""
         try:
             yield
         except locks.LockTimeoutError as error:
@@ -304,7 +306,7 @@ class Store:
             raise StoreError(self.attach, doing, str(error)) from error
 
     def _make_file(self) -> None:
-        """Make the file if it is not there: under another name first, so that a kill leaves none or a whole one."""
+        """Create the file if needed, under another name first: a kill leaves no file or a complete one."""
         if self.file is None or self.file.exists():
             return
         fresh = self.file.with_name(f"{self.file.name}.new")
@@ -312,7 +314,7 @@ class Store:
             fresh.unlink(missing_ok=True)
             with self._attached(str(fresh), self.making) as con:
                 stamp(con)
-            # a log without its database can never be read again, and would stop the new one from opening
+            # a log without its database cannot be read, and would prevent the new one from opening
             self.file.with_name(f"{self.file.name}.wal").unlink(missing_ok=True)
             fresh.replace(self.file)
         finally:
@@ -325,14 +327,14 @@ class Store:
 
 
 def _holder(message: str) -> str:
-    """Who keeps the database, as DuckDB names it."""
+    """Return the program that has the database open, from DuckDB's message."""
     found = _HOLDER.search(message)
     return f"process {found['pid']} ({found['program']})" if found else "this process itself, elsewhere,"
 
 
 @dataclass(frozen=True)
 class _Streamed:
-    """A frame as DuckDB reads it through Arrow's C interface: bare it would be copied by pyarrow first."""
+    """Expose a frame to DuckDB through Arrow's C interface; otherwise pyarrow would copy it first."""
 
     frame: pl.DataFrame
 
@@ -349,7 +351,7 @@ def _registered(con: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame) 
 
 
 def quoted(name: str) -> str:
-    """A name as SQL."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -358,7 +360,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
-    """The stored columns; none when the table does not exist."""
+    """Return the stored columns; empty if the table does not exist."""
     try:
         found = con.execute(f"SELECT * FROM store.{quoted(table.name)} LIMIT 0").description
     except duckdb.CatalogException:
@@ -367,7 +369,7 @@ def columns_of(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
 
 
 def _sql_type(dtype: DTypes) -> str:
-    """The type of a column in the database; the words of a vocabulary are texts there, as DuckLake has no ENUM."""
+    """Return the SQL type of a column; vocabulary columns are stored as text, since DuckLake has no ENUM."""
     return "VARCHAR" if isinstance(dtype, pl.Enum) else _SQL_TYPES[dtype]
 
 

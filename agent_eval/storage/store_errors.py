@@ -1,11 +1,11 @@
-"""What can be wrong with a store, in one line: which file, what, and what to do about it."""
+"""Describe errors of a store in one line: the file, the problem and the fix."""
 
 import re
 from pathlib import Path
 
 from agent_eval.errors import AgentEvalError
 
-# What DuckDB and the operating system say, and what a user can do about it. The first that matches counts.
+# Messages of DuckDB and the operating system, and the fix for each. The first match counts.
 _FIXES = (
     (r"no space left|file too large|quota", "Free some space there and try again"),
     (r"read-only file system|permission denied", "Give this user the right to write there"),
@@ -22,7 +22,7 @@ _FIXES = (
 
 
 class StoreError(AgentEvalError):
-    """The store cannot be opened, read or written. What it held before, it still holds."""
+    """Raised when the store cannot be opened, read or written. Its content is unchanged."""
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
         why = (why.strip().splitlines() or ["no reason is given"])[0].rstrip(".")
@@ -33,7 +33,7 @@ class StoreError(AgentEvalError):
 
 
 class BusyStoreError(StoreError):
-    """Another program keeps the store for itself, and the wait was over."""
+    """Raised when another program kept the store locked for longer than the time limit."""
 
     def __init__(self, attach: str, doing: str, holder: str, waited_s: float) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class BusyStoreError(StoreError):
 
 
 class MissingFolderError(StoreError):
-    """The store's folder is not there: a disk that is not mounted looks the same as one never made."""
+    """Raised when the store's folder does not exist; an unmounted disk looks the same."""
 
     def __init__(self, file: Path, doing: str) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class MissingFolderError(StoreError):
 
 
 class NewerStoreError(StoreError):
-    """The store was written by a later agent_eval, whose columns this one would lose."""
+    """Raised when the store was written by a later agent_eval; this release would lose its columns."""
 
     def __init__(self, attach: str, version: int, known: int, written_by: str) -> None:
         super().__init__(

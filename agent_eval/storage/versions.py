@@ -1,7 +1,7 @@
-"""The version stamp: which tables a store was made for, and how an older store is brought up to date.
+"""Stamp a store with its schema version and migrate older stores.
 
-A missing column is added without a migration; `MIGRATIONS` is for what that does not do: renamed columns and other
-types. A store of a later version is refused: rows written here would lack its columns.
+A missing column is added without a migration; `MIGRATIONS` is for renamed columns and changed types. A store
+of a later version is rejected: rows written by this release would lack its columns.
 """
 
 import contextlib
@@ -24,20 +24,20 @@ PREVIOUS = "previous"
 
 
 def stored_name(name: str, present: Collection[str]) -> str:
-    """Return the name of a column in a store whose columns are `present`: the earlier one before the migration."""
+    """Return the name of a column in a store with the columns `present`: the earlier one if not migrated."""
     earlier = RENAMED.get(name, name)
     return earlier if name not in present and earlier in present else name
 
 
 def view_of_earlier_names(table: str, columns: Sequence[str], *, replace: bool) -> str:
-    """Return the statement that makes the view of a table under the earlier names of its columns."""
+    """Return the statement that creates the view of a table with the earlier names of its columns."""
     make = "CREATE OR REPLACE VIEW" if replace else "CREATE VIEW IF NOT EXISTS"
     shown = ", ".join(f'"{name}" AS "{RENAMED.get(name, name)}"' for name in columns)
     return f'{make} {PREVIOUS}."{table}" AS SELECT {shown} FROM main."{table}"'
 
 
 def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
-    """Rename columns, turn texts and local times into points in time, and fill the ranks of ordered words."""
+    """Rename columns, convert texts and local times to timestamps, fill the ranks of ordered vocabularies."""
     found = con.execute(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() "
         "WHERE database_name = 'store' AND schema_name = 'main'"
@@ -62,16 +62,16 @@ def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
             yield f'UPDATE store."{table}" SET "{ranked.name}" = CASE "{ranked.rank_of}" {cases} END'
 
 
-# Version → the statements that lead to it, beside added columns. They run once, in one transaction with the stamp.
+# Version → statements that migrate to it, except added columns. They run once, in the stamp's transaction.
 Migration = Sequence[str] | Callable[[duckdb.DuckDBPyConnection], Iterator[str]]
 MIGRATIONS: Mapping[int, Migration] = {
-    2: ("DROP TABLE IF EXISTS store.run_state",),  # a row per pair became one per table and partition
+    2: ("DROP TABLE IF EXISTS store.run_state",),  # one row per pair became one row per table and partition
     3: _renamed_and_typed,
 }
 
 
 def stamped(con: duckdb.DuckDBPyConnection) -> tuple[int, str]:
-    """The version of the attached store, and the agent_eval that wrote it; (0, "") without a stamp."""
+    """Return the attached store's version and the agent_eval release that wrote it; (0, "") if unstamped."""
     with contextlib.suppress(duckdb.CatalogException):
         found = con.execute(
             "SELECT version, written_by FROM store.schema_version ORDER BY version DESC LIMIT 1"
@@ -92,7 +92,7 @@ def stamp(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def migrate(con: duckdb.DuckDBPyConnection, version: int) -> None:
-    """Run what leads from `version` to this one, and stamp it; inside the transaction of the first write."""
+    """Migrate from `version` to the current one and stamp it, in the transaction of the first write."""
     for step in range(version + 1, SCHEMA_VERSION + 1):
         leading = MIGRATIONS.get(step, ())
         for statement in list(leading(con)) if callable(leading) else leading:

@@ -47,7 +47,7 @@ RETIRED = (
 WORDS = re.compile(r"\b(told|tells|stands|nobody|anew|grave|gravest|mend|strangers)\b", re.IGNORECASE)
 
 NOT_YET_REWRITTEN = {
-    "clusters", "defs", "formats", "gates", "judge", "methodology", "metrics", "project", "report", "scores", "storage",
+    "clusters", "defs", "formats", "gates", "judge", "methodology", "metrics", "report", "scores", "storage",
     "transcripts",
 }  # fmt: skip
 
