@@ -64,7 +64,7 @@ def estimate(
 def _rounds(
     planned: Sequence[Sequence[JudgeCall]], shown: Sequence[Metric] | None, concurrency: int
 ) -> Iterator[list[JudgeCall]]:
-    """The calls that are under way together, as `Panel` makes them: one first, then the next ones of all sequences.
+    """Yield the calls that run together, as `Panel` sends them: one first, then the next of all sequences.
 
     Slots that stay idle take later calls of a sequence whose first one is done.
     """

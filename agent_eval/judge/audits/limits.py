@@ -1,6 +1,6 @@
 """Compute the 95 % limits of an audit's figures over the audited turns: answers on one turn are one cluster.
 
-The delete-one-cluster jackknife, with Student's t and turns − 1 degrees of freedom (Efron and Tibshirani 1993, 11).
+Uses the delete-one-cluster jackknife, Student's t, turns − 1 degrees of freedom (Efron, Tibshirani 1993, 11).
 """
 
 import math

@@ -1,1 +1,1 @@
-"""Inputs: files that people put into data/: human ratings, recorded verdicts and pairwise verdicts."""
+"""Read files that people put into data/: human ratings, recorded verdicts and pairwise verdicts."""

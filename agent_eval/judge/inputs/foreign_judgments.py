@@ -1,8 +1,8 @@
-"""Foreign judgments: what judges of other tools said of whole conversations, and how far ours agree with them.
+"""Read judgments of whole conversations by other tools' judges, and compute their agreement with ours.
 
-Read is the form of tau2-bench's judge viewer: a JSON object (or .json.gz) with `entries`, each with `simulation_id`, the
-conversation's id here, `judge_verdict`, `judge_justification`, `judge_model` and `judge_prompt_name`. Foreign judgments
-are never part of a score.
+The input format is that of tau2-bench's judge viewer: a JSON object (or .json.gz) with `entries`, each with
+`simulation_id` (the conversation's id here), `judge_verdict`, `judge_justification`, `judge_model` and
+`judge_prompt_name`. Foreign judgments are never part of a score.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,9 +43,9 @@ _WORDS = {
 
 
 def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return the judgments of files, one row per entry that could be read, and what was refused.
+    """Return the judgments of files, one row per readable entry, and the rejected entries.
 
-    A judge's second verdict on a conversation is refused.
+    A judge's second verdict on a conversation is rejected.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
     refusals: list[Refusal] = []
@@ -105,7 +105,7 @@ def _row(entry: JsonValue, file: str) -> dict[str, object] | str:
 
 
 def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
-    """Return, by conversation, whether no judged turn breaks a rule of the policy; nothing where no turn was judged.
+    """Return, by conversation, whether every judged turn keeps the policy; omits those without a judged turn.
 
     Args:
         judgments: Effective rows of turn_judgments with metric policy_adherence.
@@ -117,10 +117,11 @@ def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
 
 
 def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
-    """Return how far judges agree with ours on whether a conversation kept its rules: one row per foreign judge.
+    """Return how far foreign judges agree with ours on policy adherence: one row per foreign judge.
 
-    `n` conversations that both judged, of `n_foreign`; shares of them that each found kept, 0–1; `share_equal`, 0–1;
-    `kappa`, Cohen's, null where chance alone would always agree, or without a common conversation.
+    `n` conversations that both judged, of `n_foreign`; the shares that each found adherent, 0–1;
+    `share_equal`, 0–1; `kappa`, Cohen's, null if chance alone would always agree, or without a common
+    conversation.
     """
     rows = []
     for (judge,), said in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):

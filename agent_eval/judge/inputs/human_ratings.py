@@ -1,7 +1,7 @@
-"""Human ratings: read from data/ratings/*.csv, appended to and never edited.
+"""Read human ratings from data/ratings/*.csv, which are append-only.
 
-They win over every judge and survive every re-judging. A bad line is refused with file and line, the rest goes on.
-Which rating counts where raters differ is decided in rater_rules.
+They take precedence over every judge and are kept when judgments are repeated. An invalid line is rejected
+with file and line; the rest of the file is read. rater_rules decides which rating counts if raters differ.
 """
 
 import csv
@@ -41,7 +41,7 @@ COLUMNS = (
     "rated_at",
 )
 OPTIONAL = ("value", "label", "role")
-"""Columns that a file may leave out: the answer where it is no rating from 1 to 5, and who speaks."""
+"""Columns that a file may omit: answers other than a rating from 1 to 5, and the rater's role."""
 ANY = "any"
 RATER, ADJUDICATOR = "rater", "adjudicator"
 HALLUCINATION_PASSED = "hallucination_passed"
@@ -55,21 +55,21 @@ LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 @dataclass(frozen=True)
 class Target:
-    """What may be rated: which cells name the place, and what an answer is."""
+    """Describe a rating target: which cells identify it, and which answers it takes."""
 
     name: str
     needed: tuple[str, ...]
     allowed: tuple[str, ...]
     answer: Answer = "rating_1to5"
-    scale: tuple[float, float] = (1.0, 5.0)  # of a value
+    scale: tuple[float, float] = (1.0, 5.0)  # range of a value
     is_binary: bool = False
     labels: tuple[str, ...] = ()
 
 
 def targets_of(metrics: MetricSet = DEFAULT) -> dict[str, Target]:
-    """Return everything that people may rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
+    """Return all that people may rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
     passed = Target(HALLUCINATION_PASSED, *_PLACES["conversation"], "value", (0.0, 1.0), is_binary=True)
-    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # one that is switched off may be rated
+    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # disabled metrics may be rated
     found = [
         *(_target(metric) for metric in asked.values() if metric.grain in _PLACES),
         *(Target(name, ("session_id",), ("session_id",)) for name in DIMENSIONS),
@@ -94,10 +94,10 @@ def _target(metric: Metric) -> Target:
 
 
 def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Every *.csv of the folder: table `human_ratings` and what was refused; no folder, no ratings.
+    """Return table `human_ratings` from the folder's *.csv and the rejected lines; empty without a folder.
 
-    A file that cannot be read, is larger than 50 MB or is not UTF-8 is refused as a whole, with line 0.
-    `metrics`: what people may rate beside the built-in metrics.
+    A file that cannot be read, is larger than 50 MB or is not UTF-8 is rejected entirely, with line 0.
+    `metrics`: metrics that people may rate in addition to the built-in ones.
     """
     targets = targets_of(metrics)
     rows: list[dict[str, object]] = []
@@ -113,10 +113,10 @@ def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFra
 
 
 def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
-    """The ratings without those of conversations that are unknown or belong to another session than they say.
+    """Return the ratings whose conversation is known and belongs to the session that they name.
 
-    A rating of a conversation or turn that leaves the session out gets the conversation's own: ids of
-    conversations are unique within their agent. Ratings of sessions stay as they are.
+    A rating of a conversation or turn without a session gets the conversation's session: ids of conversations
+    are unique within their agent. Ratings of sessions are unchanged.
 
     Args:
         human_ratings: Table human_ratings.
@@ -136,11 +136,11 @@ def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
 def latest_ratings(
     human_ratings: pl.DataFrame, versions: Collection[str], by: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """The rating that counts for each part under each of the versions: the last by `rated_at`, then file and line.
+    """Return the effective rating of each part and version: the last by `rated_at`, then file and line.
 
-    One row per methodology_version and part, whoever rated; with `by=("rater",)` one per rater too. A rating
-    for 'any' version and one for a single version are equals: the later one counts. Ratings that point elsewhere
-    must be gone before (`placed_ratings`).
+    One row per methodology_version and part, for all raters together; with `by=("rater",)` also one per
+    rater. A rating for 'any' version and one for a single version have equal rank: the later one counts.
+    Ratings with an invalid target must be removed before (`placed_ratings`).
     """
     every = pl.DataFrame({"version": sorted(versions)}, schema={"version": pl.String})
     is_meant = pl.col("methodology_version").is_in([ANY]) | (
@@ -161,10 +161,11 @@ def unasked_ratings(
     methodologies: Mapping[str, Methodology],
     categories: Mapping[str, str | None],
 ) -> tuple[str, ...]:
-    """A sentence for each rating that no methodology asks for, with file and line; only a warning.
+    """Return a sentence with file and line for each rating that no methodology asks for; only a warning.
 
-    Asked by none: a version that is not published, or a criterion that the agent's template lacks under every
-    version that the rating is meant for. An agent without a category is held to the criteria of all templates.
+    Not asked for: a version that is not published, or a criterion that the agent's template lacks under every
+    version that the rating applies to. For an agent without a category, the criteria of all templates are
+    allowed.
 
     Args:
         human_ratings: Table human_ratings.
@@ -199,12 +200,12 @@ def _unasked(
 
 
 def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str, ...]:
-    """A sentence for each rating of a metric that does not arise where it points, with file and line; only a warning.
+    """Return a warning with file and line for each rating of a metric that does not apply there.
 
     Args:
         human_ratings: Table human_ratings.
-        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of its conversations; of a
-            conversation without any nothing is said.
+        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of its
+            conversations; conversations without judgments cause no warning.
     """
     conversation = ["agent_id", "conversation_id"]
     rated = human_ratings.filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
@@ -223,7 +224,7 @@ def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str
 
 
 def ratings_hash(rows: pl.DataFrame) -> str:
-    """Content hash of human ratings, as a data version: the order in which they count, not where they stand."""
+    """Return the content hash of human ratings, as a data version: ordered by precedence, not by position."""
     ordered = _in_order(rows)
     more = [name for name in ("value", "label", "further_labels", "role") if ordered[name].count()]
     further = [ordered.select(more).rows()] if more else []
@@ -234,12 +235,12 @@ def ratings_hash(rows: pl.DataFrame) -> str:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """By time, then file and line: the last one counts. Without a time a rating is older than all others."""
+    """Sort by time, then file and line: the last one counts. A rating without a time precedes all others."""
     return rows.sort("rated_at", "file", "line", nulls_last=False)
 
 
 def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int, dict[str, object] | str]]:
-    """Line and row, or line and what is wrong with it."""
+    """Yield line and row, or line and the reason why it is invalid."""
     try:
         with path.open("rb") as stream:
             raw = stream.read(LARGEST + 1)
@@ -253,7 +254,7 @@ def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int,
     except UnicodeDecodeError as error:
         yield 0, f"the file is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         return
-    csv.field_size_limit(LARGEST)  # of the process: its default ends a file at a rationale of 131,072 letters
+    csv.field_size_limit(LARGEST)  # process-wide; the default stops at a rationale of 131,072 characters
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
     line = 1
@@ -299,7 +300,7 @@ def _row(
 
 
 def _checked(row: Mapping[str, str | None], targets: Mapping[str, Target]) -> dict[str, object]:
-    """The row with its types; ValueError says what is wrong, what is allowed and the fix."""
+    """Return the row with its types; a ValueError gives the problem, the allowed values and the fix."""
     if not is_slug(row["agent_id"] or ""):
         raise ValueError(f"agent_id is {row['agent_id'] or ''!r}, expected an id of agents.yaml")
     target = targets.get(row["target"] or "")
@@ -327,7 +328,7 @@ def _check_place(row: Mapping[str, str | None], target: Target) -> None:
 
 
 def _answer(row: Mapping[str, str | None], target: Target) -> dict[str, object]:
-    """The answer in its column; the two other columns must be empty."""
+    """Return the answer in its column; the two other columns must be empty."""
     others = [n for n in ("rating_1to5", "value", "label") if n != target.answer and row[n] is not None]
     if others:
         raise ValueError(
@@ -362,7 +363,7 @@ def _value(cell: str | None, target: Target) -> float:
 
 
 def _labels(cell: str | None, target: Target) -> list[str]:
-    """The labels of a cell, the main one first: 'false information; repetition'."""
+    """Return the labels of a cell, the main one first: 'false information; repetition'."""
     given = [cell] if cell in target.labels else [part.strip() for part in (cell or "").split(";")]
     if unknown := [label for label in given if label not in target.labels]:
         known = ", ".join(target.labels)

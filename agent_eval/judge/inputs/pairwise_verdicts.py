@@ -1,7 +1,8 @@
-"""Pairwise verdicts: asking both ways round, and reading what was recorded in data/pairwise/*.jsonl.
+"""Ask for pairwise verdicts in both orders, and read recorded ones from data/pairwise/*.jsonl.
 
-One JSON object a line: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" | "second" | "tie" |
-null, "judge": …, "rationale": …, "judged_at": …}`. `scores.statistics.tournament` computes the ratings from them.
+Each line is one JSON object: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" |
+"second" | "tie" | null, "judge": …, "rationale": …, "judged_at": …}`. `scores.statistics.tournament` computes
+the ratings.
 """
 
 from collections.abc import Mapping
@@ -24,15 +25,15 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class Ask(Protocol):
-    """Whoever compares two answers to a task: a model, a person, a mock. Sees no names of agents."""
+    """Compares two answers to a task: a model, a person or a mock. It sees no names of agents."""
 
     def __call__(self, task: str, first: str, second: str) -> Winner | None:
-        """The better answer, or None when no verdict could be read."""
+        """Return the better answer, or None if no verdict could be read."""
         ...
 
 
 class PairwiseVerdict(Frozen):
-    """One line of data/pairwise/*.jsonl."""
+    """Parse one line of data/pairwise/*.jsonl."""
 
     task: Text
     task_set: str | None = None
@@ -53,16 +54,17 @@ class PairwiseVerdict(Frozen):
 def ask_both_ways(
     answers: Mapping[str, Mapping[str, str]], ask: Ask, *, judge: str, task_set: str | None = None
 ) -> pl.DataFrame:
-    """Have every two answers to a task compared, each shown first once.
+    """Compare every two answers to a task, each shown first once.
 
     Args:
-        answers: Task → agent → answer; an agent without an answer is not compared on that task.
+        answers: Task → agent → answer; an agent without an answer to a task is not compared on it.
         ask: Compares two answers.
-        judge: Who answers, for the rows.
-        task_set: For the rows.
+        judge: Name of the judge, for the rows.
+        task_set: Name of the task set, for the rows.
 
     Returns:
-        The columns of `tournament.VERDICTS`, sorted by task and agents whatever order the answers came in.
+        The columns of `tournament.VERDICTS`, sorted by task and agents, independent of the order of the
+        answers.
     """
     rows = [
         {"task": task, "task_set": task_set, "first": one, "second": other,
@@ -75,9 +77,10 @@ def ask_both_ways(
 
 
 def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Every *.jsonl of the folder: the columns of `tournament.VERDICTS`, and what was refused.
+    """Return the columns of `tournament.VERDICTS` from every *.jsonl of the folder, and the rejected lines.
 
-    A line that says again what a judge said of a task in one order is skipped; one that says otherwise is refused.
+    A line that repeats a judge's verdict on a task in one order is skipped; one that contradicts it is
+    rejected.
     """
     rows: dict[tuple[object, ...], PairwiseVerdict] = {}
     refusals: list[Refusal] = []

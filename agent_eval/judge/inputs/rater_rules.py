@@ -1,4 +1,4 @@
-"""Raters who differ: which rating of a part counts, by which rule, or that it is disputed.
+"""Resolve differing raters: which rating of a part counts, by which rule, or that it is disputed.
 
 A later rating replaces only an earlier one by the same rater.
 """
@@ -11,7 +11,7 @@ import polars as pl
 from agent_eval.judge.inputs.human_ratings import ADJUDICATOR, PART, latest_ratings
 
 RaterRule = Literal["adjudicator", "median", "latest"]
-"""What decides where raters differ and no adjudicator has: nothing yet, the (lower) median, or the latest rating."""
+"""Rule if raters differ and no adjudicator decided: disputed, the (lower) median, or the latest rating."""
 Rating = dict[str, Any]
 """A row of table human_ratings."""
 
@@ -19,9 +19,9 @@ _KEY = ["methodology_version", *PART]
 
 
 class Decision(NamedTuple):
-    """Which of a part's ratings counts. `decided_by` and `dispute` are null where the raters agree."""
+    """Hold which of a part's ratings counts. `decided_by` and `dispute` are null if the raters agree."""
 
-    counts: int | None  # index; None: disputed
+    counts: int | None  # index; None if disputed
     decided_by: str | None = None
     dispute: str | None = None
 
@@ -29,13 +29,13 @@ class Decision(NamedTuple):
 def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule: RaterRule) -> pl.DataFrame:
     """Return the last rating of every rater for each part, under each version, with what counts.
 
-    Further columns: `is_effective`, `decided_by` (the rule and the ratings, where raters differed) and `dispute`
+    Further columns: `is_effective`, `decided_by` (the rule and the ratings, if raters differed) and `dispute`
     (the ratings, if no one decided: then no rating of the part is effective).
 
     Args:
-        human_ratings: Table human_ratings, placed (`placed_ratings`).
+        human_ratings: Table human_ratings, after `placed_ratings`.
         versions: The methodology versions wanted.
-        rule: What decides where raters differ.
+        rule: Rule that decides if raters differ.
     """
     standing = latest_ratings(human_ratings, versions, by=("rater",))
     several = standing.filter(pl.len().over(_KEY) > 1)
@@ -57,9 +57,10 @@ def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule
 
 
 def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
-    """Decide one part from the standing rating of each rater, in the order of their time.
+    """Decide one part from the latest rating of each rater, ordered by time.
 
-    Raters who agree need no rule. Where they differ, adjudicators who agree with one another decide; else the rule.
+    Raters who agree need no rule. If they differ, adjudicators decide if they agree with each other; else the
+    rule.
     """
     everyone = range(len(ratings))
     if _agree(ratings, everyone):
@@ -77,7 +78,7 @@ def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
 
 
 def shown_answer(rating: Rating) -> str:
-    """Return what a rating says as text: '4', '0.5', 'false information + repetition'."""
+    """Return a rating's answer as text: '4', '0.5', 'false information + repetition'."""
     if rating["label"] is not None:
         return " + ".join([rating["label"], *(rating["further_labels"] or ())])
     answer = rating["value"] if rating["rating_1to5"] is None else rating["rating_1to5"]
@@ -97,7 +98,7 @@ def _answer(rating: Rating) -> tuple[float | None, frozenset[str]]:
 
 
 def _middle(ratings: Sequence[Rating], which: Sequence[int]) -> int | None:
-    """The rating in the middle, of two the lower; of labels those that more raters gave than any others, or none."""
+    """Return the index of the (lower) median; for labels, of those that most raters gave, None on a tie."""
     answers = [_answer(ratings[i]) for i in which]
     if all(number is not None for number, _ in answers):
         return sorted(which, key=lambda i: _answer(ratings[i])[0] or 0.0)[(len(which) - 1) // 2]

@@ -1,6 +1,7 @@
-"""Recorded verdicts: what was answered before, by whom and on what content. They answer without a key or a network.
+"""Read recorded verdicts: earlier answers with judge and content hash; needs no API key and no network.
 
-A verdict is found by its question: content, turn, metric, rubric and version of the profile. Whatever was edited since is a miss.
+A verdict is found by its question: content, turn, metric, rubric and profile version. A later edit of any is
+a miss.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +44,7 @@ _CONVERSATION = {metric.name: metric for metric in CONVERSATION_METRICS}
 
 
 class Answer(Frozen):
-    """What was answered, as the `verdict` column of judge_cache holds it. One of rating, value and label is set."""
+    """Parse an answer in the form of judge_cache.verdict. Exactly one of rating, value and label is set."""
 
     status: Literal["scored"]
     rating_1to5: Annotated[StrictInt, Field(ge=1, le=5)] | None = None
@@ -55,13 +56,13 @@ class Answer(Frozen):
 
     @property
     def kind(self) -> str:
-        """rating, value or label."""
+        """Return rating, value or label."""
         given = {"rating": self.rating_1to5, "value": self.value, "label": self.label}
         return " and ".join(name for name, answer in given.items() if answer is not None) or "nothing"
 
 
 class RecordedVerdict(Frozen):
-    """One line of data/verdicts/*.jsonl: a row of judge_cache whose keys are what its parts say."""
+    """Parse one line of data/verdicts/*.jsonl: a row of judge_cache whose keys must match its parts."""
 
     cache_key: Text
     question_key: Text
@@ -99,7 +100,7 @@ class RecordedVerdict(Frozen):
         return self
 
     def row(self) -> dict[str, object]:
-        """The row of table judge_cache."""
+        """Return the row of table judge_cache."""
         return {
             **self.model_dump(),
             "is_recorded": True,
@@ -109,10 +110,10 @@ class RecordedVerdict(Frozen):
 
 
 def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Every *.jsonl of the folder: table `judge_cache` and what was refused; no folder, no verdicts.
+    """Return table `judge_cache` from the folder's *.jsonl and the rejected lines; empty without a folder.
 
-    A cache_key that comes again is skipped when the line says the same, else refused: the first one stays.
-    What is no readable file is refused as a whole, with line 0; where reading breaks off, what was read before stays.
+    A repeated cache_key is skipped if the line is equal, else rejected: the first line is kept. An unreadable
+    file is rejected entirely, with line 0; if reading stops midway, the lines read so far are kept.
     """
     rows: dict[str, dict[str, object]] = {}
     refusals: list[Refusal] = []
@@ -133,15 +134,15 @@ def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
 
 
 def verdicts_hash(frame: pl.DataFrame) -> str:
-    """Content hash of verdicts (table judge_cache), as a data version; the order of rows does not matter."""
+    """Return the content hash of verdicts (table judge_cache), as a data version; ignores row order."""
     rows = frame.select("cache_key", "verdict", "judged_at").iter_rows()
     return digest("verdicts", sorted((key, verdict, as_text(at)) for key, verdict, at in rows))
 
 
 class RecordedJudge:
-    """Answers from data/verdicts: for each question the latest recorded verdict, else it abstains.
+    """Answers from data/verdicts: the latest recorded verdict of each question, else it abstains.
 
-    Other rows of judge_cache are answers of models. They count for the model that gave them, and for no other judge.
+    Other rows of judge_cache are answers of models. They count only for the model that gave them.
     """
 
     name = "recorded"
@@ -153,7 +154,7 @@ class RecordedJudge:
             self._rows[row["question_key"]] = row
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        """A verdict for each metric; what was never answered is an abstention."""
+        """Return a verdict for each metric; an abstention if it was never answered."""
         return {metric.name: self._verdict(question.keys.get(metric.name, "")) for metric in question.metrics}
 
     def _verdict(self, key: str) -> Verdict:
@@ -179,7 +180,7 @@ def _text(value: object) -> str | None:
 
 
 def _stored_answer(verdict: str) -> Answer | None:
-    """A stored verdict; None where it is not a score."""
+    """Return a stored verdict; None if it is not a score."""
     try:
         return Answer.model_validate_json(verdict)
     except ValidationError:
@@ -187,7 +188,7 @@ def _stored_answer(verdict: str) -> Answer | None:
 
 
 def _check_answer(row: RecordedVerdict) -> None:
-    """ValueError when the metric is unknown, has another place or another kind of answer."""
+    """Raise ValueError if the metric is unknown, or has another grain or another kind of answer."""
     name, answer = row.metric, row.verdict
     metric = _TURN.get(name) or _CONVERSATION.get(name)
     if metric is None and not _is_rubric(name):
@@ -214,7 +215,7 @@ def _is_rubric(name: str) -> bool:
 
 
 def _read_file(path: Path, file: str) -> Iterator[tuple[int, RecordedVerdict | str]]:
-    """Line and verdict, or line and what is wrong with it; blank lines are skipped."""
+    """Yield line and verdict, or line and the reason why it is invalid; blank lines are skipped."""
     for record in json_lines(path, file):
         if isinstance(record, Record):
             yield record.number, _verdict_of(record.value)

@@ -1,4 +1,4 @@
-"""Scores that came with imported transcripts, as judgments of the program that gave them: beside ours, never counted."""
+"""Convert scores of imported transcripts to judgments of the program that gave them; shown, never counted."""
 
 import json
 from collections.abc import Iterator
@@ -10,21 +10,22 @@ from agent_eval.formats.plain_text import one_line
 from agent_eval.tables.judging import IMPORTED
 
 SOURCE_SCORES = "source_scores"
-"""Key of a conversation's metadata, as importers write it: a list of {name, value, …}."""
-LONGEST = 200  # characters of a name or of a value that is no number
+"""Key in a conversation's metadata, as importers write it: a list of {name, value, …}."""
+LONGEST = 200  # characters of a name or of a non-numeric value
 _REASONS = ("comment", "reason", "explanation", "rationale")
 Row = dict[str, object]
 
 
 def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[tuple[int | None, Row]]:
-    """Yield the judgments that sources gave, each with its turn; None: of the whole conversation.
+    """Yield the judgments that sources gave, each with its turn; None for the whole conversation.
 
-    A number or a yes or no is the `value` on the source's own scale, any other value the `label`. A score without a name or
-    a value is left out. Of several scores of one name in one place each later one gets a number.
+    A number or boolean becomes the `value` on the source's own scale, any other value the `label`. Scores
+    without a name or value are skipped. If a place has several scores of one name, each later one gets a
+    number.
 
     Args:
         conversations: Table conversations: source and metadata.
-        turns: Table turns: a score of a turn that is not there belongs to the conversation.
+        turns: Table turns; a score of a missing turn is assigned to the conversation.
     """
     told = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
@@ -59,7 +60,7 @@ def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterat
 
 
 def _given(score: dict[str, JsonValue]) -> Row:
-    """The value or label of a score, and the reason with it."""
+    """Return the value or label of a score, with its reason."""
     value = score["value"]
     reason = next((text for key in _REASONS if isinstance(text := score.get(key), str) and text), None)
     when = score.get("timestamp")

@@ -1,4 +1,4 @@
-"""LLM: calls to judge models: client, retries, concurrency, budget, answer cache, panels and ensembles.
+"""Call judge models: client, retries, concurrency, budget, answer cache, panels and ensembles.
 
-litellm is imported here and nowhere else. What a prompt says belongs in `judge.prompts`.
+litellm is imported in this package only. The texts of prompts are in `judge.prompts`.
 """

@@ -1,4 +1,4 @@
-"""What a run may cost and has cost: calls, tokens, US dollars. An unknown price is unknown, never 0."""
+"""Track what a run may cost and has cost: calls, tokens, US dollars. An unknown price is never 0."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ from agent_eval.errors import AgentEvalError
 
 
 class UnknownPriceError(AgentEvalError):
-    """A cap in dollars was set for a model whose price nobody knows."""
+    """Raised when a cap in dollars is set for a model with an unknown price."""
 
     def __init__(self, model: str) -> None:
         super().__init__(
@@ -18,9 +18,10 @@ class UnknownPriceError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens.
+    """Give prices in US dollars per million tokens.
 
-    Of prompt tokens, `cached` are read from the provider's cache and `written` to it; None: as `sent`.
+    Of the prompt tokens, `cached` are read from the provider's cache and `written` to it; None: priced as
+    `sent`.
     """
 
     sent: float
@@ -29,7 +30,7 @@ class Price:
     written: float | None = None
 
     def of(self, n_in: int, n_out: int, n_cached: int = 0, n_written: int = 0) -> float:
-        """Return what a call costs; of its `n_in` prompt tokens some were read from the cache, others written to it."""
+        """Return a call's cost; of its `n_in` prompt tokens, some are read from the cache or written to it."""
         cached = self.sent if self.cached is None else self.cached
         written = self.sent if self.written is None else self.written
         fresh = n_in - n_cached - n_written
@@ -38,7 +39,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens and price of one or more calls; what is unknown of one is unknown of all."""
+    """Sum tokens and price of one or more calls; a total is unknown if any part is unknown."""
 
     n_in: int | None = 0
     n_out: int | None = 0
@@ -54,29 +55,29 @@ class Usage:
         )
 
     def shares(self, n: int) -> list["Usage"]:
-        """Split over n answers so that the parts add up: the first ones take the tokens that do not divide."""
+        """Split into n parts that add up; the first ones take the tokens that do not divide evenly."""
         columns = zip(*(_split(count, n) for count in (self.n_in, self.n_out, self.n_cached)), strict=True)
         cost = None if self.cost_usd is None else self.cost_usd / n
         return [Usage(n_in, n_out, n_cached, cost) for n_in, n_out, n_cached in columns]
 
 
 class SharedBudget(Protocol):
-    """Counts calls across runs and processes, and keeps the caps that hold for all of them together."""
+    """Counts calls across runs and processes, and enforces the caps that apply to all of them together."""
 
     def reserve(self, model: str) -> str | None:
-        """Count a call before it is sent; the cap in words where there is no room for it."""
+        """Count a call before it is sent; return the reached cap as text if there is no room for it."""
         ...
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Add what a reserved call cost; None where it is unknown."""
+        """Add what a reserved call cost; None if it is unknown."""
         ...
 
 
 @dataclass
 class Budget:
-    """The caps of one run and what it has used, shared by everything in it that calls a model.
+    """Hold the caps of one run and its use so far, shared by everything in the run that calls a model.
 
-    `closed` says why no call may be made at all; `ledger` holds the caps beyond the run.
+    `closed` gives the reason why no call is allowed at all; `ledger` enforces the caps beyond the run.
     """
 
     max_calls: int | None = None
@@ -91,11 +92,11 @@ class Budget:
 
     @property
     def known_cost_usd(self) -> float | None:
-        """What was spent; None when the price of any call is unknown."""
+        """Return what was spent; None if the price of any call is unknown."""
         return None if self.n_of_unknown_price else self.cost_usd
 
     def why_exhausted(self) -> str | None:
-        """The cap of the run that is reached, in words; None while there is room."""
+        """Return the reached cap of the run as text; None while there is room."""
         if self.closed is not None:
             return self.closed
         if self.max_calls is not None and self.n_calls >= self.max_calls:
@@ -105,16 +106,16 @@ class Budget:
         return None
 
     def begin_call(self, model: str) -> str | None:
-        """Count a call before it is sent, so that no call is sent beyond a cap; else say which cap is reached."""
+        """Count a call before it is sent, so that no call exceeds a cap; return the reached cap, if any."""
         if self.ledger is not None and (why := self.ledger.reserve(model)) is not None:
             return why
         self.n_calls += 1
         return None
 
     def end_call(self, model: str, usage: Usage | None) -> None:
-        """Add what a call cost; None: it got no reply, which costs nothing as far as anybody knows.
+        """Add what a call cost; None: it got no reply and is assumed to cost nothing.
 
-        Calls that are under way when a cap is reached are still paid.
+        Calls in progress when a cap is reached are still paid.
         """
         if usage is not None and usage.cost_usd is None:
             self.n_of_unknown_price += 1

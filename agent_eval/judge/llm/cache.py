@@ -1,4 +1,4 @@
-"""Answers of models as rows of judge_cache, and back. Content-addressed: an equal question to an equal judge is a hit."""
+"""Convert answers of models to rows of judge_cache and back; equal question and judge give a hit."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 def rows_of(
     call: JudgeCall, answers: Mapping[str, Scored | Unscored], model: str, parameters: Mapping[str, object]
 ) -> Iterator[Row]:
-    """A row of judge_cache for each answer of a call."""
+    """Return a row of judge_cache for each answer of a call."""
     written = canonical(dict(parameters)).decode()
     for name, answer in answers.items():
         question = call.question_of(name)
@@ -54,15 +54,16 @@ def answers_of(
     context_tokens: Callable[[], int] | None = None,
     repeat: int = 0,
 ) -> dict[str, Scored | Unscored]:
-    """Question key → the answer of one model with these parameters. A recorded verdict is no answer of a model.
+    """Return question key → answer of one model with these parameters, without recorded verdicts.
 
-    An answer on part of the evidence is none where the model may be shown another part now.
+    An answer based on part of the evidence is ignored if the model may be shown another part now.
 
     Args:
         cache: Rows of table judge_cache, of any model.
         model: As litellm names it.
-        parameters: As JudgeSpec gives them.
-        context_tokens: Gives what the model may be shown now, and is asked only where that matters; None: every answer
+        parameters: As given by JudgeSpec.
+        context_tokens: Returns the context size that the model may be shown now; called only if it matters.
+            None: every answer counts.
             counts.
         repeat: Number of the repeat, from 0.
     """
@@ -111,7 +112,7 @@ def _scored(row: Row) -> Scored | Unscored | None:
 
 
 def _facts(row: Row) -> dict[str, Any]:
-    """Who answered and when, what it cost, and how much was seen."""
+    """Return who answered and when, the cost, and how much was seen."""
     dropped = row["dropped_parameters"]
     return {
         "answered_by": str(row["model"]),

@@ -1,4 +1,4 @@
-"""Which calls a pass needs: every open question once, as few calls as may be, in the order that keeps prefixes warm."""
+"""Plan the calls of a pass: every open question once, in few calls, ordered to reuse cached prefixes."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from agent_eval.metrics.findings import RatingFinding
 
 @dataclass(frozen=True)
 class QuestionSequence:
-    """Questions whose calls follow one another: the turns of a conversation and its whole, or one session."""
+    """Hold questions whose calls follow one another: a conversation's turns and its whole, or one session."""
 
     questions: Sequence[Question]
     names: BlindedTerms = NO_BLINDED_TERMS
@@ -21,38 +21,38 @@ class QuestionSequence:
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """Questions that are asked together: a turn's, with its conversation's where that may ride along."""
+    """Hold questions that are asked together: a turn's, and its conversation's if they can share the call."""
 
     questions: tuple[Question, ...]
-    number: int = 0  # of its sequence: lower ones go first
+    number: int = 0  # position in its sequence: lower numbers are sent first
     names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[RatingFinding, ...] = ()
     repeat: int = 0  # number of the repeat
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What is asked, in order."""
+        """Return the metrics asked, in order."""
         return tuple(metric for question in self.questions for metric in question.metrics)
 
     @property
     def keys(self) -> dict[str, str]:
-        """Metric name → question key."""
+        """Return metric name → question key."""
         return {name: key for question in self.questions for name, key in question.keys.items()}
 
     def question_of(self, metric: str) -> Question:
-        """The question that asks a metric."""
+        """Return the question that asks a metric."""
         return next(q for q in self.questions if metric in q.keys)
 
 
 def plan(
     sequences: Sequence[QuestionSequence], answered: Container[str], mode: Mode = "one_call"
 ) -> list[list[JudgeCall]]:
-    """The calls of each sequence, in order; sequences without any are left out, the longest come first.
+    """Return the calls of each sequence, in order, without empty sequences, the longest sequence first.
 
     Args:
-        sequences: What is unanswered; a key that occurs in several questions is asked by the first of them.
+        sequences: Unanswered questions; a key that occurs in several questions is asked by the first of them.
         answered: Keys that need no call.
-        mode: per_metric gives each metric a call of its own.
+        mode: With per_metric, each metric gets its own call.
     """
     seen: set[str] = set()
     planned: list[list[JudgeCall]] = []

@@ -1,4 +1,4 @@
-"""The circuit breaker ends a pass early: a judge that is down is not asked two thousand times."""
+"""Stop a pass early if the judge is down, so that it does not receive thousands of failing requests."""
 
 from typing import Literal
 
@@ -10,8 +10,8 @@ MOST_IN_A_ROW: dict[FailureKind, int] = {
     "connection": 5,
     "timeout": 5,
     "authentication": 5,
-    "given_up": 5,  # calls that were tried again and again, against 429 and 5xx
-    "refused": 20,  # calls that the provider calls wrong: one conversation may be, twenty in a row are not
+    "given_up": 5,  # calls that failed after all retries, with 429 and 5xx
+    "refused": 20,  # calls rejected as invalid: a single conversation may cause one, but not twenty in a row
     "unreadable": 20,
 }
 _SAID: dict[FailureKind, str] = {
@@ -26,10 +26,10 @@ FIRST_PAUSE_S = 0.5
 
 
 class CircuitBreaker:
-    """Counts failures of one kind in a row; any answer that can be read ends the row.
+    """Counts consecutive failures of one kind; any readable answer resets the count.
 
-    A burst of lost connections counts once: of those that fail together only the first does, and the pass waits
-    0.5, 1, 2 and 4 seconds between the five that end it.
+    A burst of lost connections counts once: of simultaneous failures only the first is counted, and the pass
+    waits 0.5, 1, 2 and 4 seconds between the five that end it.
     """
 
     def __init__(self, judge: str) -> None:
@@ -40,7 +40,7 @@ class CircuitBreaker:
         self._last_counted = float("-inf")
 
     def answered(self) -> None:
-        """An answer came and could be read."""
+        """Reset the count after a readable answer."""
         self._in_a_row.clear()
 
     def count(self, kind: FailureKind, *, started: float, now: float, detail: str) -> float:

@@ -1,7 +1,7 @@
-"""The client: one call of one model, through litellm. What the provider says comes out as plain values, or as CallError.
+"""Call one model through litellm, and return the reply as plain values or raise CallError.
 
-litellm costs seconds to import, so that happens with the first call. Its retries, caches, callbacks and logs are
-off: trying again, storing and telling are the engine's business, and its logs would print what is sent.
+litellm takes seconds to import, so it is imported with the first call. Its retries, caches, callbacks and
+logs are off: the engine retries, stores and reports itself, and litellm's logs would print what is sent.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 FORMS = ("json_schema", "json_object", "text")
-"""How the form of a reply is demanded: the next one where a server refuses one. From the second on it stands in the prompt."""
+"""Ways to request a reply's form, in order, until a server accepts; from the second on, the prompt has it."""
 _RUNGS: dict[str, int] = {}
-"""Model → the first of FORMS that its server has not refused."""
+"""Model → the first of FORMS that its server has not rejected."""
 _NO_FORM = re.compile(r"response_format|json_schema|json_object|structured output|grammar", re.IGNORECASE)
 _STAND_INS: set[str] = set()
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
@@ -44,27 +44,27 @@ _SERVERS = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
 }
-"""Providers whose models litellm lists, with the variables that name another server, which may have any model."""
+"""Providers whose models litellm lists, with the variables that set another server with any models."""
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
-"""Models that `_make_known` entered."""
+"""Models added by `_make_known`."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """Hold the reply of a model."""
 
     text: str
     usage: Usage
     is_truncated: bool = False
     is_filtered: bool = False
-    refusal: str | None = None  # the model declined to answer, in its words
-    model: str | None = None  # that answered, as the provider names it
-    fingerprint: str | None = None  # of the system behind it
-    dropped: tuple[str, ...] | None = None  # parameters that this model is asked without; None: not known
+    refusal: str | None = None  # text with which the model declined to answer
+    model: str | None = None  # model that answered, as the provider names it
+    fingerprint: str | None = None  # fingerprint of the provider's system
+    dropped: tuple[str, ...] | None = None  # parameters that are not sent to this model; None if unknown
 
 
 class CallError(Exception):
-    """A call that gave no reply. The detail holds no secrets."""
+    """Raised when a call got no reply. The detail contains no secrets."""
 
     def __init__(self, failure: Failure, detail: str, retry_after_s: float | None = None) -> None:
         super().__init__(detail)
@@ -74,7 +74,7 @@ class CallError(Exception):
 
 
 class _FormRefusedError(Exception):
-    """The server takes no reply of the form that was demanded."""
+    """Raised when the server rejects the requested form of the reply."""
 
 
 class Client(Protocol):
@@ -84,7 +84,7 @@ class Client(Protocol):
     def model(self) -> str: ...
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """One call; `form` gives the schema of the reply.
+        """Make one call; `form` gives the schema of the reply.
 
         Raises:
             CallError: If there is no reply.
@@ -92,22 +92,22 @@ class Client(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections, in the event loop that used them."""
+        """Close connections, in the event loop that used them."""
         ...
 
 
 @dataclass(frozen=True)
 class LiteLLMClient:
-    """Any model that litellm knows by name; base URLs and keys come from the environment, as litellm reads them."""
+    """Calls any model that litellm knows by name; litellm reads base URLs and keys from the environment."""
 
     model: str
     temperature: float = 0.0
-    timeout_s: float = 60.0  # of the whole call, to the last byte of the reply
-    price: Price | None = None  # None: litellm's own, where it has one
-    max_reply_mb: float = 4.0  # unpacked
+    timeout_s: float = 60.0  # for the whole call, to the last byte of the reply
+    price: Price | None = None  # None: litellm's own price, if it has one
+    max_reply_mb: float = 4.0  # after decompression
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """One call; a server that refuses the form of the reply is asked again with the next of FORMS at once."""
+        """Make one call; if the server rejects the reply's form, ask again at once with the next of FORMS."""
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
@@ -124,7 +124,7 @@ class LiteLLMClient:
         exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
         token = EXCHANGE.set(exchange)
         if has_marks := caches_marked_blocks(self.model):
-            # a schema stands before the prompt in such a cache, and differs from turn to turn
+            # such a cache places the schema before the prompt, and the schema differs from turn to turn
             sent, rung = marked(messages), FORMS.index("text")
         else:
             sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
@@ -137,7 +137,7 @@ class LiteLLMClient:
                     temperature=self.temperature,
                     max_tokens=max_tokens,
                     timeout=self.timeout_s,
-                    drop_params=True,  # models without a temperature or a schema are asked without
+                    drop_params=True,  # omit temperature or schema for models that do not support them
                     num_retries=0,
                     max_retries=0,
                 )
@@ -154,13 +154,13 @@ class LiteLLMClient:
             EXCHANGE.reset(token)
 
     def _call_error(self, litellm: Any, error: Exception, exchange: Exchange) -> CallError:
-        """What went wrong, sorted by what to do about it."""
+        """Convert an exception of litellm to a CallError, classified by how to handle it."""
         if exchange.failure is not None:
             return CallError(exchange.failure, redact(exchange.detail))
         headers = getattr(error, "litellm_response_headers", None)
         failure = _failure(litellm, error, has_answer=headers is not None)
         if failure == "connection" and exchange.is_connected:
-            failure = "server"  # it was reached: the reply broke off, or cannot be read
+            failure = "server"  # the server was reached, but the reply is incomplete or unreadable
         if failure == "timeout":
             return CallError(failure, redact(_too_slow(self.timeout_s)), _retry_after_s(headers))
         return CallError(failure, redact(f"{type(error).__name__}: {error}"), _retry_after_s(headers))
@@ -171,12 +171,12 @@ class LiteLLMClient:
 
 
 def price_of(model: str) -> Price | None:
-    """The price that litellm knows of a model; None where it knows none."""
+    """Return litellm's price of a model; None if it has none."""
     if model in _STAND_INS:
         return None
     try:
         info = imported().get_model_info(model)
-    except Exception:  # an unknown model is an Exception of no class of its own
+    except Exception:  # for an unknown model, litellm raises a bare Exception
         return None
     sent, received = info.get("input_cost_per_token"), info.get("output_cost_per_token")
     if sent is None or received is None:
@@ -190,30 +190,30 @@ def price_of(model: str) -> Price | None:
 
 @functools.cache
 def caches_marked_blocks(model: str) -> bool:
-    """Return whether a model's provider caches only what is marked: Anthropic, and Claude on Bedrock and Vertex."""
+    """Return whether the provider caches only marked blocks: Anthropic, and Claude on Bedrock and Vertex."""
     try:
         name, provider, *_ = imported().get_llm_provider(model)
-    except Exception:  # an unknown model: the call itself says what is wrong with it
+    except Exception:  # unknown model: the call itself reports the error
         return False
     hosts = ("bedrock", "bedrock_converse", "vertex_ai", "vertex_ai_beta")
     return provider == "anthropic" or (provider in hosts and "claude" in str(name).lower())
 
 
 def problem_of(model: str, *, is_listed: bool = False) -> str | None:
-    """Return why no call to a model can succeed, as far as litellm and the environment say; None if nothing does.
+    """Return why no call to a model can succeed, according to litellm and the environment; None if it may.
 
-    An unknown provider, a provider's API key that is not set, and a model of OpenAI's or Anthropic's own servers that
+    Reasons: an unknown provider, a missing API key, and a model of OpenAI's or Anthropic's own servers that
     litellm does not list, unless `is_listed` says that it exists.
     """
     litellm = imported()
     try:
         name, provider, *_ = litellm.get_llm_provider(model)
-    except Exception:  # an unknown provider is an Exception of litellm, of no class of its own
+    except Exception:  # for an unknown provider, litellm raises a bare Exception
         return f"Judge model {model!r}: its provider is not known.{_nearest(model)} Write provider/model, e.g. openai/gpt-4o-mini"
     lacking = litellm.validate_environment(model=model)["missing_keys"]
     keys = [variable for variable in lacking if variable.endswith("_API_KEY")]
     own_key = f"{provider.upper()}_API_KEY"
-    if os.environ.get(own_key) == "":  # litellm takes an empty one for a key
+    if os.environ.get(own_key) == "":  # litellm accepts an empty key
         keys.append(own_key)
     if keys:
         return f"Judge model {model!r} needs an API key: set the environment variable {' or '.join(keys)}"
@@ -233,18 +233,18 @@ def _nearest(model: str) -> str:
 
 
 def context_tokens_of(model: str) -> int | None:
-    """The tokens of a prompt that litellm says a model takes; None where it does not say."""
+    """Return the prompt tokens that a model accepts according to litellm; None if litellm has no value."""
     if model in _STAND_INS:
         return None
     try:
         most = imported().get_model_info(model).get("max_input_tokens")
-    except Exception:  # an unknown model is an Exception of no class of its own
+    except Exception:  # for an unknown model, litellm raises a bare Exception
         return None
     return most if isinstance(most, int) and most > 0 else None
 
 
 def is_paid(model: str, price: Price | None) -> bool:
-    """Whether calls of a model cost money: by its price; where nobody knows that, all but models of this machine do."""
+    """Return whether calls cost money, by price; if it is unknown, only models on this machine are free."""
     if price is not None:
         return bool(price.sent or price.received)
     provider = model.partition("/")[0]
@@ -256,9 +256,9 @@ def is_paid(model: str, price: Price | None) -> bool:
 
 @functools.cache
 def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None:
-    """Return the parameters of a judge that litellm leaves out of its requests to a model; None where it cannot say.
+    """Return the parameters of a judge that litellm omits from its requests to a model; None if unknown.
 
-    They are those that make no difference to what litellm would send.
+    A parameter is omitted if it makes no difference to litellm's request.
     """
     litellm = imported()
     given: dict[str, Any] = {
@@ -275,16 +275,16 @@ def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None
         full = sent_with(**given)
         parts = {left_out: {n: v for n, v in given.items() if n != left_out} for left_out in given}
         return tuple(left_out for left_out, rest in parts.items() if sent_with(**rest) == full)
-    except Exception:  # not part of its promised interface: the call itself says what is wrong with a model
+    except Exception:  # not a public interface: errors of a model are reported by the call itself
         return None
 
 
 @functools.cache
 def _make_known(model: str) -> None:
-    """Enter a model of an OpenAI-compatible server in litellm's table of models, once, where it is not there.
+    """Add a model of an OpenAI-compatible server to litellm's table of models, once, if it is missing.
 
-    Several times per reply litellm looks for the price of a model, and an unknown one it looks for anew by all of its
-    rules: a tenth of a call. The price entered is a stand-in: nobody reads it, and `price_of` still says None.
+    litellm looks up a model's price several times per reply, and repeats the full search for an unknown one:
+    a tenth of a call. The added price is a placeholder that is never read; `price_of` still returns None.
     """
     if model.startswith("openai/") and price_of(model) is None:
         prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
@@ -293,7 +293,7 @@ def _make_known(model: str) -> None:
 
 
 def imported() -> ModuleType:
-    """litellm, imported quietly and once."""
+    """Import litellm without its output, once, and return it."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import litellm
@@ -313,16 +313,16 @@ def imported() -> ModuleType:
 
 
 def _hide_from_logging() -> None:
-    """No success or failure handlers of litellm for this task: a fifth of its time per call, and they see the texts."""
+    """Disable litellm's result handlers for this task: they take a fifth of its time and see the texts."""
     try:
         from litellm._internal_context import is_internal_call
-    except ImportError:  # not part of its promised interface: without it everything works, more slowly
+    except ImportError:  # not a public interface: without it everything works, but more slowly
         return
     is_internal_call.set(True)
 
 
 def _response_format(form: Prompt, rung: int) -> Mapping[str, object]:
-    """The parameter of a rung of FORMS; none on the last."""
+    """Return the request parameter for an entry of FORMS; empty for the last one."""
     forms: tuple[Mapping[str, object], ...] = (
         {"response_format": _schema_format(form.name, form.schema)},
         {"response_format": {"type": "json_object"}},
@@ -394,7 +394,7 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
 
 
 def _retry_after_s(headers: Any) -> float | None:
-    """Seconds that the provider asks to wait, from a number or a date; None where it asks for nothing readable."""
+    """Return the provider's requested wait in seconds, from a number or a date; None if not readable."""
     asked = str(headers.get("retry-after") or "").strip() if headers else ""
     try:
         seconds = float(asked)

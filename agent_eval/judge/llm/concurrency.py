@@ -1,7 +1,7 @@
-"""Adaptive concurrency of a pass: how many calls run at once, which go first, and when all of them pause.
+"""Adapt the concurrency of a pass: how many calls run at once, which go first, and when all of them pause.
 
-The limit adapts: a round of calls of which more than a tenth were refused for their rate halves it, any other round
-raises it by one. Single refusals leave it alone. A call that waits before a retry holds no slot.
+If more than a tenth of a round of calls is rejected for rate (429), the limit is halved; after any other
+round it grows by one. Single rejections do not change it. A call that waits before a retry holds no slot.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-TOLERATED = 0.1  # share of a round that may be refused for its rate before the limit is halved
+TOLERATED = 0.1  # share of a round that may be rejected for rate before the limit is halved
 
 
 AHEAD_AFTER_S = 0.005
-"""How long a free slot waits for a call that comes next in its sequence before it takes one that is ahead."""
+"""Seconds that a free slot waits for the next call of a sequence before it takes one that is ahead."""
 
 
 @dataclass
 class Place:
-    """The place of a call in the queue: its sequence, and whether calls of that sequence come before it.
+    """Give a call's place in the queue: its sequence, and whether calls of that sequence precede it.
 
-    Calls that come next in their sequence go first: what they share with the one before is cached then. The others take
-    slots that would stay idle.
+    Calls that come next in their sequence go first, because the prefix they share with the previous call is
+    then cached. The others use slots that would be idle.
     """
 
     sequence: int
@@ -32,7 +32,7 @@ class Place:
 
 
 class AdaptiveConcurrency:
-    """Slots for the calls of one event loop. The first call goes alone: it warms the provider's cache of the system prompt."""
+    """Limits the concurrent calls of one event loop. The first runs alone and fills the provider's cache."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -48,7 +48,7 @@ class AdaptiveConcurrency:
 
     @asynccontextmanager
     async def slot(self, place: Place) -> AsyncIterator[None]:
-        """Hold one of the slots; sequences of lower number go first, so that conversations are finished while cached."""
+        """Hold a slot; lower sequences go first, so that conversations are finished while they are cached."""
         await self._take(place)
         try:
             yield
@@ -60,13 +60,13 @@ class AdaptiveConcurrency:
             self._fill()
 
     def pause(self, seconds: float) -> None:
-        """Start no call for so long."""
+        """Start no call for the given number of seconds."""
         loop = asyncio.get_running_loop()
         self._paused_until = max(self._paused_until, loop.time() + seconds)
         loop.call_later(seconds, self._fill)
 
     def finished(self, *, is_refused: bool) -> None:
-        """Count one call; `is_refused`: for its rate (429)."""
+        """Count one finished call; `is_refused`: rejected for its rate (429)."""
         self._n_done += 1
         self._n_refused += is_refused
         if self._n_done >= self.limit:
@@ -75,7 +75,7 @@ class AdaptiveConcurrency:
             self._n_done = self._n_refused = 0
 
     def comes_next(self, place: Place) -> None:
-        """The calls before this one are done."""
+        """Mark the calls before this one as done."""
         place.is_ahead = False
         if place.waiting is not None and not place.waiting.done():
             heapq.heappush(self._waiting, (False, place.sequence, next(self._count), place.waiting))
@@ -102,9 +102,9 @@ class AdaptiveConcurrency:
         return self.n_running < int(self.limit) and not is_paused
 
     def _fill(self) -> None:
-        """Give slots away, one in each step of the loop.
+        """Grant free slots, one in each step of the loop.
 
-        Given away together, calls would be built together and sent together, and all slots would wait at once.
+        If granted together, calls would be built and sent together, and all slots would wait at once.
         """
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True

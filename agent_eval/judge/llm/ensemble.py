@@ -1,8 +1,8 @@
-"""The ensemble: several judges' answers to one question become one, and how far they disagree is kept.
+"""Combine several judges' answers to one question into one, and keep their disagreement.
 
-Labels and 0/1 values go by majority; a tie goes to the answer of the judge that was named first. Ratings become the
-median (the lower of two middle ones: doubt never flatters) or the mean; as a rating is an integer, a mean is rounded,
-halves down. A judge that gave no answer has no voice.
+Labels and 0/1 values are decided by majority; on a tie, the judge named first decides. Ratings become the
+median (the lower of two middle ones, so that doubt never raises a rating) or the mean; a rating is an
+integer, so a mean is rounded, halves down. Judges without an answer are not counted.
 """
 
 import math
@@ -17,10 +17,10 @@ from agent_eval.metrics.base import Metric
 
 
 def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = "median") -> Verdict:
-    """One verdict out of several, by judge in the order in which the judges are named.
+    """Return one verdict from several; the judges are in the order in which they are named.
 
-    `disagreement` is the highest rating or value minus the lowest; for labels the share of judges that gave another
-    main label. Cost and tokens stay with the judges' own answers.
+    `disagreement` is the highest rating or value minus the lowest; for labels the share of judges with
+    another main label. Cost and tokens are kept with the judges' own answers.
     """
     scored = {name: verdict for name, verdict in answers.items() if isinstance(verdict, Scored)}
     if not scored:
@@ -36,10 +36,10 @@ def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = 
 
 
 def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
-    """Return what one model says that was asked the same several times: the median, of labels the majority.
+    """Return one verdict from a model's repeated answers: the median, or for labels the majority.
 
-    `disagreement` is the spread, as in an ensemble; tokens and cost are those of all answers. An answer that was lost
-    leaves the whole lost, so that it is asked again.
+    `disagreement` is the spread, as in an ensemble; tokens and cost are the sums of all answers. If one
+    answer was lost, the whole is lost, so that it is asked again.
     """
     lost = next((v for v in answers if is_lost(v)), None)
     if len(answers) == 1 or lost is not None:

@@ -1,7 +1,7 @@
-"""The panel: the judge models of a project. It knows what they have answered, asks the rest, and gives both.
+"""Query the judge models of a project: find their stored answers, ask for the rest, and return both.
 
-Made for one run; its budget is shared by everything that the run judges. Without a client factory nothing is asked:
-answers that were given before are given again, and the rest is left to others.
+A panel serves one run; its budget is shared by everything that the run judges. Without a runtime, only stored
+answers are returned and the rest stays unanswered.
 """
 
 import asyncio
@@ -30,24 +30,24 @@ from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 
 WARMING_S = 20.0
-"""Longest wait for the first call that opens with a system message, before others that open with it are made."""
+"""Maximum wait for the first call with a system message before other calls with it are sent."""
 AnswersByQuestion = dict[str, list[tuple[str, Verdict]]]
 """Question key → (judge, verdict), in the order of precedence."""
 
 
 Heard = Callable[[JudgeCall, str, Mapping[str, Verdict]], None]
-"""Gets a call, the model and its answers by metric."""
+"""Receives a call, the model and its answers by metric."""
 
 
 class Writing(Protocol):
-    """Stores rows of judge_cache: for good when the context ends, and safely as soon as `append` returns."""
+    """Stores rows of judge_cache: safe once `append` returns, and final when the context ends."""
 
     def __call__(self) -> AbstractContextManager[Callable[[Sequence[Row]], None]]: ...
 
 
 @dataclass(frozen=True)
 class JudgeRuntime:
-    """What it takes to call judge models."""
+    """Hold what is needed to call judge models."""
 
     client: Callable[[str], Client]
     writing: Writing
@@ -55,16 +55,16 @@ class JudgeRuntime:
     budget: Budget = field(default_factory=Budget)
     concurrency: int = 16
     max_tokens: int = 4096
-    heard: "Heard | None" = None  # gets the answers of each call as they arrive
+    heard: "Heard | None" = None  # receives the answers of each call as they arrive
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One judge model or several. `runtime` None: only what was answered before."""
+    """Queries one judge model or several. `runtime` None: only stored answers are used."""
 
     spec: JudgeSpec
     runtime: JudgeRuntime | None = None
-    limits: Callable[[str], ViewLimits] | None = None  # what a model is shown; None: the same for all
+    limits: Callable[[str], ViewLimits] | None = None  # view limits by model; None: the same for all
 
     def answers(
         self,
@@ -76,15 +76,16 @@ class Panel:
         watch: Watch | None = None,
         every_s: float = 10.0,
     ) -> AnswersByQuestion:
-        """Everything that the models say about the questions of the sequences.
+        """Return all answers of the models to the questions of the sequences.
 
         Args:
             sequences: The questions with the metrics that are still unanswered.
             cache: Rows of judge_cache that may answer them.
-            shown: Metrics whose rubrics stand in every system message, those asked among them; None: those asked.
+            shown: Metrics whose rubrics are in every system message, including those asked; None: only those
+                asked.
             prompt_format: How prompts are built and replies read.
-            watch: Told of progress.
-            every_s: Seconds between two words of progress.
+            watch: Called with the progress.
+            every_s: Seconds between two progress reports.
 
         Raises:
             OSError: If answers cannot be stored.
@@ -112,7 +113,7 @@ class Panel:
         return self._given(sequences, by_model)
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
-        """The calls that `answers` would make, of all models."""
+        """Return the calls that `answers` would make, by model."""
         return [
             calls
             for model in self.spec.models
@@ -122,7 +123,7 @@ class Panel:
     def _planned(
         self, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
     ) -> list[list[JudgeCall]]:
-        """The calls of one model, all its repeats together; those of the first repeat come first."""
+        """Return the calls of one model with all its repeats; those of the first repeat come first."""
         calls = [
             [replace(call, repeat=repeat) for call in calls]
             for repeat, answered in known.items()
@@ -131,15 +132,15 @@ class Panel:
         return [[replace(call, number=i) for call in held] for i, held in enumerate(calls)]
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
-        """The rubrics of every system message; an audit with one call per metric shows each its own."""
+        """Return the rubrics of every system message; None in per_metric mode: each call shows its own."""
         return tuple(metrics) if metrics is not None and self.spec.mode == "one_call" else None
 
     def limits_of(self, model: str) -> ViewLimits:
-        """What a model is shown."""
+        """Return the view limits of a model."""
         return DEFAULT_LIMITS if self.limits is None else self.limits(model)
 
     def _known(self, model: str, cache: pl.DataFrame) -> dict[int, dict[str, Scored | Unscored]]:
-        """Number of the repeat → question key → answer."""
+        """Return number of the repeat → question key → answer."""
         now = None if self.limits is None else lambda: self.limits_of(model).context_tokens
         repeats = range(self.spec.repeats)
         return {n: answers_of(cache, model, self.spec.parameters, now, n) for n in repeats}
@@ -174,7 +175,7 @@ async def _ask(
     watch: Watch | None,
     every_s: float,
 ) -> dict[str, dict[tuple[int, str], Verdict]]:
-    """Model → (repeat, question key) → verdict, for every planned call."""
+    """Return model → (repeat, question key) → verdict, for every planned call."""
     n_calls = sum(len(calls) for sequences in planned.values() for calls in sequences)
     if n_calls == 0:
         return {}
@@ -197,14 +198,14 @@ async def _ask(
 
 
 class _Warming:
-    """Lets calls that open with the same system message wait for the first of them, which fills the provider's cache."""
+    """Delays calls with the same system message until the first of them has filled the provider's cache."""
 
     def __init__(self) -> None:
         self._warm: dict[tuple[Metric, ...], asyncio.Event] = {}
 
     @contextlib.asynccontextmanager
     async def opened(self, rubrics: tuple[Metric, ...]) -> AsyncIterator[None]:
-        """Hold a call that opens with these rubrics; not longer than WARMING_S before it begins."""
+        """Wait until a call with these rubrics may start, for at most WARMING_S."""
         if (warm := self._warm.get(rubrics)) is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(warm.wait(), WARMING_S)
@@ -247,7 +248,7 @@ async def _pass(
     warming = _Warming()
 
     async def sequence(calls: Sequence[JudgeCall]) -> None:
-        """The first call fills the provider's cache; the others follow in order, and at once where slots are idle."""
+        """Send the first call to fill the provider's cache, then the others in order or in idle slots."""
         first, *rest = calls
         async with warming.opened(first.metrics if prompt_format.shown is None else prompt_format.shown):
             await one(first, Place(first.number))
@@ -262,7 +263,7 @@ async def _pass(
         async with asyncio.TaskGroup() as group:
             for calls in sequences:
                 group.create_task(sequence(calls))
-    except ExceptionGroup as failed:  # the first cancels the rest, and says what happened
+    except ExceptionGroup as failed:  # the first exception cancels the rest; raise that one
         raise _first_of(failed) from None
     return verdicts
 
@@ -274,7 +275,7 @@ def _first_of(failed: BaseException) -> BaseException:
 
 
 async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
-    """What the judge answers; an unexpected error costs only this call.
+    """Return the judge's answers; an unexpected error affects only this call.
 
     Raises:
         OSError: If the answer cannot be stored.

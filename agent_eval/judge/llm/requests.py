@@ -1,8 +1,9 @@
-"""The judge with a model: one call made until it is answered, or until it is clear that it will not be.
+"""Ask a judge model: repeat one call until it is answered or cannot be answered.
 
-Unreadable replies are asked for once more, with what was wrong; truncated ones with a larger limit; refused and failed
-calls are tried again after a pause that doubles, or as long as the provider asks for. A call holds its slot only
-while it is under way, and until its answer is stored: so no more answers than slots can be lost.
+An unreadable reply is asked for once more, with the problem; a truncated one with a larger limit;
+rate-limited and failed calls are retried after a pause that doubles, or as long as the provider asks for. A
+call holds its slot while it is in progress and until its answer is stored, so at most as many answers as
+slots can be lost.
 """
 
 import asyncio
@@ -38,15 +39,15 @@ from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict,
 from agent_eval.metrics.base import Metric
 
 MOST_TRIES = 6  # of one request, against 429, 5xx, time-outs and lost connections
-MOST_TIMEOUTS = 2  # of one request: each costs the whole time-out
+MOST_TIMEOUTS = 2  # of one request: each takes the whole time-out
 FIRST_PAUSE_S = 0.25  # doubles: 0.25, 0.5, 1, 2, 4 seconds, and up to a fifth more or less
-LONGEST_WAIT_S = 120.0  # a provider that asks for more is not waited for
+LONGEST_WAIT_S = 120.0  # if a provider asks for a longer wait, the request fails
 MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
-LEAST_CONTEXT = 2_048  # tokens; a model with less is not asked in ever smaller steps
+LEAST_CONTEXT = 2_048  # tokens; the context is not reduced below this
 _CONTEXT = re.compile(r"(?:maximum|context|limit)[^\d]{0,60}(\d[\d,]{3,8})(?=\s*tokens|\D|$)", re.IGNORECASE)
 
 Keep = Callable[[JudgeCall, Mapping[str, Scored | Unscored]], Awaitable[None]]
-"""Stores the answers of a call, by metric name; returns when they are safe."""
+"""Stores the answers of a call, by metric name; returns when they are stored durably."""
 
 _AT_ONCE: Mapping[Failure, FailureKind] = {
     "connection": "connection",
@@ -58,15 +59,15 @@ _AT_ONCE: Mapping[Failure, FailureKind] = {
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """What all prompts of a pass share: how they are built and their replies read."""
+    """Define what all prompts of a pass share: how they are built and how replies are read."""
 
     secret: bytes
-    shown: tuple[Metric, ...] | None = None  # rubrics in the system message; None: those of the call only
+    shown: tuple[Metric, ...] | None = None  # rubrics in the system message; None: only those of the call
     max_tokens: int = 4096
-    asks_again: ClassVar[bool] = True  # once, for a reply that cannot be read
+    asks_again: ClassVar[bool] = True  # whether to re-ask once if a reply cannot be read
 
     def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
-        """The prompt of one call, or of one of its windows."""
+        """Return the prompt of one call, or of one of its windows."""
         return build_prompt(
             call.questions,
             secret=self.secret,
@@ -78,17 +79,17 @@ class PromptFormat:
         )
 
     def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
-        """The verdict of every metric of the call.
+        """Return the verdict of every metric of the call.
 
         Raises:
-            ReplyError: If the reply cannot be read, or not all of it.
+            ReplyError: If the reply, or a part of it, cannot be read.
         """
         return read_reply(prompt, text)
 
 
 @dataclass
 class _CallAttempt:
-    """Tracks one call on its way: what is sent next, what it took so far, what was read."""
+    """Track one call: what is sent next, what it used so far, and what was read."""
 
     call: JudgeCall
     prompt: Prompt
@@ -106,11 +107,11 @@ class _CallAttempt:
     reason_is_length: bool = False
     reason: UnscoredReason = "judge_error"
     detail: str = ""
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])  # once it is stored
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])  # set once they are stored
 
 
 class ModelJudge:
-    """One model, for one pass."""
+    """Asks one model, for one pass."""
 
     def __init__(
         self,
@@ -131,9 +132,10 @@ class ModelJudge:
         self._rng = rng or random.Random()
 
     async def ask(self, call: JudgeCall, place: Place | None = None) -> Mapping[str, Verdict]:
-        """A verdict for every metric of the call, by name; Unscored with its reason where there is none.
+        """Return a verdict for every metric of the call, by name; Unscored with its reason if there is none.
 
-        A prompt that is too long for the model is made anew for a smaller context, which holds for later calls too.
+        If a prompt is too long for the model, it is rebuilt for a smaller context, which also applies to
+        later calls.
         """
         usage, place = Usage(), place or Place(call.number)
         while True:
@@ -159,7 +161,7 @@ class ModelJudge:
         usage: Usage,
         read: Mapping[str, Verdict] | None = None,
     ) -> "_CallAttempt | Unscored":
-        """Send one prompt until it is answered; what is read of the whole is stored before the slot is free again."""
+        """Send one prompt until it is answered; a complete answer is stored before the slot is released."""
         attempt: _CallAttempt | None = None
         while True:
             async with self._concurrency.slot(place):
@@ -170,7 +172,7 @@ class ModelJudge:
                 attempt = attempt or self._begin(call, prompt(), usage, read)
                 pause = self._end(attempt, lost.reason, lost.detail) if lost else await self._try(attempt)
                 if attempt.is_ended:
-                    # where no smaller context can be tried, the whole call is lost
+                    # if no smaller context can be tried, the whole call is lost
                     attempt.is_too_long &= limits.context_tokens > LEAST_CONTEXT
                     is_lost = attempt.reason_is_length and not attempt.is_too_long
                     if not attempt.is_too_long and (attempt.prompt.n_windows == 1 or is_lost):
@@ -182,7 +184,7 @@ class ModelJudge:
     async def _merged(
         self, call: JudgeCall, place: Place, first: _CallAttempt, limits: ViewLimits
     ) -> _CallAttempt:
-        """Ask the other windows, and merge: labels are united, what is rated is asked once more over what was said."""
+        """Ask the other windows and merge: unite labels, ask ratings once more over the windows' answers."""
         parts = [first]
         for window in range(1, first.prompt.n_windows):
             make = partial(self._format.prompt, call, limits, window)
@@ -190,7 +192,7 @@ class ModelJudge:
             if isinstance(part, Unscored):
                 return self._without_merging(call, parts, part)
             parts.append(part)
-            if part.verdicts:  # not even the smallest context was enough
+            if part.verdicts:  # even the smallest context was too large
                 return part
             if part.is_too_long:
                 part.usage = sum((p.usage for p in parts[:-1]), part.usage)
@@ -217,7 +219,7 @@ class ModelJudge:
     def _without_merging(
         self, call: JudgeCall, parts: Sequence[_CallAttempt], lost: Unscored
     ) -> _CallAttempt:
-        """The windows cannot all be asked: nothing is said of the whole, but what they took is counted."""
+        """Return lost verdicts if not all windows can be asked; what the asked windows used is counted."""
         attempt = self._begin(call, parts[0].prompt, sum((part.usage for part in parts), Usage()), None)
         self._end(attempt, lost.reason, lost.detail)
         attempt.verdicts = _verdicts(attempt, self.name, self._context_tokens)
@@ -236,7 +238,7 @@ class ModelJudge:
         return None
 
     async def _try(self, attempt: _CallAttempt) -> float:
-        """Send once; seconds to wait before the next try."""
+        """Send once; return the seconds to wait before the next try."""
         if (why := self._budget.begin_call(self.name)) is not None:
             return self._end(attempt, "budget_exhausted", why)
         started = asyncio.get_running_loop().time()
@@ -298,7 +300,7 @@ class ModelJudge:
         return self._end(attempt)
 
     def _end(self, attempt: _CallAttempt, reason: UnscoredReason = "judge_error", detail: str = "") -> float:
-        """No further try: what was not read is lost for that reason."""
+        """End the attempts: metrics without an answer are lost for the given reason."""
         attempt.is_ended, attempt.reason, attempt.detail = True, reason, detail
         return 0.0
 
@@ -318,7 +320,7 @@ class ModelJudge:
 
 
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
-    """The limits after a prompt was too long: what the server names as its context, else half of what was used."""
+    """Return the limits after a prompt was too long: the server's context if named, else half the used one."""
     named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
     fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
     tokens = min(fits) if fits else max(used.context_tokens // 2, LEAST_CONTEXT)
@@ -326,7 +328,7 @@ def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
 
 
 def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[str, Verdict]:
-    """A verdict for every metric, each with its share of what the call took, all its tries together."""
+    """Return a verdict for every metric, each with its share of the call's use, including all tries."""
     now = as_text(datetime.now(UTC).replace(microsecond=0))
     reply, keys = attempt.reply or Reply("", Usage()), keys_of_environment()
     verdicts: dict[str, Verdict] = {}
@@ -357,9 +359,9 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
 
 
 def _without_keys(said: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
-    """What a judge said, without API keys: a provider can repeat the one that it was sent.
+    """Return a judge's answer without API keys: a provider can repeat the key that it was sent.
 
-    A quote keeps what only looks like a key: it has to be found in the transcript word for word.
+    In a quote, values that only look like keys are kept: it must occur verbatim in the transcript.
     """
     if isinstance(said, Unscored):
         evidence = said.evidence and hide_keys(said.evidence, keys)

@@ -1,4 +1,4 @@
-"""A judge that a function of the caller answers for, in the place of a model: for notebooks, examples and tests."""
+"""Replace a judge model by a function of the caller: for notebooks, examples and tests."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 
 Script = Callable[[str, str], JsonValue]
-"""Name of a metric and the text of the prompt → its score, label or list of items; None: cannot tell."""
+"""Name of a metric and the text of the prompt → its score, label or list of items; None: undecided."""
 
 
 @dataclass(frozen=True)
 class ScriptedClient:
-    """A `Client` whose replies have the form that the prompt demands and the answers that a function gives."""
+    """A `Client` that answers with a function's results, in the form that the prompt demands."""
 
     script: Script
     model: str = "scripted"
@@ -37,11 +37,11 @@ class ScriptedClient:
             raise CallError("unfit", f"the script raised {type(error).__name__}: {error}") from error
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection to close."""
 
 
 def _part(form: JsonValue, answer: JsonValue) -> JsonValue:
-    """One metric's part of a reply: the answer where it belongs, and what else the form demands."""
+    """Return one metric's part of a reply: the answer, and the other fields that the form demands."""
     fields = form.get("properties") if isinstance(form, Mapping) else None
     assert isinstance(fields, dict)
     return {name: _field(name, field, answer) for name, field in fields.items()}

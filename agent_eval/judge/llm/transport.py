@@ -1,7 +1,7 @@
-"""What comes over the wire: each reply is read whole, unpacked and bounded before litellm sees it.
+"""Read each reply completely, decompress it and limit its size before litellm sees it.
 
-litellm reads replies of any size and unpacks them in the event loop, follows redirects to any address, and raises on
-odd counts of tokens. So its transport is wrapped: while a call of ours is under way, a reply passes `bounded` first.
+litellm reads replies of any size, decompresses them in the event loop, follows redirects to any address, and
+raises on invalid token counts. So its transport is wrapped: during our calls, a reply passes `bounded` first.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import httpx
 
 Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit", "too_long"]
-"""Why a call failed: refused for its rate; the server's fault; no connection; no answer in time; the key; the request
-is wrong; this one content cannot be judged there (filtered); the prompt does not fit the model's context."""
+"""Why a call failed: rejected for its rate; the server's fault; no connection; no answer in time; the key; an
+invalid request; content that cannot be judged there (filtered); a prompt that exceeds the model's context."""
 
 MEGABYTE = 1_000_000
 _MOST_OF_AN_ERROR = 16_384  # bytes of a reply with an error status that are read
@@ -34,21 +34,21 @@ _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 @dataclass
 class Exchange:
-    """One call on the wire: what its reply may take, and what was found wrong with it."""
+    """Track one call on the wire: the limits of its reply, and the problem found, if any."""
 
     most_bytes: int
     is_connected: bool = False
     failure: Failure | None = None
     detail: str = ""
-    refusal: str | None = None  # what the model says when it declines to answer
+    refusal: str | None = None  # text with which the model declines to answer
 
 
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The call of ours that this task is making."""
+"""The call that this task is making."""
 
 
 def install() -> None:
-    """Wrap litellm's transports, once for a process."""
+    """Wrap litellm's transports, once per process."""
     import httpx
     from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport
 
@@ -85,11 +85,11 @@ def _wrapped(
 async def bounded(
     response: "httpx.Response", request: "httpx.Request", exchange: Exchange
 ) -> "httpx.Response":
-    """Read a reply to its end, within the bounds of the exchange.
+    """Read a reply to its end, within the limits of the exchange.
 
     Returns:
-        The same reply with its body unpacked; of an error's body the beginning; of a chat completion only what is
-        read of it, without counts of tokens that are none.
+        The same reply with its body decompressed; for an error only the beginning of the body; for a chat
+        completion only the fields that are used, without invalid token counts.
 
     Raises:
         httpx.ReadError: If the reply is too large, cannot be unpacked, is not JSON, has no choice, or redirects to
@@ -124,7 +124,7 @@ async def bounded(
 def _other_origin(response: "httpx.Response", request: "httpx.Request") -> str | None:
     try:
         target = request.url.join(response.headers.get("location", ""))
-    except Exception:  # httpx raises several classes for an address that is none
+    except Exception:  # httpx raises several classes for an invalid address
         return "an address that cannot be read"
     here = (request.url.scheme, request.url.host, request.url.port)
     return (
@@ -170,12 +170,12 @@ def _tidied(body: bytes, content_type: str, exchange: Exchange, refuse: _Refuse)
     if not isinstance(value, dict):
         raise refuse("server", f"the reply is JSON, but no object: {type(value).__name__}")
     if "choices" not in value:
-        return body  # another protocol than that of OpenAI, or an error with status 200: litellm reads it
+        return body  # not the OpenAI protocol, or an error with status 200: litellm reads it
     return json.dumps(_completion(value, exchange, refuse)).encode()
 
 
 def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -> dict[str, object]:
-    """A chat completion with what is read of it."""
+    """Return a chat completion with only the fields that are used."""
     choices = value["choices"]
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
@@ -208,7 +208,7 @@ def _text(value: object) -> str | None:
 
 
 def _content(value: object) -> str:
-    """The text of a message: a text, or the parts of a list that are texts."""
+    """Return the text of a message: a string, or the strings among the parts of a list."""
     if isinstance(value, list):
         texts = [
             part.get("text")
@@ -220,7 +220,7 @@ def _content(value: object) -> str:
 
 
 def _usage(value: object) -> dict[str, object] | None:
-    """Counts of tokens; None where one of them is missing or no count. Cached tokens are some of the prompt's."""
+    """Return token counts; None if one is missing or invalid. Cached tokens are part of the prompt's."""
     if not isinstance(value, dict):
         return None
     n_in, n_out = (_count(value.get(name)) for name in _COUNTS[:2])
@@ -235,9 +235,7 @@ def _usage(value: object) -> dict[str, object] | None:
 
 
 def _count(value: object) -> int | None:
-    """A number of tokens that a provider may mean; beyond a billion it means nothing."""
+    """Return a plausible number of tokens; None above a billion."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return (
-        int(value) if 0 <= value < 1e9 else None
-    )  # of no use with NaN, and with integers that no float can hold
+    return int(value) if 0 <= value < 1e9 else None  # excludes NaN, and integers that no float can hold

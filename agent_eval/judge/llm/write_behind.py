@@ -1,7 +1,7 @@
-"""Write-behind: answers are written as they arrive, in small batches, by a thread of its own.
+"""Write answers as they arrive, in small batches, in a separate thread (write-behind).
 
-Whatever arrives while one batch is being written makes up the next, so the event loop never waits for the disk and a
-slow disk only makes the batches larger.
+Answers that arrive while a batch is being written form the next batch, so the event loop never waits for the
+disk and a slow disk only makes the batches larger.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class AnswerWriter:
         """Return when the rows are written.
 
         Raises:
-            OSError: If they cannot be, as on a full disk.
+            OSError: If the rows cannot be written, as on a full disk.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -34,7 +34,7 @@ class AnswerWriter:
         await done
 
     async def close(self) -> None:
-        """Finish what was begun."""
+        """Finish the pending writes."""
         if self._writing is not None:
             await self._writing
         self._thread.shutdown()
