@@ -270,7 +270,7 @@ class Methodology(FrozenRules):
         return next((t for t in self.templates if t.category == category), None)
 
     def penalty_points(self, disclosure: str, value: bool | None) -> int | None:
-        """Return points for a disclosed value: 0 without a penalty, None if a penalised value is undisclosed."""
+        """Return points for a disclosed value: 0 if none apply, None if a penalised value is undisclosed."""
         on_it = [p for p in self.penalties if p.disclosure == disclosure]
         if on_it and value is None:
             return None

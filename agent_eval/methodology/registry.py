@@ -180,7 +180,7 @@ class Registry:
         return found
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
-        """Return version → problem for every unreadable frozen version, each of which could be the current one."""
+        """Return version → problem for every unreadable frozen version; any could be the current one."""
         known = {m.version for m in self.methodologies}
         return {version: problem for version, problem in self.edited().items() if version not in known}
 

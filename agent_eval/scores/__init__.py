@@ -1,5 +1,5 @@
-"""Scores: the arithmetic from judgments to the leaderboard.
+"""Compute scores: the arithmetic from judgments to the leaderboard.
 
-Polars in, polars out. Nothing here reads a file, calls a model or knows Dagster.
-A weight belongs in `methodology`; a column's type and unit belong in `tables`.
+Functions take and return polars frames. They neither read files nor call models, and do not import Dagster.
+Weights are defined in `methodology`; types and units of columns are defined in `tables`.
 """

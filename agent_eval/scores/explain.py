@@ -1,6 +1,6 @@
-"""From a number down to the sentence behind it: formula, ratings, anchors, the judge's words, the turns.
+"""Explain a score down to its evidence: formula, ratings, anchors, the judge's words, the turns.
 
-A plain tree of texts; how it is printed belongs to the command.
+The result is a plain tree of texts; the command formats it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,19 +19,19 @@ from agent_eval.scores.statistics.exact import from_text, in_words, mean, rounde
 from agent_eval.tables.agent_version import AgentVersion
 
 SCORES = ("composite", "U", "D", *DIMENSIONS, *SCENARIOS)
-LOWEST = 5  # conversations without a slot that are shown
+LOWEST = 5  # number of conversations without a slot that are shown
 Row = Mapping[str, object]
 
 
 class UnknownScoreError(AgentEvalError):
-    """A score was named that is not part of a composite."""
+    """Raised when the named score is not part of a composite."""
 
     def __init__(self, score: str) -> None:
         super().__init__(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
 
 
 class NothingToExplainError(AgentEvalError):
-    """There is no row for the agent under that version."""
+    """Raised when the agent has no row under that version."""
 
     def __init__(self, pair: AgentVersion) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class NothingToExplainError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Node:
-    """One step of an explanation: what it is, what is known of it, what it is made of."""
+    """Hold one step of an explanation: its title, its details and its parts."""
 
     title: str
     detail: tuple[str, ...] = ()
@@ -64,11 +64,12 @@ def explain(
     turns: pl.DataFrame,
     methodology: Methodology,
 ) -> Node:
-    """The tree below `score`: 'composite', 'U', 'D', one of U1..U6 or D1..D5.
+    """Return the tree below `score`: 'composite', 'U', 'D', one of U1..U6 or D1..D5.
 
     Composite → U and D → dimension, or scenario and criterion → each rating with its rationale, evidence,
     rater, question and the anchor of that rating → the conversations it was given on → their turns with the
-    judge's words. Below a composite stand also the conversations that fill no slot, the lowest rated. A part without a rating is there with its reason. Frames may hold more than the one pair.
+    judge's words. A composite also lists the conversations that fill no slot, the lowest rated. A part
+    without a rating is listed with its reason. Frames may hold more than the one pair.
 
     Raises:
         UnknownScoreError: If `score` is none of these.
@@ -102,7 +103,7 @@ def explain(
 
 
 def to_rows(node: Node) -> list[dict[str, object]]:
-    """The tree as rows, top down: depth (0 for the root), path of titles, title, detail (one line each)."""
+    """Return the tree as rows, top down: depth (0 for the root), path of titles, title, detail (one line)."""
     return list(_flat(node, ()))
 
 
@@ -115,13 +116,13 @@ _STEPS: tuple[Mapping[str, int], ...] = (
     {"conversation": 0, "rating": 1},
     {"conversation": 0, "rating": 0},
 )
-"""By how much a long tree is shortened: how many children of a kind each node keeps, kinds by the first word of a title."""
+"""Steps of shortening a tree: how many children of a kind each node keeps, by a title's first word."""
 
 
 def shortened(root: Node, most_lines: int) -> Node:
-    """Return the tree with so few ratings, conversations and turns that it has at most `most_lines` lines, if any step does.
+    """Return the tree shortened to at most `most_lines` lines, if any of the steps reaches that.
 
-    What is left out is counted where it was.
+    Omitted ratings, conversations and turns are counted at their position.
     """
     for kept in _STEPS:
         tree = _kept(root, kept)
@@ -176,7 +177,7 @@ def _composite(page: "_Page", row: Row, universal: Row, domain: Row) -> Node:
 
 
 def _weighted_sum(methodology: Methodology, universal: Row, domain: Row) -> str:
-    """'0.40 × 80 + 0.60 × 80 = 80', with '?' for what is missing."""
+    """Return '0.40 × 80 + 0.60 × 80 = 80', with '?' for missing parts."""
     weights = methodology.weights
     u, d = _exact(universal.get("universal_exact")), _exact(domain.get("domain_exact"))
     left = f"{weights.universal} × {_fraction(u)} + {weights.domain} × {_fraction(d)}"
@@ -221,7 +222,7 @@ def _domain(page: "_Page", row: Row) -> Node:
 
 @dataclass(frozen=True)
 class _Page:
-    """All rows of one pair, and how they hang together."""
+    """Hold all rows of one pair and resolve the relations between them."""
 
     pair: AgentVersion
     methodology: Methodology
@@ -234,19 +235,19 @@ class _Page:
 
     @property
     def universal(self) -> Rated:
-        """Exact means of U1–U6."""
+        """Return exact means of U1–U6."""
         return rated(self.ratings, {self.pair: [RatedTarget(target, None) for target in DIMENSIONS]})[
             self.pair
         ]
 
     def criteria_of(self, scenario: str) -> list[Fraction | None]:
-        """Exact means of a scenario's criteria; one null where the agent has no template."""
+        """Return exact means of a scenario's criteria; a single null if the agent has no template."""
         parts = [RatedTarget(scenario, c.id) for c in self.template.criteria] if self.template else []
         parts = parts or [RatedTarget(scenario, None)]
         return list(rated(self.ratings, {self.pair: parts})[self.pair].means.values())
 
     def dimension(self, target: str) -> Node:
-        """One of U1–U6, down to the turns of the sessions it was rated on."""
+        """Return one of U1–U6, down to the turns of the sessions it was rated on."""
         dimension = next(d for d in self.methodology.dimensions if d.id == target)
         part = self._part(
             f"{target} {dimension.name}", RatedTarget(target, None), dimension.anchors, dimension
@@ -254,7 +255,7 @@ class _Page:
         return Node(part.title, (dimension.question, *part.detail), part.children)
 
     def scenario(self, target: str) -> Node:
-        """One of D1–D5: its three criteria, down to the turns of the slot's conversations."""
+        """Return one of D1–D5: its three criteria, down to the turns of the slot's conversations."""
         if self.template is None:
             part = self._part(target, RatedTarget(target, None), None, None)
             return Node(f"{target}: missing", part.detail, part.children)
@@ -276,7 +277,7 @@ class _Page:
         )
 
     def unslotted(self) -> Iterator[Node]:
-        """Conversations that no score rests on, since they fill no slot: the LOWEST ones by mean rating of their turns."""
+        """Return the LOWEST conversations without a slot (unused by scores) by mean rating of their turns."""
         rows = self.transcripts.filter(pl.col("slot").is_null(), pl.col("tests").list.len() == 0)
         if rows.is_empty():
             return
@@ -329,13 +330,13 @@ class _Page:
         )
 
     def _conversations(self, row: Row, dimension: Dimension | None) -> tuple[Node, ...]:
-        """What the rating was given on: its conversation, or those of the session that hold the needed test."""
+        """Return the rated conversations: its own, or those of the session that hold the needed test."""
         if row["conversation_id"] is not None:
             rows = self.transcripts.filter(pl.col("conversation_id") == row["conversation_id"])
         elif dimension and row["session_id"] is not None:
             rows = self.transcripts.filter(pl.col("session_id") == row["session_id"])
         else:
-            return ()  # no session, or a slot without a conversation
+            return ()  # without a session, or for a slot without a conversation
         if dimension and dimension.needs_test:
             rows = rows.filter(pl.col("tests").list.contains(dimension.needs_test))
         return tuple(self._conversation(r) for r in rows.sort("slot", "conversation_id").to_dicts())
@@ -361,7 +362,7 @@ def _turn(turn: Row, judgments: Iterable[Row]) -> Node:
 
 
 def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
-    """'helpfulness 5 · coherence 4 (recorded): rationale “quote”': judgments with the same words told once."""
+    """Format 'helpfulness 5 · coherence 4 (recorded): rationale “quote”', grouping equal words."""
     by_words: dict[str, list[str]] = {}
     for row in rows:
         by_words.setdefault(_words(row), []).append(_value(row))
@@ -369,7 +370,7 @@ def _judgments(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _value(row: Row) -> str:
-    """'helpfulness 5', 'agent_behavior_failure repetition + unsafe action', 'relevance unscored'."""
+    """Format 'helpfulness 5', 'agent_behavior_failure repetition + unsafe action', 'relevance unscored'."""
     if row["status"] != "scored":
         return f"{row['metric']} {row['status']}"
     value = next((v for v in (row["rating_1to5"], row["label"], row["value"]) if v is not None), None)
@@ -378,7 +379,7 @@ def _value(row: Row) -> str:
 
 
 def _words(row: Row) -> str:
-    """'(recorded): rationale “quote”'; of a model with the hash of its prompt; without a value, why there is none."""
+    """Format '(recorded): rationale “quote”' with a model's prompt hash; the reason if there is no value."""
     prompt = f" [prompt {row['prompt_hash']}]" if row["prompt_hash"] else ""
     if row["status"] != "scored":
         why = ": ".join(str(text) for text in (row["unscored_reason"], row["rationale"]) if text)
@@ -389,7 +390,7 @@ def _words(row: Row) -> str:
 
 
 def _mean_in_words(rows: Iterable[Row], value: Fraction | None) -> str:
-    """'session a: 4; session b: 5' with the mean of session means where all are rated."""
+    """Format 'session a: 4; session b: 5' with the mean of session means if all are rated."""
     by_session: dict[object, list[object]] = {}
     for row in rows:
         rating = row["rating_1to5"] if row["status"] == "scored" else None
@@ -432,7 +433,7 @@ def _shown(value: Fraction | None) -> str:
 
 
 def _result(value: Fraction) -> str:
-    """The exact value, and one decimal where the exact one is no integer."""
+    """Format the exact value, with one decimal if it is not an integer."""
     return in_words(value) if value.denominator == 1 else f"{in_words(value)} ≈ {rounded(value)}"
 
 

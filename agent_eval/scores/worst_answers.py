@@ -1,4 +1,4 @@
-"""The worst answers about one metric of an agent, each with what was said in the turn and the judge's words."""
+"""Show an agent's worst answers on one metric, each with the turn's messages and the judge's words."""
 
 from collections.abc import Mapping, Sequence
 
@@ -45,9 +45,9 @@ def explained(
         pair: The agent and version.
         metric: Its name.
         worst: From `worst_answers`.
-        n_answers: Of how many scored answers they are.
-        turns: Rows of table turns that the answers are about, or more.
-        is_whole: Messages are shown whole, not their first 400 characters.
+        n_answers: Total number of scored answers.
+        turns: Rows of table turns that include those of the answers.
+        is_whole: Show messages in full rather than their first 400 characters.
     """
     said = {(row["conversation_id"], row["turn_index"]): row for row in turns.to_dicts()}
     children = []

@@ -1,6 +1,7 @@
-"""Composite: from rubric ratings to universal, domain and composite scores, and the leaderboard.
+"""Compute universal, domain and composite scores from rubric ratings, and the leaderboard.
 
-The arithmetic is exact: scores are compared and ranked as fractions. Weights and penalties belong in `methodology`.
+The arithmetic is exact: scores are compared and ranked as fractions. Weights and penalties are in
+`methodology`.
 """
 
 from agent_eval.scores.composite.score import composite

@@ -1,4 +1,4 @@
-"""What a board row says of its making beside the scores: dimensions, scenarios, sessions, methodology, what was dropped."""
+"""Compute the columns of a board row beside the scores: dimensions, sessions, methodology, dropped data."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ _SESSION = ("agent_id", "session_id")
 _SEEN = {"n_judged": pl.Int64, "n_seen_in_part": pl.Int64, "least_seen_share": pl.Float64}
 _SAMPLED = {"n_sampled": pl.Int64, "n_to_sample": pl.Int64}
 NOT_SAMPLED = "not in the judged sample (judge_sample)"
-"""Reason of a conversation that no judge model was asked about (judge/sampling.py)."""
+"""Reason of a conversation that was not put to any judge model (judge/sampling.py)."""
 Facts = dict[str, object]
 
 
@@ -27,7 +27,7 @@ def board_facts(
     methodologies: Mapping[str, Methodology],
     judged: pl.DataFrame | None = None,
 ) -> dict[AgentVersion, Facts]:
-    """The columns BOARD_FACTS of every pair in `transcripts`.
+    """Return the columns BOARD_FACTS of every pair in `transcripts`.
 
     Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is null.
     `judged`: columns PAIR, conversation_id, judge, status, reason, seen_share of the effective judgments and ratings.
@@ -60,7 +60,7 @@ def board_facts(
 
 
 def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
-    """How many judgments of models count, and on how much of the evidence they were made."""
+    """Count the models' judgments that count, with the share of the evidence they were made on."""
     if judged is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SEEN})
     is_model = ~pl.col("judge").is_in(["human", "rule", "recorded", "none"])
@@ -77,7 +77,7 @@ def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
-    """How many conversations were drawn of how many; a row only where some were left out."""
+    """Count drawn and all conversations; rows exist only where some were left out."""
     if judged is None:
         return pl.DataFrame(schema={**dict.fromkeys(PAIR, pl.String), **_SAMPLED})
     is_left_out = (pl.col("reason") == NOT_SAMPLED).fill_null(False)
@@ -95,7 +95,7 @@ def _sampled(judged: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
-    """One row per pair of `transcripts`: what its sessions say, and whether one of them was run for the version."""
+    """Return one row per pair of `transcripts`: facts of its sessions, and whether one is for the version."""
     broken = conversations.filter(outcome_class="harness_error").select(
         "agent_id", "conversation_id", is_broken=pl.lit(value=True)
     )

@@ -1,7 +1,7 @@
-"""Required tests, disclosures and the hallucination result: what bars publication without changing a number.
+"""Check required tests, disclosures and the hallucination result, which bar publication but change no number.
 
-A disclosure is what the sessions' manifests say, after its check against the transcripts. What cannot be
-upheld is null with the reason; null is never read as false.
+A disclosure is the sessions' manifest entry after its check against the transcripts. An entry that fails the
+check is null with the reason; null is never read as false.
 """
 
 from collections import defaultdict
@@ -20,18 +20,18 @@ NOT_JUDGED = "present, not judged"
 
 
 class SessionFacts(NamedTuple):
-    """What one session that counts declares and holds."""
+    """Hold the declarations and contents of one session that counts."""
 
     session_id: str
     u3_scope: str | None
     repeatability_tested: bool | None
     longest: int  # most user messages in one of its conversations: U3 is judged on all of them
-    gaps: tuple[str, ...]  # required tests and slots that no conversation of the session serves
+    gaps: tuple[str, ...]  # required tests and slots without a conversation in the session
 
 
 @dataclass(frozen=True)
 class Disclosed:
-    """The checked disclosures of one pair. `missing` bars publication, `warnings` do not."""
+    """Hold the checked disclosures of one pair. `missing` bars publication, `warnings` do not."""
 
     u3_scope: str | None
     repeatability_tested: bool | None
@@ -41,7 +41,7 @@ class Disclosed:
 
 
 def declared(sessions: pl.DataFrame) -> pl.DataFrame:
-    """One row per session and version that it was run for; sessions for 'any' version declare none."""
+    """Return one row per session and version it was run for; sessions for 'any' version declare none."""
     return (
         sessions.explode("methodology_versions")
         .rename({"methodology_versions": "methodology_version"})
@@ -50,7 +50,7 @@ def declared(sessions: pl.DataFrame) -> pl.DataFrame:
 
 
 def counted(transcripts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Transcripts that ratings are given on: admitted, in a session declared for their version."""
+    """Return transcripts that ratings are given on: admitted, in a session declared for their version."""
     key = [*PAIR, "session_id"]
     return transcripts.filter("is_admitted").join(declared(sessions).select(key), on=key, how="semi")
 
@@ -62,7 +62,7 @@ def disclosed(
     conversation_judgments: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, Disclosed]:
-    """Required tests and disclosures of every pair in `transcripts`, checked session by session.
+    """Return required tests and disclosures of every pair in `transcripts`, checked session by session.
 
     A test must be held in every session that counts. `hallucination_passed` is true only if every
     hallucination conversation is judged and passed, false as soon as one failed, else null. A session that copies
@@ -160,7 +160,7 @@ def _absent_tests(methodology: Methodology, sessions: Sequence[SessionFacts]) ->
 
 
 def _disagreement(claims: Mapping[str, object]) -> str | None:
-    """Why several manifests do not make one disclosure; null when they do."""
+    """Return why several manifests do not give one disclosure; null if they do."""
     silent = [session for session, claim in claims.items() if claim is None]
     if len(silent) == len(claims):
         return "not disclosed"
@@ -175,7 +175,7 @@ def _disagreement(claims: Mapping[str, object]) -> str | None:
 def _session_facts(
     counting: pl.DataFrame, sessions: pl.DataFrame, methodologies: Mapping[str, Methodology]
 ) -> dict[AgentVersion, list[SessionFacts]]:
-    """Per pair its sessions in order. Gaps are required tests, then slots."""
+    """Return the sessions of each pair in order. Gaps are required tests, then slots."""
     claims = declared(sessions).select(*PAIR, "session_id", "u3_scope", "repeatability_tested")
     facts: dict[AgentVersion, list[SessionFacts]] = defaultdict(list)
     for version, methodology in methodologies.items():
@@ -206,7 +206,7 @@ def _session_facts(
 
 
 def _needed(methodology: Methodology) -> list[str]:
-    """What every session must hold: the required tests, then the slots."""
+    """Return the parts that every session must hold: the required tests, then the slots."""
     return [*(test.slug for test in methodology.required_tests), *SCENARIOS]
 
 
@@ -217,9 +217,9 @@ def _session_evidence(
     facts: Mapping[AgentVersion, Sequence[SessionFacts]],
     methodologies: Mapping[str, Methodology],
 ) -> dict[AgentVersion, list[SessionEvidence]]:
-    """Return what was asked and said in the sessions of each pair, in their order.
+    """Return the questions and answers in the sessions of each pair, in their order.
 
-    Left out are pairs that claim nothing and of which no two sessions share what was said.
+    Pairs are left out if they claim nothing and no two of their sessions share an answer.
     """
     is_silent = pl.col("n_agent_messages") == 0
     said = (
@@ -278,12 +278,12 @@ def _session_evidence(
 
 
 def _serves(part: str) -> pl.Expr:
-    """Whether a conversation holds the test, or stands in the slot."""
+    """Return whether a conversation holds the test or fills the slot."""
     return (pl.col("slot") == part).fill_null(False) | pl.col("tests").list.contains(part).fill_null(False)
 
 
 def is_present(text: str) -> bool:
-    """Return whether a text of `missing` is about a required test that was held, and lacks only a result."""
+    """Return whether a text of `missing` names a required test that was held and lacks only a result."""
     return text.endswith(NOT_JUDGED) or f": {DISPUTED} (" in text
 
 

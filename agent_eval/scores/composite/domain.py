@@ -1,4 +1,4 @@
-"""Domain scores: five scenarios with three criteria each, from the template of the agent's category."""
+"""Compute domain scores: five scenarios, three criteria each, from the template of the agent's category."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -15,7 +15,7 @@ from agent_eval.tables.frames import DomainScores, RubricRatings, Transcripts
 
 
 class UnknownTemplateError(AgentEvalError):
-    """Transcripts name a template that their version does not have."""
+    """Raised when transcripts name a template that their version does not have."""
 
     def __init__(self, slug: str, methodology: Methodology) -> None:
         known = ", ".join(t.slug for t in methodology.templates)
@@ -26,7 +26,7 @@ class UnknownTemplateError(AgentEvalError):
 
 
 def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
-    """Σ of three criteria / 15 × 100, exact; null if any is null.
+    """Return Σ of three criteria / 15 × 100, exact; null if any is null.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -35,7 +35,7 @@ def scenario_0to100(criteria: Sequence[Fraction | None]) -> Fraction | None:
 
 
 def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
-    """Mean of the five scenario scores, exact; null if any is null.
+    """Return the mean of the five scenario scores, exact; null if any is null.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -46,10 +46,10 @@ def domain_0to100(scenarios: Sequence[Fraction | None]) -> Fraction | None:
 def domain_scores(
     rubric_ratings: RubricRatings, transcripts: Transcripts, methodologies: Mapping[str, Methodology]
 ) -> DomainScores:
-    """Table `domain_scores`: one row per pair that has ratings.
+    """Return table `domain_scores`: one row per pair that has ratings.
 
     A criterion is the exact mean over sessions of its mean over the slot's conversations; null, and named in
-    `missing`, when any of them is not rated. Of the transcripts only the pair's template is used; without one
+    `missing`, if any of them is not rated. Of the transcripts only the pair's template is used; without one
     the scores are null and `criteria` is empty.
 
     Raises:
@@ -64,7 +64,7 @@ def domain_scores(
 
 
 def template_named(slug: str, methodology: Methodology) -> Template:
-    """The template of that slug; UnknownTemplateError if the version has none."""
+    """Return the template of that slug; UnknownTemplateError if the version does not have it."""
     for template in methodology.templates:
         if template.slug == slug:
             return template

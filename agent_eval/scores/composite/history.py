@@ -1,6 +1,6 @@
-"""Boards over time: which rows changed and why, and what a board showed at some point in time.
+"""Record boards over time: which rows changed and why, and the content of a board at a point in time.
 
-A row of table board_history is a state of one row of table leaderboard, and holds until the next one of that agent.
+A row of table board_history is a state of one row of table leaderboard, valid until the agent's next row.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,17 +21,17 @@ CAUSES = {
     "methodology_hash": "methodology",
     "code_version": "code",
 }
-"""Column of table board_inputs → the cause that it is when it differs."""
+"""Column of table board_inputs → the cause that a difference in it indicates."""
 CODE, JUDGE = "code", "judge"
 
 Row = Mapping[str, Any]
 
 _BOARD = table("leaderboard").schema.names()
-_OWN = ("composite_exact", "status")  # what an agent's own inputs decide; its rank depends on others too
+_OWN = ("composite_exact", "status")  # depend on the agent's own inputs only; its rank does not
 
 
 def with_inputs(composite_scores: CompositeScores, inputs: pl.DataFrame) -> CompositeScores:
-    """Return composite scores with the columns that name what they were made from, taken from table board_inputs."""
+    """Return composite scores with the columns that name their inputs, taken from table board_inputs."""
     bare = composite_scores.drop(CAUSES.keys())
     joined = bare.join(inputs, on=PAIR, how="left", maintain_order="left")
     return table("composite_scores").conform(joined)
@@ -49,7 +49,7 @@ def seeded(stored: pl.DataFrame, history: pl.DataFrame, made_at: Mapping[str, st
     Args:
         stored: Table leaderboard before the new board is stored.
         history: Table board_history.
-        made_at: Version → when its stored board was made, ISO 8601.
+        made_at: Version → creation time of its stored board, ISO 8601.
     """
     fresh = stored.join(history, on="methodology_version", how="anti")
     return table("board_history").frame(
@@ -64,10 +64,10 @@ def new_history(
     """Return the rows that a new board adds to board_history: one per row that changed, appeared or left.
 
     Args:
-        board: Table leaderboard as it is now.
+        board: The current table leaderboard.
         history: Table board_history so far.
-        versions: The versions whose boards were made, column methodology_version.
-        at: When, ISO 8601.
+        versions: The versions of the new boards, column methodology_version.
+        at: Time of the change, ISO 8601.
     """
     known = _states(history.join(versions, on="methodology_version", how="semi"))
     now = _by_key(board)
@@ -87,19 +87,19 @@ def new_history(
 def board_changes(
     board: pl.DataFrame, history: pl.DataFrame, inputs: pl.DataFrame, inputs_before: pl.DataFrame, *, at: str
 ) -> pl.DataFrame:
-    """Return a row of table board_changes for each row whose composite, rank or status is not what it was.
+    """Return a row of table board_changes for each row with a changed composite, rank or status.
 
-    The cause is what differs in the inputs of the agent itself where its composite or status changed, or where it
-    came or left. Where only its rank changed it is the cause of those agents of its template that did. A row of a
-    release that kept no inputs changed because of the code; where all inputs are equal, a judge gave an answer that
-    it had not given before, or lost one. A first board is not a change.
+    If the agent's composite or status changed, or if it appeared or left, the cause is the difference in its
+    own inputs. If only its rank changed, the cause is that of the agents of its template that did change. A
+    row of a release that stored no inputs changed because of the code; if all inputs are equal, a judge gave
+    an answer that it had not given before, or lost one. A first board is not a change.
 
     Args:
-        board: Table leaderboard as it is now; other versions than those of the history have no earlier board.
+        board: The current table leaderboard; versions missing from the history have no earlier board.
         history: Table board_history before the board.
-        inputs: What the board was made from, table board_inputs.
-        inputs_before: What the board before was made from.
-        at: When, ISO 8601.
+        inputs: Inputs of the board, table board_inputs.
+        inputs_before: Inputs of the previous board.
+        at: Time of the change, ISO 8601.
     """
     states = {key: row for key, row in _states(history).items() if row["is_on_board"]}
     had_board = set(history["methodology_version"])
@@ -133,7 +133,7 @@ def board_changes(
 
 
 class _Causes:
-    """What differs between two sets of inputs."""
+    """Compute the differences between two sets of inputs."""
 
     def __init__(self, now: Mapping[AgentVersion, Row], before: Mapping[AgentVersion, Row]) -> None:
         self._now, self._before = now, before
@@ -146,7 +146,7 @@ class _Causes:
     def _of_one(self, key: AgentVersion) -> Collection[str]:
         now, before = self._now.get(key), self._before.get(key)
         if now is None:
-            return {"session"}  # its sessions are gone
+            return {"session"}  # its sessions were removed
         if before is None:
             return {CODE} if self._is_kept_nowhere(key.methodology_version) else {"session"}
         known = [n for n in CAUSES if now[n] is not None and before[n] is not None]
@@ -163,7 +163,7 @@ def _of_template(
     old: Mapping[AgentVersion, Row],
     new: Mapping[AgentVersion, Row],
 ) -> list[AgentVersion]:
-    """The agents that moved in a template of a version, or into it, or out of it."""
+    """Return the agents that changed within a template of a version, entered it or left it."""
     return [
         key
         for key in moved
@@ -191,7 +191,7 @@ def _values(row: Row | None, names: Sequence[str]) -> tuple[object, ...]:
 
 
 def _states(history: pl.DataFrame, until: float = float("inf")) -> dict[AgentVersion, Row]:
-    """The last state of each row of a board that was recorded until then, also of those that left it."""
+    """Return the last recorded state of each row of a board at that time, including rows that left it."""
     dated = [(seconds(row["recorded_at"]), row) for row in history.iter_rows(named=True)]
     dated.sort(key=lambda item: item[0])
     return {_key(row): row for when, row in dated if when <= until}

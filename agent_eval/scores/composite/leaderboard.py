@@ -1,4 +1,4 @@
-"""The leaderboard of a methodology version: ranks on exact composites, unpublished agents below with their reasons."""
+"""Build a version's leaderboard: ranks by exact composite; unpublished agents follow with their reasons."""
 
 import itertools
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,7 @@ ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_app
 
 
 class MixedVersionsError(AgentEvalError):
-    """A view would rank agents of several methodology versions against each other."""
+    """Raised when a view would rank agents of several methodology versions against each other."""
 
     def __init__(self, versions: Iterable[str]) -> None:
         super().__init__(
@@ -49,16 +49,17 @@ def leaderboard(
     superseded_by: Mapping[str, str | None] | None = None,
     interval: IntervalMethod = "auto",
 ) -> pl.DataFrame:
-    """Table `leaderboard`: one row per row of `composite_scores` of an agent that entered, of one or more versions.
+    """Return table `leaderboard`: one row per row of `composite_scores` of an agent that entered a version.
 
     An agent has entered a version if a session of it was run for that version, or for any; others are on no board.
-    `superseded_by` names the successor of each version that has one, `interval` how intervals are made.
+    `superseded_by` names the successor of each version that has one, `interval` the interval method.
     Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
-    interval is over sessions; the slots D1–D5 are fixed and not drawn from anything. With one session there is no
-    interval and no rank range; such an agent may stand anywhere in the ranges of the others.
+    interval is over sessions; the slots D1–D5 are fixed and not sampled. With one session there is neither an
+    interval nor a rank range; such an agent may have any position in the ranges of the others.
     `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task set; its trials are
     counted over all sets.
-    Sorted by version, template, published rows by rank, then the others by status; row order never matters.
+    Sorted by version, template, published rows by rank, then the others by status; the row order of inputs is
+    ignored.
     """
     composite_scores = composite_scores.filter(pl.col("has_entered").fill_null(True))
     successors = superseded_by or {}
@@ -84,11 +85,11 @@ def leaderboard(
 def pairwise_comparisons(
     composite_scores: CompositeScores, interval: IntervalMethod = "auto"
 ) -> pl.DataFrame:
-    """Table `pairwise_comparisons`: every two published agents of a version and template, over their sessions.
+    """Return table `pairwise_comparisons`: every two published agents of a template, over their sessions.
 
-    Both were asked the same fixed slots, so their difference holds no slot's difficulty; sessions are independent.
-    p is corrected for the number of pairs of the template. A difference that sessions which nobody saw could make is
-    unknown, with the reason, unless `interval` is t.
+    Both were asked the same fixed slots, so their difference contains no slot difficulty; sessions are
+    independent. p is corrected for the number of pairs of the template. A difference that unseen sessions
+    could explain is unknown, with the reason, unless `interval` is t.
     """
     rows: list[dict[str, object]] = []
     for (version, template), entries in _fields(composite_scores).items():
@@ -116,7 +117,7 @@ def pairwise_comparisons(
 def _judged(
     a: "BoardEntry", b: "BoardEntry", found: Difference, said: str, interval: IntervalMethod, n_pairs: int
 ) -> dict[str, str | None]:
-    """The verdict and, where unseen sessions could make it, unknown with the reason."""
+    """Return the verdict; if unseen sessions could explain it, unknown with the reason."""
     reason = None
     if said in ("better", "worse") and interval != "t":
         ends = SCALE_0TO100[0] - max(a.penalty, b.penalty), SCALE_0TO100[1]
@@ -126,7 +127,7 @@ def _judged(
 
 
 def verdict(found: Difference, p_corrected: float | None) -> str:
-    """What a comparison says of the first agent: better, worse, tie, not distinguishable, or unknown."""
+    """Return the verdict on the first agent: better, worse, tie, not distinguishable, or unknown."""
     if found.difference == 0:
         return "tie"
     if p_corrected is None:
@@ -137,9 +138,9 @@ def verdict(found: Difference, p_corrected: float | None) -> str:
 
 
 def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
-    """The board with `what_if_composite`: each raw composite under this version's penalty instead of its own.
+    """Return the board with `what_if_composite`: each raw composite under this version's penalty.
 
-    Null without a raw composite, and where the penalty is not known.
+    Null without a raw composite, or if the penalty is unknown.
     """
     points = [
         methodology.penalty_points("repeatability_tested", tested) for tested in board["repeatability_tested"]
@@ -149,12 +150,12 @@ def penalty_what_if(board: pl.DataFrame, methodology: Methodology) -> pl.DataFra
 
 
 def in_reading_order(board: pl.DataFrame) -> pl.DataFrame:
-    """A stored board as `leaderboard` made it: version, template, rank, then the others by status."""
+    """Sort a stored board as `leaderboard` does: version, template, rank, then the others by status."""
     return table("leaderboard").frame(sorted(board.iter_rows(named=True), key=_place))
 
 
 def competition_ranks(values: Sequence[Fraction]) -> list[int]:
-    """Standard competition ranks, the highest value first: equal values share a rank, 1, 2, 2, 4."""
+    """Return standard competition ranks, highest value first: equal values share a rank, 1, 2, 2, 4."""
     rank_of: dict[Fraction, int] = {}
     place = 1
     for value, n in sorted(Counter(values).items(), reverse=True):
@@ -164,10 +165,10 @@ def competition_ranks(values: Sequence[Fraction]) -> list[int]:
 
 
 def one_version(board: pl.DataFrame) -> pl.DataFrame:
-    """The board as it is, if all its rows are of one methodology version (or it has none).
+    """Return the board unchanged if all its rows are of one methodology version (or it is empty).
 
     Raises:
-        MixedVersionsError: If it holds several; a view of several must be asked for explicitly.
+        MixedVersionsError: If it holds several; a view of several must be requested explicitly.
     """
     versions = board["methodology_version"].unique().to_list()
     if len(versions) > 1:
@@ -177,30 +178,30 @@ def one_version(board: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class BoardEntry:
-    """A published agent on the board of its version and template."""
+    """Hold a published agent on the board of its version and template."""
 
     agent_id: str
     exact: Fraction
     raw: Fraction
     penalty: float
-    sessions: Sample  # raw composite of each session; empty unless every one is known
+    sessions: Sample  # raw composite of each session; empty unless all are known
     n_sessions: int
-    point: Fraction  # the most that one rating point in one session moves the composite
+    point: Fraction  # the largest change of the composite by one rating point in one session
     cost: float | None  # US dollars per conversation
-    values: tuple[float, ...] = ()  # what `sessions` sums up
+    values: tuple[float, ...] = ()  # the values that `sessions` summarises
 
     @cached_property
     def step(self) -> float:
-        """The most that one rating point moves the raw composite of a session."""
+        """Return the largest change that one rating point makes to the raw composite of a session."""
         return float(self.point) * max(1, self.n_sessions)
 
     @cached_property
     def penalised(self) -> Sample:
-        """The sessions after the penalty."""
+        """Return the sessions after the penalty."""
         return self.sessions._replace(mean=self.sessions.mean - self.penalty)
 
     def interval(self, method: IntervalMethod = "t") -> Interval | None:
-        """The 95 % interval of the composite; None with fewer than two sessions."""
+        """Return the 95 % interval of the composite; None with fewer than two sessions."""
         if method == "bounded":
             found = any_spread_mean(self.values, SCALE_0TO100)
         else:
@@ -210,23 +211,23 @@ class BoardEntry:
         return Interval(max(0.0, found.low - self.penalty), max(0.0, found.high - self.penalty))
 
     def method(self, asked: IntervalMethod) -> Literal["t", "bounded"]:
-        """How the interval is made: as asked, and by auto bounded where the sessions show a breakdown."""
+        """Return the interval method: as requested; for auto, bounded if the sessions show a breakdown."""
         if asked == "auto":
             return "bounded" if has_breakdown(self.values) else "t"
         return asked
 
     def said_method(self, method: Literal["t", "bounded"]) -> str:
-        """The method in the words of the board: t of sessions that are all near one end is marked."""
+        """Return the board's name of the method; t is marked if all sessions are near one end."""
         return "t_near_end" if method == "t" and is_near_an_end(self.values, SCALE_0TO100) else method
 
     @property
     def smallest_detectable(self) -> float | None:
-        """The difference from an agent with as many sessions of the same spread that a comparison shows."""
+        """Return the smallest detectable difference from an agent with as many sessions of equal spread."""
         return welch(self.sessions, self.sessions, step=self.step).smallest_detectable
 
 
 def difference_of(a: BoardEntry, b: BoardEntry) -> Difference:
-    """Two agents over their sessions, after their penalties; the difference itself is that of the exact composites."""
+    """Compare two agents over sessions, after penalties; the difference is that of the exact composites."""
     found = welch(a.penalised, b.penalised, step=max(a.step, b.step))
     return found._replace(difference=float(a.exact - b.exact))
 
@@ -235,7 +236,7 @@ _Fields = Mapping[tuple[str, str | None], list[BoardEntry]]  # by version and te
 
 
 def _fields(composite_scores: pl.DataFrame) -> _Fields:
-    """The published agents by version and template."""
+    """Group the published agents by version and template."""
     fields = defaultdict[tuple[str, str | None], list[BoardEntry]](list)
     for row in composite_scores.filter(pl.col("status") == "published").iter_rows(named=True):
         fields[row["methodology_version"], row["template"]].append(_entry(row))
@@ -243,7 +244,7 @@ def _fields(composite_scores: pl.DataFrame) -> _Fields:
 
 
 def board_interval(row: Mapping[str, Any], interval: IntervalMethod) -> Interval | None:
-    """Return the interval that a board shows for a row of `composite_scores`, published or not; None where there is none."""
+    """Return the interval that a board shows for a row of `composite_scores`; None if it has none."""
     if row["composite_exact"] is None or row["point_0to100"] is None:
         return None
     entry = _entry(row)
@@ -269,7 +270,7 @@ def _entry(row: Mapping[str, Any]) -> BoardEntry:
 
 
 def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, dict[str, object]]:
-    """What the board says of each published agent within its version and template."""
+    """Return the statistics of each published agent within its version and template."""
     found: dict[AgentVersion, dict[str, object]] = {}
     for (version, _), field in fields.items():
         ranks = competition_ranks([entry.exact for entry in field])
@@ -296,9 +297,9 @@ def _standings(fields: _Fields, interval: IntervalMethod) -> dict[AgentVersion, 
 
 
 def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, int | None]]:
-    """Best and worst rank of each: behind every interval that lies wholly above, before all wholly below.
+    """Return each agent's best and worst rank: after every interval wholly above, before all wholly below.
 
-    Without an interval of its own an agent has no range; in those of the others it may stand anywhere.
+    An agent without an interval has no range; in the ranges of the others it may have any position.
     """
     known = [interval for interval in intervals if interval is not None]
     lows, highs = sorted(i.low for i in known), sorted(i.high for i in known)
@@ -314,7 +315,7 @@ def rank_ranges(intervals: Sequence[Interval | None]) -> list[tuple[int | None, 
 
 
 def _lead(entry: BoardEntry, field: Sequence[BoardEntry]) -> dict[str, object]:
-    """Points above the next agent, and whether one rating point of either would leave the order as it is."""
+    """Return points above the next agent, and whether the order survives one rating point of either."""
     others = [other for other in field if other is not entry and other.exact <= entry.exact]
     if not others:
         return {"lead_points": None, "lead_survives_point": None}
@@ -347,7 +348,7 @@ def _ranks_overall(fields: _Fields) -> dict[AgentVersion, int]:
 
 
 def _pass_at_1(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, object]]:
-    # rows of an earlier release know pass@1 only as pass_at_k of k = 1, which was over all tasks
+    # rows of an earlier release hold pass@1 only as pass_at_k of k = 1, which was over all tasks
     n_sets = pl.col("task_set").n_unique().over(PAIR)
     sets = reliability.with_columns(n_sets=n_sets).filter(k=1, estimator="unbiased")
     sets = sets.with_columns(

@@ -1,7 +1,7 @@
-"""What the ratings of a pair (agent and version) say: exact means, and every part without a rating named.
+"""Compute exact means of the ratings of a pair (agent and version), and name every part without a rating.
 
-Shared by the universal and the domain scores. What a part is belongs to the methodology; who wins among
-several raters was decided upstream: only rows with `is_effective` count here.
+Shared by the universal and the domain scores. The methodology defines the parts; the choice between several
+raters is made earlier: only rows with `is_effective` count here.
 """
 
 from collections import defaultdict
@@ -19,13 +19,13 @@ from agent_eval.tables.agent_version import AgentVersion
 PAIR = ("methodology_version", "agent_id")
 PART = (*PAIR, "session_id", "conversation_id", "target", "criterion")
 LOST = ("unscored", "invalid")  # lost to judge or harness, not to the agent
-DISPUTED = "disputed"  # people differ and no one has decided
+DISPUTED = "disputed"  # people disagree and the dispute is not resolved
 RECORDED = "recorded"
-NO_MODELS = ("human", "rule", "none")  # judges that are no models
+NO_MODELS = ("human", "rule", "none")  # judges that are not models
 
 
 class DuplicateRatingError(AgentEvalError):
-    """One part has two ratings that both count."""
+    """Raised when one part has two ratings that both count."""
 
     def __init__(self, part: Mapping[str, object]) -> None:
         named = ", ".join(f"{name} {part[name]!r}" for name in PART if part[name] is not None)
@@ -36,7 +36,7 @@ class DuplicateRatingError(AgentEvalError):
 
 
 class VersionNotGivenError(AgentEvalError):
-    """Rows name a methodology version that was not handed over with them."""
+    """Raised when rows name a methodology version that was not passed with them."""
 
     def __init__(self, version: str, given: Iterable[str]) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class VersionNotGivenError(AgentEvalError):
 
 
 class RatedTarget(NamedTuple):
-    """A universal dimension (no criterion), or a criterion of a scenario."""
+    """Identify a universal dimension (without criterion), or a criterion of a scenario."""
 
     target: str
     criterion: str | None
@@ -54,42 +54,42 @@ class RatedTarget(NamedTuple):
 
 @dataclass(frozen=True)
 class Rated:
-    """The ratings of one pair: a mean per part, null unless every session rated it."""
+    """Hold the ratings of one pair: a mean per part, null unless every session rated it."""
 
     n_sessions: int
     means: Mapping[RatedTarget, Fraction | None]
     session_ids: Sequence[str]  # sorted
-    session_sums: Sequence[float | None]  # Σ of each one's part means; null unless all are rated
+    session_sums: Sequence[float | None]  # Σ of each session's part means; null unless all are rated
     judges: tuple[str, ...]
-    judge_models: tuple[str, ...]  # those behind recorded verdicts too; an ensemble is one
+    judge_models: tuple[str, ...]  # including those behind recorded verdicts; an ensemble is one
     n_unscored: int
     missing: tuple[str, ...]
-    is_disputed: bool  # something is missing, and only because people differ
+    is_disputed: bool  # a rating is missing, and only because people disagree
 
 
 def methodology_of(version: str, methodologies: Mapping[str, Methodology]) -> Methodology:
-    """The methodology of a version; VersionNotGivenError if it is not among them."""
+    """Return the methodology of a version; VersionNotGivenError if it is missing."""
     if version not in methodologies:
         raise VersionNotGivenError(version, methodologies)
     return methodologies[version]
 
 
 def pairs_of(frame: pl.DataFrame) -> list[AgentVersion]:
-    """The distinct pairs of a frame, sorted."""
+    """Return the distinct pairs of a frame, sorted."""
     return [
         AgentVersion(agent, version) for version, agent in frame.select(PAIR).unique().sort(PAIR).iter_rows()
     ]
 
 
 def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
-    """The rows that count, one per part. A 'scored' row off the scale 1–5 becomes 'invalid', with a reason.
+    """Return the rows that count, one per part; a 'scored' row off the scale is 'invalid', with a reason.
 
     Raises:
         DuplicateRatingError: If two effective rows rate one part.
     """
     rows = rubric_ratings.filter(pl.col("is_effective"))
     parts = rows.select(PART)
-    # equal hashes are rare and counting them is quick: only then every part is looked at
+    # equal hashes are rare and cheap to count: every part is compared only if there are any
     if parts.hash_rows().n_unique() < parts.height and (twice := rows.filter(parts.is_duplicated())).height:
         raise DuplicateRatingError(twice.sort(PART).row(0, named=True))
     on_scale = pl.col("rating_1to5").is_between(1, 5).fill_null(False)
@@ -106,10 +106,10 @@ def effective(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 def rated(
     rubric_ratings: pl.DataFrame, expected: Mapping[AgentVersion, Sequence[RatedTarget]]
 ) -> dict[AgentVersion, Rated]:
-    """For each pair the exact mean of each expected part, in that order.
+    """Return, for each pair, the exact mean of each expected part, in that order.
 
     Conversations of one slot are averaged into their session first, then sessions. A part without a rating
-    in any session is null and named; it is never left out of a mean. Rows of other parts are not looked at.
+    in any session is null and named; it is never left out of a mean. Rows of other parts are ignored.
     """
     parts, sessions = _numbered_parts(expected), _numbered_sessions(rubric_ratings)
     rows = _on_grid(rubric_ratings, parts, sessions)
@@ -136,16 +136,16 @@ def rated(
 
 
 def _numbered_parts(expected: Mapping[AgentVersion, Sequence[RatedTarget]]) -> pl.DataFrame:
-    """The expected parts in their order, with a number each: a million rows are grouped by numbers, not by names."""
+    """Number the expected parts in order: grouping a million rows by number is faster than by name."""
     named = [(*pair, *part) for pair, of_pair in expected.items() for part in of_pair]
     schema = dict.fromkeys((*AgentVersion._fields, *RatedTarget._fields), pl.String)
     return pl.DataFrame(named, schema=schema, orient="row").with_row_index("part")
 
 
 def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
-    """The sessions of each pair with a number each; one null session for a pair that has none.
+    """Number the sessions of each pair; a pair without sessions gets one null session.
 
-    So effective rows without a session stand for "no session at all", and say nothing once there is one.
+    Effective rows without a session therefore count only for a pair that has no session at all.
     """
     has_session = pl.col("session_id").is_not_null()
     sessions = rubric_ratings.filter("is_effective").select(*PAIR, "session_id").unique()
@@ -153,7 +153,7 @@ def _numbered_sessions(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """The effective rows of the expected parts, by number; a part that a session does not have gets a 'missing' row."""
+    """Return the effective rows of the expected parts, by number; a missing part gets a 'missing' row."""
     targets = parts["target"].unique()
     model = pl.when(pl.col("judge") == RECORDED).then("rater").otherwise("judge").alias("model")
     used = rubric_ratings.select(*PART, "rating_1to5", "status", "reason", "judge", model, "is_effective")
@@ -168,7 +168,7 @@ def _on_grid(rubric_ratings: pl.DataFrame, parts: pl.DataFrame, sessions: pl.Dat
 
 
 def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Parts of sessions that no row stands for. Usually there are none, which counting alone shows."""
+    """Return the parts of sessions without a row. Usually there are none, which a count shows."""
     n_present = rows.group_by("part").agg(n_present=pl.col("session").n_unique())
     lacking = (
         parts.join(sessions.group_by(PAIR).agg(n_sessions=pl.len()), on=PAIR)
@@ -180,9 +180,9 @@ def _absent(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> 
 
 
 def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
-    """Per part and session: total of its ratings, how many conversations it has and how many of them are scored."""
+    """Return, per part and session: the sum of its ratings, its conversations and how many are scored."""
     is_scored = pl.col("status") == "scored"
-    if rows.height == parts.join(sessions, on=PAIR).height:  # no gaps in the grid: one row for every cell
+    if rows.height == parts.join(sessions, on=PAIR).height:  # every cell of the grid has a row
         return rows.select(
             "part",
             "session",
@@ -198,7 +198,7 @@ def _sums(rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame) -> pl
 def _facts(
     rows: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> dict[AgentVersion, tuple[int, list[str], int, list[str]]]:
-    """Per pair: how many sessions it has, who rated, how many ratings were lost, and which models rated."""
+    """Return, per pair: number of sessions, raters, number of lost ratings, and rating models."""
     is_scored = pl.col("status") == "scored"
     by_part = rows.group_by("part").agg(
         judges=pl.col("judge").filter(is_scored).unique(),
@@ -221,7 +221,7 @@ def _facts(
 def _means(
     sums: pl.DataFrame, parts: pl.DataFrame
 ) -> dict[tuple[AgentVersion, RatedTarget], Fraction | None]:
-    """Exact means from integer sums and counts: sessions with equally many ratings are added up first."""
+    """Compute exact means from integer sums and counts: sessions with equal counts are added first."""
     equal = sums.group_by("part", "n").agg(
         pl.col("total").sum(), n_sessions=pl.len(), is_complete=(pl.col("n_scored") == pl.col("n")).all()
     )
@@ -243,7 +243,7 @@ def _means(
 def _by_session(
     sums: pl.DataFrame, sessions: pl.DataFrame
 ) -> Mapping[AgentVersion, tuple[list[str], list[float | None]]]:
-    """Per pair its sessions, sorted, and of each the sum of its parts, each the mean over its conversations."""
+    """Return, per pair, its sessions, sorted, and each one's sum of parts (means over conversations)."""
     # rounded: sums of floats depend on their order
     total = (pl.col("total") / pl.col("n")).sum().round(9)
     is_complete = (pl.col("n_scored") == pl.col("n")).all()
@@ -262,7 +262,7 @@ def _by_session(
 
 
 def _disputed(rows: pl.DataFrame, parts: pl.DataFrame) -> set[AgentVersion]:
-    """The pairs that lack ratings only where people differ."""
+    """Return the pairs that lack ratings only because people disagree."""
     lacking = rows.filter(pl.col("status") != "scored").join(parts, on="part")
     per_pair = lacking.group_by(PAIR).agg(is_disputed=(pl.col("status") == DISPUTED).all())
     return {
@@ -274,7 +274,7 @@ def _disputed(rows: pl.DataFrame, parts: pl.DataFrame) -> set[AgentVersion]:
 def _missing(
     rows: pl.DataFrame, sums: pl.DataFrame, parts: pl.DataFrame, sessions: pl.DataFrame
 ) -> defaultdict[AgentVersion, list[str]]:
-    """'U4: reason', 'D2.accuracy (session b): reason'; a slot that lacks all its criteria is named once."""
+    """Return 'U4: reason', 'D2.accuracy (session b): reason'; a slot lacking all criteria is named once."""
     unrated = (
         rows.filter(pl.col("status") != "scored")
         .join(sums.select("part", "session", "n"), on=["part", "session"])
@@ -305,7 +305,7 @@ def _missing(
 
 
 def grouped(missing: Iterable[str]) -> list[str]:
-    """What is missing, with equal reasons told once: 'U1, U2: no session declared for 1.3.0'."""
+    """Group missing parts by reason: 'U1, U2: no session declared for 1.3.0'."""
     reasons: dict[str, list[str]] = {}
     for text in missing:
         part, _, reason = text.partition(": ")

@@ -1,21 +1,21 @@
-"""Repeatability: which sessions are independent of one another, and why the others are not."""
+"""Determine which sessions are independent of one another, and why the others are not."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-INDEPENDENT_SESSIONS = 3  # what a claim of tested repeatability needs
+INDEPENDENT_SESSIONS = 3  # minimum for a claim of tested repeatability
 Question = tuple[str | None, str | None]
-"""A task id and the hash of the user's first message."""
+"""Task id and hash of the user's first message."""
 
 
 class SessionEvidence(NamedTuple):
-    """What one session brings as evidence."""
+    """Hold the evidence of one session."""
 
     session_id: str
     session_date: str | None
     session_run: str | None
-    gaps: tuple[str, ...]  # required tests and slots that no conversation serves
+    gaps: tuple[str, ...]  # required tests and slots without a conversation
     questions: Mapping[str, frozenset[Question]]  # by required test and slot
     content: tuple[
         tuple[str | None, ...], ...
@@ -23,10 +23,11 @@ class SessionEvidence(NamedTuple):
 
 
 def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
-    """Return why the sessions do not show that repeatability was tested; None when they do.
+    """Return why the sessions do not show that repeatability was tested; None if they do.
 
-    Three of them must be independent: complete, with the same questions, different in what the agent said
-    in more than half of the conversations, and run on different dates or under different values of `session_run`. The reason names every session that does not count.
+    Three of them must be independent: complete, with the same questions, different in the agent's messages
+    in more than half of the conversations, and run on different dates or under different values of
+    `session_run`. The reason names every session that does not count.
     """
     complete = [s for s in sessions if not s.gaps and not _unnamed(s)]
     groups: dict[object, list[SessionEvidence]] = defaultdict(list)
@@ -43,9 +44,10 @@ def lacking_evidence(sessions: Sequence[SessionEvidence]) -> str | None:
 
 
 def copies(sessions: Sequence[SessionEvidence]) -> list[str]:
-    """Return a reason for each session whose agent part copies an earlier one: it adds no evidence to mean and interval.
+    """Return a reason for each session whose agent part copies an earlier one.
 
-    Conversations in which the agent said nothing are alike without being copies.
+    A copy adds no evidence to mean and interval. Conversations without a message of the agent are equal but
+    are not copies.
     """
     found: list[str] = []
     holding: dict[tuple[str | None, ...], list[int]] = defaultdict(
@@ -76,14 +78,14 @@ def _are_apart(a: SessionEvidence, b: SessionEvidence) -> bool:
 
 
 def _is_copy(a: SessionEvidence, b: SessionEvidence, *, of_silence: bool = True) -> bool:
-    """Return whether the agent's part is the same in half of the conversations or more."""
+    """Return whether the agent's part is the same in at least half of the conversations."""
     shared = Counter(a.content) & Counter(b.content)
     n_shared = sum(n for said, n in shared.items() if of_silence or None not in said)
     return 2 * n_shared >= max(len(a.content), len(b.content), 1)
 
 
 def _at_other_times(a: SessionEvidence, b: SessionEvidence) -> bool:
-    """Return whether two sessions state different dates or different runs; what is not stated is not different."""
+    """Return whether two sessions state different dates or runs; unstated values are not different."""
     pairs = ((a.session_date, b.session_date), (a.session_run, b.session_run))
     return any(one is not None and other is not None and one != other for one, other in pairs)
 
@@ -99,7 +101,7 @@ def _reasons(sessions: Sequence[SessionEvidence], counted: Sequence[SessionEvide
 def _reason(
     session: SessionEvidence, first: SessionEvidence | None, counted: Sequence[SessionEvidence]
 ) -> str:
-    """Why a session does not count beside those that do."""
+    """Return why a session does not count together with those that do."""
     if session.gaps:
         return f"lacks {', '.join(session.gaps)}"
     if parts := _unnamed(session):
@@ -119,11 +121,11 @@ def _differing(a: SessionEvidence, b: SessionEvidence) -> list[str]:
 
 
 def _unnamed(session: SessionEvidence) -> list[str]:
-    """The parts with a question that nothing identifies."""
+    """Return the parts with a question that cannot be identified."""
     return [part for part, asked in session.questions.items() if (None, None) in asked]
 
 
 def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
-    """Those that state both date and run come first: they can be distinguished from the most others."""
+    """Order sessions that state both date and run first: they can be distinguished from most others."""
     date, run = session.session_date, session.session_run
     return (date is None) + (run is None), date is None, date or "", run or "", session.session_id

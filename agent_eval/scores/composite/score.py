@@ -1,6 +1,6 @@
-"""The composite: the weighted sum, the penalty once, the floor at 0, and the status that says what it is worth.
+"""Compute the composite: the weighted sum, the penalty once, the floor at 0, and the status.
 
-The formula stands in one place, `weigh`; the table and the function for notebooks both go through it.
+The formula is defined once, in `weigh`; the table and the function for notebooks both use it.
 """
 
 import itertools
@@ -44,7 +44,7 @@ Triple: TypeAlias = Sequence[Rating]
 
 
 class RatingError(AgentEvalError):
-    """A rating is not an integer from 1 to 5, or is filed under a key that does not exist."""
+    """Raised when a rating is not an integer from 1 to 5, or has an unknown key."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class RatingError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Weighed:
-    """The composite in exact parts; a part that cannot be known is null."""
+    """Hold the composite in exact parts; an unknown part is null."""
 
     raw: Fraction | None
     penalty: Fraction | None
@@ -64,7 +64,7 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Composite:
-    """A composite for notebooks: floats for the eye, `exact` for comparing; null where parts are missing."""
+    """Hold a composite for notebooks: floats for display, `exact` to compare; null if parts are missing."""
 
     universal_0to100: float | None
     domain_0to100: float | None
@@ -73,7 +73,7 @@ class Composite:
     composite_score: float | None
     exact: Fraction | None
     status: Literal["published", "provisional", "incomplete"]
-    missing: tuple[str, ...]  # keys without a rating, and 'repeatability_tested' where it must be disclosed
+    missing: tuple[str, ...]  # keys without a rating, and 'repeatability_tested' if it must be disclosed
 
 
 def weigh(
@@ -82,9 +82,9 @@ def weigh(
     methodology: Methodology,
     repeatability_tested: bool | None,
 ) -> Weighed:
-    """U × w_u + D × w_d, minus the version's penalty once, at least 0; all exact.
+    """Return U × w_u + D × w_d, minus the version's penalty once, at least 0; all exact.
 
-    Without U or D everything is null. With both, the raw sum is kept even where a penalised disclosure is
+    Without U or D everything is null. With both, the raw sum is kept even if a penalised disclosure is
     unknown; then penalty and score are null.
 
     Source: methodology 1.3.0, Score calculation.
@@ -100,7 +100,7 @@ def weigh(
 
 
 def one_point(methodology: Methodology) -> Fraction:
-    """The most that one rating, changed by one point, moves the raw composite of one session."""
+    """Return the largest change of one session's raw composite by one point in one rating."""
     weights = methodology.weights
     return max(Fraction(weights.universal) * 100 / (5 * len(DIMENSIONS)), Fraction(weights.domain) * 100 / 75)
 
@@ -114,8 +114,8 @@ def composite(
 ) -> Composite:
     """Score plain ratings: `{"U1": 5, …}` and `{"D1": (5, 4, 5), "D2": [(5, 4, 5), (4, 4, 3)], …}`.
 
-    Several triples of one scenario are averaged exactly. A key that is left out makes its score null and the
-    status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' where the version asks for it.
+    Several triples of one scenario are averaged exactly. A missing key makes its score null and the
+    status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' if the version requires it.
 
     Raises:
         RatingError: If a rating is not an integer 1–5, or a key is unknown.
@@ -145,7 +145,7 @@ def composite(
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeTables:
-    """What composite scores are made from: rows of the tables of these names."""
+    """Hold the inputs of composite scores: rows of the tables of these names."""
 
     universal_scores: UniversalScores
     domain_scores: DomainScores
@@ -153,18 +153,18 @@ class CompositeTables:
     sessions: Sessions
     conversations: Conversations
     conversation_judgments: ConversationJudgments
-    import_errors: ImportErrors | None = None  # records that were refused; None: none
+    import_errors: ImportErrors | None = None  # records rejected at import; None: none
     disputes: pl.DataFrame | None = None  # rows of judgments and ratings with status 'disputed'; None: none
-    judged: pl.DataFrame | None = None  # what `board_facts` counts
+    judged: pl.DataFrame | None = None  # the judgments that `board_facts` counts
 
 
 def composite_scores(tables: CompositeTables, methodologies: Mapping[str, Methodology]) -> CompositeScores:
-    """Table `composite_scores`: one row per pair with transcripts; a removed agent has none and gives none.
+    """Return table `composite_scores`: one row per pair with transcripts; a removed agent has none.
 
     Status, the first that holds: not_applicable (no template), invalid (a needed rating was lost to judge or
     harness, or every declared session was), incomplete (a score is missing), provisional (a required test or
-    disclosure is missing, ratings are missing only since people differ, two models rated that were not declared
-    as an ensemble, or a session is a copy of another one), published.
+    disclosure is missing, ratings are missing only because people disagree, two models rated that were not
+    declared as an ensemble, or a session is a copy of another one), published.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -206,7 +206,7 @@ def _refused_only(
     import_errors: pl.DataFrame,
     methodologies: Mapping[str, Methodology],
 ) -> Iterator[dict[str, object]]:
-    """A row for each agent of which every record was refused, under each version that one of its sessions counts for."""
+    """Return a row for each agent with only refused records, under each version its sessions count for."""
     lost = refused_by_agent(import_errors)
     unread = sorted(lost.keys() - set(transcripts["agent_id"].unique()))
     of_unread = sessions.filter(pl.col("agent_id").is_in(unread))
@@ -248,7 +248,7 @@ def _refused_only(
 
 @dataclass(frozen=True)
 class _Run:
-    """The run of a pair that counts, and what became of its other sessions."""
+    """Hold a pair's run that counts, and the outcome of its other sessions."""
 
     benchmark_id: str | None
     harness_failures: tuple[str, ...]  # 'session x: harness failure: why'
@@ -256,7 +256,7 @@ class _Run:
 
     @property
     def is_lost(self) -> bool:
-        """Every declared session is a harness failure."""
+        """Return whether every declared session is a harness failure."""
         return self.benchmark_id is None and bool(self.harness_failures)
 
 
@@ -315,7 +315,7 @@ def _row(
 
 
 def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str, object]:
-    """The raw composite of each session, by session; null where the session is not rated in full."""
+    """Return the raw composite of each session, by session; null if the session is not fully rated."""
     u, d = (
         dict(zip(_names(scores["session_ids"]), _floats(scores[name]), strict=True))
         for scores, name in ((universal, "session_universal"), (domain, "session_domain"))
@@ -330,13 +330,13 @@ def _sessions(universal: Row, domain: Row, methodology: Methodology) -> dict[str
 
 
 def _is_undecided(universal: Row, domain: Row) -> bool:
-    """Return whether U or D is missing, and only since people differ on some of its ratings."""
+    """Return whether U or D is missing, and only because people disagree on some ratings."""
     scores = ((universal, "universal_exact"), (domain, "domain_exact"))
     return all(row[name] is not None or bool(row["is_disputed"]) for row, name in scores)
 
 
 def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
-    """Per pair what people differ on: 'U3 of session b (anna 4, ben 2)', in the order of place and target."""
+    """Return each pair's disputes: 'U3 of session b (anna 4, ben 2)', ordered by place and target."""
     found: dict[AgentVersion, list[str]] = {}
     for row in disputes.iter_rows(named=True) if disputes is not None else ():
         pair = AgentVersion.of(agent_id=row["agent_id"], methodology_version=row["methodology_version"])
@@ -375,7 +375,7 @@ _COUNTED: Mapping[str, pl.Expr] = {
     .sum()
     .cast(pl.Int64),
 }
-"""Of all conversations of a pair; sums of floats depend on their order: sorted values make them the same in every run."""
+"""Aggregates over all conversations of a pair; values are sorted because float sums depend on order."""
 
 
 def _measured(
@@ -384,9 +384,9 @@ def _measured(
     conversation_judgments: pl.DataFrame,
     refused: pl.DataFrame,
 ) -> dict[AgentVersion, dict[str, object]]:
-    """Goal completion and cost over the admitted conversations; no conversation, no number.
+    """Compute goal completion and cost over the admitted conversations; null without conversations.
 
-    Worst and best take all that is not known, refused records included, as failed or passed.
+    Worst and best count everything unknown, refused records included, as failed or passed.
     """
     goals = conversation_judgments.filter(
         "is_effective", pl.col("metric") == "goal_completion", pl.col("status") == "scored"
@@ -468,7 +468,7 @@ def _grouped(texts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
 
 
 def _pairwise(frame: pl.DataFrame, column: str) -> list[tuple[AgentVersion, str]]:
-    """Distinct known values of a column per pair, sorted."""
+    """Return distinct known values of a column per pair, sorted."""
     rows = frame.select(*PAIR, column).drop_nulls().unique().sort(*PAIR, column).rows()
     return [(AgentVersion(agent, version), value) for version, agent, value in rows]
 
@@ -478,7 +478,7 @@ def _by_pair(scores: pl.DataFrame) -> dict[AgentVersion, Row]:
 
 
 def _unrated(targets: Sequence[str]) -> Row:
-    """Stands for a pair that has transcripts and no row of scores."""
+    """Return the score columns of a pair that has transcripts and no row of scores."""
     return {
         "n_sessions": 0,
         "session_ids": [],
@@ -523,7 +523,7 @@ def _rating(key: str, value: object) -> Fraction | None:
 
 
 def _criteria(key: str, value: Triple | Sequence[Triple]) -> list[Fraction | None]:
-    """The three criteria, each the exact mean over the triples given; null when any of them is."""
+    """Return the three criteria, each the exact mean over the triples given; null if any is null."""
     triples = _triples(key, value)
     columns: list[list[Fraction | None]] = [
         [_rating(f"{key}, criterion {i + 1}", triple[i]) for triple in triples] for i in range(3)

@@ -1,4 +1,4 @@
-"""Universal scores: U1–U6, rated once per session, averaged exactly over the sessions of the run."""
+"""Compute universal scores: U1–U6, rated once per session, averaged exactly over the run's sessions."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -11,7 +11,7 @@ from agent_eval.tables.frames import RubricRatings, UniversalScores
 
 
 def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
-    """ΣU / 30 × 100, exact; null if any of the six is null. All 1s are 20, all 5s are 100.
+    """Return ΣU / 30 × 100, exact; null if any of the six is null. All 1s are 20, all 5s are 100.
 
     Source: methodology 1.0.0, Score calculation.
     """
@@ -24,10 +24,10 @@ def universal_0to100(ratings: Sequence[Fraction | None]) -> Fraction | None:
 def universal_scores(
     rubric_ratings: RubricRatings, methodologies: Mapping[str, Methodology]
 ) -> UniversalScores:
-    """Table `universal_scores`: one row per pair that has ratings.
+    """Return table `universal_scores`: one row per pair that has ratings.
 
     A dimension is the exact mean of its effective ratings over the sessions; null, and named in `missing`,
-    when any session lacks it. Nothing is filled with zero and no mean is taken over fewer sessions.
+    if any session lacks it. Nulls are not filled with zero, and no mean is taken over fewer sessions.
 
     Raises:
         DuplicateRatingError: If two effective ratings rate one dimension of one session.
