@@ -1,8 +1,9 @@
-"""Prompts: what is put to a judge model, word for word, and how its reply is read.
+"""Build the prompts for a judge model, and read its replies.
 
-`build_prompt` makes one call out of the questions that belong together, `read_reply` turns the reply into verdicts,
-`repair_messages` asks once more. Nothing here calls a model. The rubrics' words belong in `metrics` and in the
-methodology; the evidence rules and caps of rubric ratings belong in the judge profile (`metrics/profile.py`).
+`build_prompt` makes one call from questions that belong together, `read_reply` converts the reply to
+verdicts, `repair_messages` asks once more. This package calls no model. The rubrics' texts are in `metrics`
+and in the methodology; the evidence rules and caps of rubric ratings are in the judge profile
+(`metrics/profile.py`).
 """
 
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms

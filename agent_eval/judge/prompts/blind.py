@@ -1,9 +1,9 @@
-"""Blinding: the judged agent's own names are withheld, and put back into the judge's quotes.
+"""Hide the judged agent's names from the judge, and restore them in the judge's quotes.
 
-Withheld are the names that the project declares for the agent: id, name, provider and model. Other names of models
-and companies are left alone: they may be what the conversation is about. In the text a name becomes [agent],
-[provider] or [model], so the text stays readable; a quote that holds such a word is sought in the transcript and
-returned as it stands there, so that the verbatim check of quotes still means what it says.
+Hidden are the names that the project declares for the agent: id, name, provider and model. Other names of
+models and companies are kept: the conversation may be about them. In the text, a name is replaced by [agent],
+[provider] or [model], so the text stays readable. A quote with such a placeholder is searched in the
+transcript and returned in the transcript's form, so that quotes can still be checked verbatim.
 """
 
 import re
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from agent_eval.transcripts.models import Agent
 
 SHORTEST_NAME = 3
-# Names that say nothing about whose they are; withholding them would only hurt the text.
+# Generic names that do not identify the agent; hiding them would only damage the text.
 TELLS_NOTHING = frozenset(
     ["agent", "assistant", "bot", "chatbot", "customer", "function", "model", "system", "tool", "user"]
 )
@@ -25,13 +25,13 @@ TELLS_NOTHING = frozenset(
 
 @dataclass(frozen=True)
 class BlindedTerms:
-    """The names to withhold, each with the word that stands for it."""
+    """Hold the names to hide, each with its placeholder."""
 
     words: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, agent: Agent) -> Self:
-        """The names declared for an agent. Very short ones and plain nouns such as 'assistant' are not withheld."""
+        """Return an agent's declared names. Very short ones and nouns such as 'assistant' are not hidden."""
         endpoint = agent.endpoint or {}
         declared = [
             (agent.name, "[agent]"),
@@ -47,11 +47,11 @@ class BlindedTerms:
         return cls(tuple(sorted(kept.values(), key=lambda pair: (-len(pair[0]), pair))))
 
     def hide(self, text: str) -> str:
-        """The text with every name replaced, in whatever case; parts of longer words stay."""
+        """Return the text with every name replaced, ignoring case; parts of longer words are kept."""
         return self._pattern.sub(self._word, text) if self._pattern else text
 
     def hide_in(self, value: JsonValue) -> JsonValue:
-        """The value with the names in all its texts replaced; in keys too, where they stay distinct."""
+        """Return the value with the names in all its texts replaced; also in keys, which stay distinct."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -66,7 +66,7 @@ class BlindedTerms:
         return value
 
     def restore(self, quote: str, texts: Iterable[str]) -> str:
-        """The quote as it stands in one of the texts, names included; unchanged when it stands in none."""
+        """Return the quote as it occurs in one of the texts, with names; unchanged if it occurs in none."""
         pieces = re.split(r"(\[(?:agent|provider|model)\])", quote)
         if self._pattern is None or len(pieces) == 1:
             return quote
@@ -80,7 +80,7 @@ class BlindedTerms:
         return re.sub(r"(?:\\?\s)+", r"\\s+", re.escape(piece))
 
     def _word(self, match: re.Match[str]) -> str:
-        # folding in regular expressions and in str differ for a few letters
+        # case folding in regular expressions and in str differs for a few letters
         return self._by_name.get(match[0].casefold(), "[agent]")
 
     @cached_property

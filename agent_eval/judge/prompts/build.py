@@ -1,8 +1,8 @@
-"""Prompts: one call for every metric of a question, laid out so that its beginning is the same as often as possible.
+"""Build prompts: one call for every metric of a question, with a beginning that is equal across many calls.
 
-Layout: [system: task and rubrics, equal for all calls of a run] [user: the record, growing turn by turn; then what is
-asked, named in one short paragraph]. Two messages in strict alternation, because some chat templates take no other
-order.
+Layout: [system: task and rubrics, equal for all calls of a run] [user: the record, which grows turn by turn;
+then the metrics asked, in one short paragraph]. There are two messages that alternate strictly, because some
+chat templates accept no other order.
 """
 
 import hashlib
@@ -32,31 +32,31 @@ Messages = tuple[Mapping[str, str], ...]
 
 @dataclass(frozen=True)
 class Prompt:
-    """One call: what is sent, the form of the reply, and what is needed to read it."""
+    """Hold one call: the messages, the form of the reply, and what is needed to read the reply."""
 
     messages: Messages
     schema: Mapping[str, JsonValue]  # strict JSON schema of the reply
-    name: str  # of the schema
+    name: str  # name of the schema
     metrics: tuple[Metric, ...]  # in the order of the reply
-    prompt_hash: str  # of messages and schema: provenance, no part of a key
-    turns: tuple[Turn, ...] = field(default=(), repr=False)  # where quotes are sought
+    prompt_hash: str  # of messages and schema: provenance, not part of a key
+    turns: tuple[Turn, ...] = field(default=(), repr=False)  # turns in which quotes are searched
     names: BlindedTerms = NO_BLINDED_TERMS
-    seen_share: float = 1.0  # of the characters of what is judged; of a window its own part
-    n_left_out: int = 0  # messages and calls that are not shown whole
-    n_windows: int = 1  # in which the same questions are asked
+    seen_share: float = 1.0  # of the characters of what is judged; for a window, its own part
+    n_left_out: int = 0  # messages and calls that are not shown in full
+    n_windows: int = 1  # windows in which the same questions are asked
 
     def with_skeleton(self, messages: Messages) -> Messages:
-        """Messages that end with the form of the reply in words, for servers that take no schema."""
+        """Return messages that end with the reply's form as text, for servers that accept no schema."""
         *before, last = messages
         form = words.FORM.format(skeleton=skeleton_text(self.schema))
         return (*before, {**last, "content": f"{last['content']}\n{form}"})
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:
-    """Whether a conversation's question may ride in the call of its last judged turn.
+    """Return whether a conversation's question can share the call of its last judged turn.
 
-    It may when nothing comes after that turn, and no injected error is on record: a turn is judged without
-    hindsight, and a conversation with everything.
+    It can if nothing follows that turn and no injected error is recorded: a turn is judged without hindsight,
+    a conversation with all of its data.
     """
     only = conversation.conversations[0]
     return (
@@ -68,7 +68,7 @@ def can_share_call(turn: Question, conversation: Question) -> bool:
 
 
 def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Those of a run's metrics whose rubrics open every call about turns: of turns and conversations, for a model."""
+    """Return the metrics whose rubrics open calls about turns: turn and conversation metrics for models."""
     return tuple(m for m in metrics if m.grain != "session" and not m.is_measured)
 
 
@@ -82,23 +82,23 @@ def build_prompt(
     limits: ViewLimits = DEFAULT_LIMITS,
     window: int = 0,
 ) -> Prompt:
-    """The one call that asks every metric of the questions.
+    """Return the one call that asks every metric of the questions.
 
     Args:
-        questions: One turn question; a turn question and then its conversation's (see `can_share_call`); or one or
-            more questions about one conversation or one session (U1–U6, the criteria of a scenario).
-        secret: Key of the code in the marks; the same for a whole project, known to nobody else.
-        metrics: All metrics whose rubrics stand in the system message, so that it is the same for all calls of a
-            run (`shared_rubrics`); those asked are among them. Default: only those asked, as for rubric ratings and
+        questions: One turn question; a turn question and then its conversation's (see `can_share_call`); or
+            one or more questions about one conversation or one session (U1–U6, the criteria of a scenario).
+        secret: Key of the code in the marks; one per project, not known outside it.
+        metrics: All metrics whose rubrics are in the system message, so that it is equal for all calls of a
+            run (`shared_rubrics`); includes those asked. Default: only those asked, as for rubric ratings and
             in an audit with one call per metric.
-        names: Names of the judged agent, to be withheld.
-        findings: What the session's judgments found, for rubric ratings; those on the conversations shown that bear
-            on what is asked stand in the record, with the tests that the conversations serve.
+        names: Names of the judged agent, which are hidden.
+        findings: Findings of the session's judgments, for rubric ratings. The record includes those on the
+            shown conversations that affect the metrics asked, with the tests that the conversations serve.
         limits: What the model can be shown.
-        window: Which of the prompt's `n_windows`, where what is judged does not fit into one.
+        window: Number of the window among the prompt's `n_windows`, if what is judged does not fit into one.
 
     Raises:
-        ValueError: If the questions do not belong into one call.
+        ValueError: If the questions cannot share a call.
     """
     first = questions[0]
     whole = questions[1:] if first.turn_index is not None else questions
@@ -133,12 +133,12 @@ def merge_prompt(
     metrics: Sequence[Metric],
     secret: bytes,
 ) -> Prompt:
-    """The call that asks for what cannot be merged by rule, over what was said of each window of one record.
+    """Return the call for metrics that no rule can merge, over the verdicts on each window of one record.
 
     Args:
-        prompts: Of the windows, in their order.
-        verdicts: Of each window, by metric: the answer, its reason and its quote.
-        metrics: What is asked: ratings and values.
+        prompts: Prompts of the windows, in order.
+        verdicts: Verdicts on each window, by metric: the answer, its reason and its quote.
+        metrics: The metrics asked: ratings and values.
         secret: Key of the code in the marks.
     """
     first, asked = prompts[0], tuple(metrics)
@@ -160,7 +160,7 @@ def merge_prompt(
 
 
 def prompt_hash(messages: Messages, schema_hash: str) -> str:
-    """32 hex digits over all that is sent."""
+    """Return 32 hex digits over everything that is sent."""
     state = hashlib.blake2b(schema_hash.encode(), digest_size=16)
     for message in messages:
         content = message["content"].encode("utf-8", "surrogatepass")
@@ -170,7 +170,7 @@ def prompt_hash(messages: Messages, schema_hash: str) -> str:
 
 @lru_cache(maxsize=64)
 def system_prompt(metrics: tuple[Metric, ...]) -> str:
-    """Task, grammar of the record, and the rubrics of the metrics in their order; the same bytes for equal metrics."""
+    """Return task, grammar of the record and the rubrics in order; equal metrics give equal bytes."""
     return "\n\n".join([words.TASK, words.RUBRICS, *map(rubric, metrics)])
 
 
@@ -193,7 +193,7 @@ def _view(
     room: int,
     window: int,
 ) -> View:
-    """What of the record is shown."""
+    """Return the part of the record that is shown."""
     if first.turn_index is not None:
         after = _expected_line(first, names, room // 5)
         return turn_view(first.conversations[0], first.turns[0], names, limits, room, after, window)
@@ -226,7 +226,7 @@ def _findings_line(
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> list[RatingFinding]:
-    """The findings on what is shown that bear on any of the metrics asked, each once, in their order."""
+    """Return the findings on the shown conversations that affect any metric asked, each once, in order."""
     ids = {c.conversation_id for question in whole for c in question.conversations}
     held = [f for f in findings if f.conversation_id in ids]
     wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, held)}
@@ -241,7 +241,7 @@ def _expected_line(question: Question, names: BlindedTerms, most: int) -> list[L
 
 
 def _code(question: Question, secret: bytes) -> str:
-    """The code of a conversation's marks, the same for all its turns; of a session's, from all conversations."""
+    """Return the code of the marks: one per conversation; for a session, from all its conversations."""
     begun = [
         [c.conversation_id, c.goal, [m.content for m in turns[0].messages] if turns else []]
         for c, turns in zip(question.conversations, question.turns, strict=True)
@@ -250,7 +250,7 @@ def _code(question: Question, secret: bytes) -> str:
 
 
 def _request(questions: Sequence[Question]) -> str:
-    """What is asked, in the words that come after the record."""
+    """Return the request that follows the record."""
     subjects: dict[str, list[str]] = {}
     for question in questions:
         for metric in question.metrics:

@@ -1,9 +1,10 @@
-"""Marks for providers that cache only what is marked: where a prompt is cut into blocks, and what that saves.
+"""Mark prompt blocks for providers that cache only marked blocks, and estimate what that saves.
 
-Anthropic's models (also on Bedrock and Vertex) read a prompt up to a marked block from their cache if an earlier call
-marked a block that ends there, within the 20 blocks before the mark. A write costs a quarter more than a fresh token, a
-read a tenth. The marks stand after the system message, after what came before the judged turn, and after that turn: the
-next turn's call reads all of it. So at most three of the four marks that a call may hold are used.
+Anthropic's models (also on Bedrock and Vertex) read a prompt up to a marked block from their cache if an
+earlier call marked a block that ends there, within the 20 blocks before the mark. A write costs 1.25 times a
+fresh token, a read a tenth. The marks are placed after the system message, before the judged turn, and after
+that turn: the next turn's call reads all of it. So at most three of the four marks that a call may hold are
+used.
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """
@@ -15,14 +16,14 @@ from typing import Any
 from agent_eval.judge.prompts.build import Messages
 
 MARK = {"type": "ephemeral"}
-LEAST_TOKENS = 1_024  # of a prompt's beginning that is cached
+LEAST_TOKENS = 1_024  # minimum length of a cached beginning of a prompt
 LOOKED_BACK = 20  # blocks before a mark in which an earlier mark is found
-READ, WRITTEN = 0.1, 1.25  # price of a cached and of a written token, in those of a fresh one
+READ, WRITTEN = 0.1, 1.25  # price of a cached and of a written token, relative to a fresh one
 _TURN = '{"turn": '
 
 
 def marked(messages: Messages) -> list[dict[str, Any]]:
-    """Return the messages with their texts as blocks, of which up to three hold `cache_control`."""
+    """Return the messages with their texts as blocks, of which up to three have `cache_control`."""
     sent: list[dict[str, Any]] = []
     for message in messages:
         blocks: list[dict[str, Any]] = []
@@ -34,7 +35,7 @@ def marked(messages: Messages) -> list[dict[str, Any]]:
 
 
 def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
-    """A message's text in blocks, one for each line of the record, and whether each ends with a mark."""
+    """Split a message's text into blocks, one per line of the record, with whether each ends with a mark."""
     if role != "user":
         return [(text, True)]
     lines = text.splitlines(keepends=True)
@@ -42,14 +43,14 @@ def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
     if not turns:
         return [(text, False)]
     last = turns[-1]
-    opening = "".join(lines[:2])  # the record's mark, and the conversation's frame
+    opening = "".join(lines[:2])  # the record's mark and the conversation's frame
     blocks = [opening, *lines[2 : last + 1], "".join(lines[last + 1 :])]
     n = len(blocks)
     return [(block, n - 3 <= i < n - 1) for i, block in enumerate(blocks)]
 
 
 class PrefixCache:
-    """What a provider's cache holds after the calls before, for an estimate. A token is `characters` characters."""
+    """Simulates a provider's cache after earlier calls, for estimates. A token is `characters` characters."""
 
     def __init__(self, characters: int = 4) -> None:
         self._characters = characters
@@ -57,7 +58,7 @@ class PrefixCache:
         self._new: set[bytes] = set()
 
     def charge(self, messages: Messages) -> tuple[int, int]:
-        """Return the tokens that a call reads from the cache, and those that it writes.
+        """Return the tokens that a call reads from the cache, and those that it writes to it.
 
         It reads what was written before this round of calls.
         """
@@ -76,7 +77,7 @@ class PrefixCache:
         return read, written
 
     def next_round(self) -> None:
-        """Let the following calls read what those before have written."""
+        """Make what earlier calls wrote readable for the following calls."""
         self._held |= self._new
         self._new.clear()
 

@@ -1,4 +1,4 @@
-"""An invented conversation on which prompts can be looked at without a project's own transcripts."""
+"""Provide an invented conversation, to inspect prompts without a project's own transcripts."""
 
 from agent_eval.clusters.naming import Case, Said
 from agent_eval.metrics.findings import RatingFinding
@@ -86,4 +86,4 @@ CLUSTERS = (
         ),
     ),
 )
-"""Clusters to be named."""
+"""Example clusters for naming."""

@@ -1,9 +1,9 @@
-"""The fence: data as JSON lines between two marks that nothing inside can imitate.
+"""Fence untrusted data: JSON lines between two marks that the data cannot imitate.
 
-A line of data is one JSON object without a line break and without any `<`, so no text of a transcript can open or
-close the block, whatever it knows; the code in the marks, a keyed hash, is a second lock. Control tokens of chat
-templates, invisible characters, marks of direction and half surrogate pairs are written as JSON escapes: the line
-still decodes to exactly what was said.
+A line of data is one JSON object without a line break and without any `<`, so no text of a transcript can
+open or close the block; the code in the marks, a keyed hash, is a second protection. Control tokens of chat
+templates, invisible characters, direction marks and lone surrogates are written as JSON escapes, so the line
+still decodes to the exact original.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ _ESCAPED = re.compile(
 
 
 def line(value: object) -> str:
-    """One line of data: JSON whose decoding gives the value back, and which cannot be mistaken for a mark."""
+    """Return one line of data: JSON that decodes to the value and cannot be mistaken for a mark."""
     return _ESCAPED.sub(_escape, json.dumps(value, ensure_ascii=False))
 
 
 def code(secret: bytes, *parts: object) -> str:
-    """The code of the marks: a keyed hash of the parts, 24 hex digits; equal for equal parts."""
+    """Return the code of the marks: a keyed hash, 24 hex digits; equal parts give equal codes."""
     return hashlib.blake2b(canonical(parts), key=secret[:64], digest_size=12).hexdigest()
 
 
 def fenced(lines: Iterable[str], code: str) -> str:
-    """The block: lines made by `line` between the marks; ends with a line break."""
+    """Return the block: lines made by `line` between the marks; it ends with a line break."""
     return "\n".join([f"<record {code}>", *lines, f"</record {code}>", ""])
 
 

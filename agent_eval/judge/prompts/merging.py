@@ -1,4 +1,4 @@
-"""Merging the verdicts on the windows of one record: labels by union, ratings by asking once more."""
+"""Merge the verdicts on the windows of one record: unite labels, ask ratings once more."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +13,11 @@ from agent_eval.metrics.base import NO_FAILURE, Metric
 def merge_windows(
     metrics: Sequence[Metric], read: Sequence[Mapping[str, Verdict]]
 ) -> tuple[dict[str, Verdict], list[Metric]]:
-    """The labels of all windows united, by metric, and the metrics that have to be asked over what was said.
+    """Return the united labels of all windows, by metric, and the metrics to ask once more over the verdicts.
 
-    A failure that any window shows is a failure of the whole; 'no failure' stands only where every window says so. The
-    reason and the quote are those of the window with the most severe label. What no window answered is neither.
+    A failure in any window is a failure of the whole; 'no failure' requires it in every window. The reason
+    and the quote are those of the window with the most severe label. A metric that no window answered is in
+    neither.
     """
     united: dict[str, Verdict] = {}
     rated: list[Metric] = []
@@ -34,7 +35,7 @@ def merge_windows(
 
 
 def said_of(read: Mapping[str, Verdict]) -> dict[str, JsonValue]:
-    """What a window's verdicts say, as data for the call that merges them."""
+    """Return a window's verdicts as data for the call that merges them."""
     return {
         name: {
             "answer": next(a for a in (v.rating_1to5, v.value, v.label) if a is not None),

@@ -1,6 +1,7 @@
-"""The judge profile's hash: the rules of metrics/profile.py and every word and form of the prompts.
+"""Compute the judge profile's hash: the rules of metrics/profile.py, and all texts and forms of the prompts.
 
-A rubric's words are not part of it: they have their own hash, and a changed rubric asks only its metric anew.
+The rubrics' texts are not included: they have their own hash, and a changed rubric repeats only its own
+metric.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from agent_eval.transcripts.models import Conversation, Expected, Message, Messa
 
 @cache
 def profile_hash() -> str:
-    """Hash of PROFILE_VERSION, the profile's rules, the bounds, and prompts that show every form of question once."""
+    """Return the hash of PROFILE_VERSION, the profile's rules, the bounds, and prompts of every form."""
     turns = _CONVERSATION.turns()
     of_turn = Question((_CONVERSATION,), (turns,), 0, "", _TURN_METRICS)
     whole = Question((_CONVERSATION,), (turns,), None, "", _WHOLE_METRICS)

@@ -1,10 +1,10 @@
-"""The record: what a judge is shown of a conversation, as lines of data, within the room that its model has.
+"""Build the record of a conversation for a judge: lines of data, within the model's context size.
 
-Everything is shown whole where that fits. Else texts are shown shorter, evenly and in few steps, so that what remains
-is an index of all messages and calls with their sizes; errors, and calls that may destroy something, stay whole as long
-as possible. A turn's line depends on that turn alone, so the record of one turn is a byte-exact prefix of the next
-turn's: that is what providers cache. What is left out is marked by an object that no text of a transcript can imitate,
-and counted.
+Everything is shown in full if it fits. Otherwise texts are shortened, evenly and in few steps, so that what
+remains is an index of all messages and calls with their sizes; errors, and calls that may destroy something,
+stay complete as long as possible. A turn's line depends only on that turn, so the record of one turn is a
+byte-exact prefix of the next turn's, which providers can cache. Omissions are counted, and marked by an
+object that no text of a transcript can imitate.
 """
 
 import json
@@ -38,16 +38,16 @@ STEPS: tuple[tuple[int, int], ...] = (
     ),
     *((60, 8_000), (0, 8_000), (0, 2_000), (0, 500), (0, 120)),
 )
-"""Longest text, and longest text of an error or of a call that may destroy: the first step that lets all fit."""
+"""Maximum length of a text, and of an error or a call that may destroy; the first step that fits is used."""
 AS_POLICY: JsonValue = {"shown_as": "policy"}
-"""Stands for an opening message of the operator: its text is in the frame."""
+"""Replaces an opening message of the operator, whose text is in the frame."""
 OF_MANY = (STEPS[0], *STEPS[5::3])
-MANY_TURNS = 400  # above it only the steps OF_MANY are tried
-SHORT = (1_000, 8_000)  # the step of turns that are shown without others
+MANY_TURNS = 400  # above this number, only the steps OF_MANY are tried
+SHORT = (1_000, 8_000)  # step for turns that are shown alone
 
 
 class Line(NamedTuple):
-    """A line of the record, and what it shows: characters of texts, those left out, and texts cut or left out."""
+    """Hold a line of the record and counts: characters shown, characters left out, texts cut or left out."""
 
     text: str
     n_shown: int = 0
@@ -56,18 +56,18 @@ class Line(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the size in bytes."""
         return size_of(self.text)
 
 
 def size_of(text: str) -> int:
-    """Bytes of a text in UTF-8: three of them are counted as a token."""
+    """Return the bytes of a text in UTF-8; three bytes are counted as a token."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 @dataclass
 class _Tally:
-    """What was shown and left out while a line was made."""
+    """Count what is shown and left out while a line is built."""
 
     n_shown: int = 0
     n_characters_left_out: int = 0
@@ -85,9 +85,10 @@ class _Tally:
 
 
 class _Remembered:
-    """Lines made of frozen things, so that a line that opens every later prompt is made once.
+    """Caches lines built from frozen objects, so that a line that opens all later prompts is built once.
 
-    Found by identity while the thing lives; the oldest go when `most` characters are held.
+    Lines are found by identity while the object exists; the oldest are dropped above `most` characters in
+    total.
     """
 
     def __init__(self, most: int) -> None:
@@ -96,7 +97,7 @@ class _Remembered:
         self._lock = threading.Lock()
 
     def line(self, thing: object, form: tuple[object, ...], make: Callable[[], Line]) -> Line:
-        """The thing's line in a form, made where it is not held."""
+        """Return the object's line in a form; build it if it is not cached."""
         key = (id(thing), *form)
         found = self._lines.get(key)
         if found is not None and found[0]() is thing:
@@ -121,9 +122,10 @@ _REMEMBERED = _Remembered(most=16_000_000)
 def frame_line(
     conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = WHOLE
 ) -> Line:
-    """Policy, goal, profile, knowledge and tools of a conversation; no id and no outcome.
+    """Return policy, goal, profile, knowledge and tools of a conversation, without id and outcome.
 
-    In a session's record `place` is its number and the tests that it serves; they come first, with its scenario.
+    In a session's record, `place` is its number and the tests that it serves; they come first, with its
+    scenario.
     """
     form = (names, place, most)
     return _REMEMBERED.line(conversation, form, lambda: _frame_line(conversation, names, place, most))
@@ -155,12 +157,12 @@ def _frame_line(
 
 
 def turn_line(turn: Turn, names: BlindedTerms, step: tuple[int, int] = STEPS[0]) -> Line:
-    """One turn: its messages in order, with tool calls numbered and results pointing to their call.
+    """Return one turn: its messages in order, with tool calls numbered and results referring to their call.
 
     Args:
         turn: The turn.
-        names: Names to withhold.
-        step: Longest text, and longest text of an error or of a call that may destroy.
+        names: Names to hide.
+        step: Maximum length of a text, and of an error or a call that may destroy.
     """
     return _REMEMBERED.line(turn, (names, step), lambda: part_line(turn, names, step))
 
@@ -168,14 +170,14 @@ def turn_line(turn: Turn, names: BlindedTerms, step: tuple[int, int] = STEPS[0])
 def part_line(
     turn: Turn, names: BlindedTerms, step: tuple[int, int], shown: Collection[int] | None = None
 ) -> Line:
-    """A turn with those of its messages that `shown` numbers, None: all; the others are counted in their place."""
+    """Return a turn with the messages numbered in `shown` (None: all); others are counted in their place."""
     tally = _Tally()
     messages = list(_messages(turn, step, names, tally, shown))
     return tally.line({"turn": turn.turn_index, "messages": messages})
 
 
 def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
-    """A turn in the first step that fits; else the last one's JSON without its middle."""
+    """Return a turn in the first step that fits; otherwise the last step's JSON without its middle."""
     for step in STEPS:
         found = turn_line(turn, names, step)
         if found.size <= most:
@@ -185,7 +187,7 @@ def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
 
 
 def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """The lines of turns within a room of bytes: all whole, else each shorter, else without some in the middle."""
+    """Return the lines of turns within a size in bytes: in full, else shortened, else without middle ones."""
     for step in STEPS if len(turns) <= MANY_TURNS else OF_MANY:
         lines = [turn_line(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
@@ -194,17 +196,17 @@ def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Li
 
 
 def total_size(lines: Iterable[Line]) -> int:
-    """Bytes of lines with their line breaks."""
+    """Return the bytes of lines, including line breaks."""
     return sum(found.size + 1 for found in lines)
 
 
 def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = WHOLE) -> Line:
-    """One further line, such as an expected answer."""
+    """Return one further line, such as an expected answer."""
     return _bounded(lambda bound, tally: {name: _shown(value, bound, names, tally)}, {}, most)
 
 
 def gap_line(turns: Sequence[Turn]) -> Line:
-    """The line that stands for turns that are left out; they follow one another."""
+    """Return the line that replaces consecutive turns that are left out."""
     return _REMEMBERED.line(turns[-1], ("gap", len(turns)), lambda: _gap_line(turns))
 
 
@@ -217,7 +219,7 @@ def _gap_line(turns: Sequence[Turn]) -> Line:
 
 
 def is_kept(message: Message) -> bool:
-    """Whether a message is shown whole as long as possible: an error, or a call that may destroy something."""
+    """Return whether a message is kept complete as long as possible: an error or a call that may destroy."""
     is_error = message.role == "tool" and (message.is_error or tells_error(message.content or ""))
     return bool(is_error) or any(may_destroy(call.name, call.arguments) for call in message.tool_calls)
 
@@ -271,7 +273,7 @@ def _messages(
 
 
 def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> JsonValue:
-    """A value with names hidden; a long text without its middle, any other long value as its JSON text likewise."""
+    """Return a value with names hidden; a long text, or another long value's JSON text, loses its middle."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -279,14 +281,14 @@ def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> 
     text = _json_text(value)
     if text is None:
         return {"left_out": "a value that is nested too deeply to be shown"}
-    if len(text) > max(bound, 2):  # {} and [] stay as they are
+    if len(text) > max(bound, 2):  # {} and [] are kept
         return {"json": _cut(names.hide(text), bound, tally)}
     tally.n_shown += len(text)
     return names.hide_in(value)
 
 
 def _json_text(value: JsonValue) -> str | None:
-    """A value as it is shown; None where it is nested too deeply."""
+    """Return a value as it is shown; None if it is nested too deeply."""
     if isinstance(value, str):
         return value
     try:
@@ -296,7 +298,7 @@ def _json_text(value: JsonValue) -> str | None:
 
 
 def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
-    """The text, or [its beginning, how much is left out, its end] when it is longer than the bound."""
+    """Return the text, or [its beginning, how much is left out, its end] if it exceeds the bound."""
     if len(text) <= bound:
         tally.n_shown += len(text)
         return text
@@ -312,7 +314,7 @@ def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
 
 
 def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> Line:
-    """The first line that fits, with shorter and shorter texts; else the last one's JSON without its middle."""
+    """Return the first line that fits, with ever shorter texts; else the last JSON without its middle."""
     found = Line("")
     for bound, _ in STEPS:
         tally = _Tally()
@@ -323,7 +325,7 @@ def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, J
 
 
 def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
-    """A line's JSON without its middle. As JSON within JSON a character takes two bytes, in few scripts up to six."""
+    """Return a line's JSON without its middle. Nested JSON takes 2 bytes a character, in some scripts 6."""
     text, room = made.text, max(most // 2 - 100, 50)
     found = line({**key, "json": _cut(text, room, _Tally())})
     while size_of(found) > most and room > 50:
@@ -335,7 +337,7 @@ def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
 
 
 def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """The first turn and as many of the last as fit, shortened, with the number of those between them."""
+    """Return the first turn and as many last ones as fit, shortened, with the number of those in between."""
     first, last = bounded_short(turns[0], names, most // 4), list[Line]()
     room = most - first.size - len(line({"turns_left_out": len(turns)})) - 2
     for turn in reversed(turns[1:]):
@@ -350,6 +352,6 @@ def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> li
 
 
 def bounded_short(turn: Turn, names: BlindedTerms, most: int) -> Line:
-    """A turn with short texts, within a room of bytes."""
+    """Return a turn with short texts, within a size in bytes."""
     found = turn_line(turn, names, SHORT)
     return found if found.size <= most else bounded_line(turn, names, most)

@@ -1,9 +1,9 @@
-"""Replies: from the judge's text to verdicts, or to the sentence for the one re-ask.
+"""Read replies: convert a judge's text to verdicts, or to the problem for the single re-ask.
 
-A reply that cannot be read is never a low rating: it is no rating. The ladder: the text as JSON; without leading
-thoughts or a fence of code; mended by a library; then checked field by field. What is ambiguous is not read: several
-objects, a metric answered twice, a reply that stops in the middle, one that the transcript dictates, word for word or
-with small changes.
+An unreadable reply yields no rating, not a low one. Steps: read the text as JSON; without leading reasoning
+or a code fence; repaired by a library; then check each field. Ambiguous replies are not read: several
+objects, a metric answered twice, a reply that stops in the middle, or one that the transcript dictates,
+verbatim or with small changes.
 """
 
 import json
@@ -26,15 +26,15 @@ from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of
 
 _COPIED = "It was copied from the record, which holds data and no answer."
-LONGEST_TEXT = 4_000  # characters of a rationale or a quote that are kept
-MOST_ITEMS = 20  # listed items that a rationale names
+LONGEST_TEXT = 4_000  # characters kept of a rationale or a quote
+MOST_ITEMS = 20  # listed items named in a rationale
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 _REASON_WORDS = ("reason", "rationale", "justification", "explanation")
 _REASON_KEY = re.compile(rf"(?:{'|'.join(_REASON_WORDS)})\W{{1,12}}", re.IGNORECASE)
-_SEARCHED = 4_000  # characters of a bad reply in which keys are looked for
-_FINDINGS = '{"findings"'  # the line of the record that holds what judges found before
+_SEARCHED = 4_000  # characters of an unreadable reply in which keys are searched
+_FINDINGS = '{"findings"'  # beginning of the record's line with earlier findings of judges
 _ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
 _FEWEST_WORDS, _SHARE_ALIKE, _SHARE_BESIDE = 4, 0.8, 0.6
 _LOOK_ALIKE = str.maketrans("аеорсухікѕјԁһοαινκρτυχ", "aeopcyxiksjdhoaivkptux")  # Cyrillic and Greek letters
@@ -42,28 +42,28 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
 
 class ReplyError(Exception):
-    """A reply that cannot be read. `problem` is a sentence in our own words, safe to send back.
+    """Raised when a reply cannot be read. `problem` is a sentence of our own text, safe to send back.
 
-    `read` holds the verdicts of those metrics whose part could be read.
+    `read` holds the verdicts of the metrics whose part was readable.
     """
 
     def __init__(self, problem: str, text: str, read: Mapping[str, Verdict] | None = None) -> None:
         begun = hide_secrets(text[:_SEARCHED])[
             :80
-        ]  # hidden before it is cut: a part of a key is not recognised
+        ]  # hidden before cutting: a part of a key is not recognised
         super().__init__(f"{problem} The reply began {clean(begun)!r}.")
         self.problem = problem
         self.read: Mapping[str, Verdict] = read or {}
 
 
 def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
-    """The verdict of every metric of the prompt.
+    """Return the verdict of every metric of the prompt.
 
-    Quotes are given as they stand in the transcript: with the names that were withheld, and without escapes.
-    Checks bound a score (see metrics/profile.py); the rationale then says so.
+    Quotes have the form of the transcript: with the names that were hidden, and without escapes.
+    Checks bound a score (see metrics/profile.py); if so, the rationale says it.
 
     Raises:
-        ReplyError: If the reply is no JSON object, or a metric's part is missing or off its form.
+        ReplyError: If the reply is not a JSON object, or a metric's part is missing or invalid.
     """
     reply = object_of(prompt, text)
     read: dict[str, Verdict] = {}
@@ -79,9 +79,9 @@ def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
 
 
 def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
-    """The one re-ask: the same messages with the problem added at the end.
+    """Return the messages of the single re-ask: the same ones with the problem added at the end.
 
-    The bad reply is not sent back: it may quote the transcript, and would do so outside the fence.
+    The unreadable reply is not sent back: it may quote the transcript, which would then be outside the fence.
     """
     *before, last = prompt.messages
     again = words.REPAIR.format(problem=error.problem)
@@ -89,18 +89,18 @@ def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
 
 
 class _UnreadableError(Exception):
-    """What is wrong with one metric's part."""
+    """Raised with the problem in one metric's part."""
 
 
 class _AnsweredTwiceError(Exception):
-    """A key stands twice in one object."""
+    """Raised when a key occurs twice in one object."""
 
 
 def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
-    """The JSON object that a reply is, mended where that is safe.
+    """Return the JSON object in a reply, repaired if that is safe.
 
     Raises:
-        ReplyError: If it is none, or names something twice.
+        ReplyError: If the reply is not an object, or names something twice.
     """
     bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
     bare = _without_code_fence(bare)
@@ -126,7 +126,7 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
 
 
 def _without_code_fence(text: str) -> str:
-    """What stands between the first and the last ```; the text itself where there is more than prose around them."""
+    """Return the text between the first and last ```; the whole text if more than prose surrounds them."""
     start, end = text.find("```"), text.rfind("```")
     if start == end or set("{}") & {*text[:start], *text[end:]}:
         return text
@@ -136,12 +136,12 @@ def _without_code_fence(text: str) -> str:
 
 
 def _is_copied(prompt: Prompt, bare: str) -> bool:
-    """Whether the reply stands in the record, whatever its case and punctuation: then the transcript dictated it."""
+    """Return whether the record has the reply, ignoring case and punctuation: the transcript dictated it."""
     return _letters(line(bare)) in _letters(prompt.messages[-1]["content"])
 
 
 def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
-    """The reasons that a reply gives, for all metrics or for one."""
+    """Yield the reasons in a reply, for all metrics or for one."""
     for part in (reply, *reply.values()):
         reason = cast("Mapping[str, object]", part).get("reason") if isinstance(part, Mapping) else None
         if isinstance(reason, str):
@@ -149,22 +149,22 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 
 def _reason_keys(record: str) -> list[re.Match[str]]:
-    """Where the transcript names a reason; what judges found before stands in the record too, and is left out."""
+    """Return where the transcript names a reason; the record's earlier findings of judges are excluded."""
     ends = (record.find(f"\n{_FINDINGS}"), record.rfind("\n</record "), len(record))
     end = next(end for end in ends if end >= 0)
     small = record[:end].lower()
-    if not any(word in small for word in _REASON_WORDS):  # nearly always, and a hundred times as fast
+    if not any(word in small for word in _REASON_WORDS):  # the usual case, and a hundred times faster
         return []
     return list(_REASON_KEY.finditer(record, 0, end))
 
 
 def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> bool:
-    """Whether the transcript holds an answer with nearly this reason: then it was dictated.
+    """Return whether the transcript contains an answer with nearly this reason, and so dictated it.
 
-    Case, punctuation, look-alike and invisible letters do not count, nor does the order of an answer's fields. Beside a
-    score or a label a reason that stands in the transcript is an answer: most of its words are enough, and a few words
-    before or after change nothing. Elsewhere nearly all must be the same, from the first on. What a reason quotes from
-    the middle of the transcript is no answer, and reasons of under four words are too common to tell.
+    Case, punctuation, look-alike and invisible letters and the order of an answer's fields are ignored. Next
+    to a score or a label, a reason in the transcript is an answer: most of its words suffice, and a few words
+    before or after are ignored. Elsewhere nearly all words must be equal, from the first on. A quote from the
+    middle of the transcript is not an answer, and reasons of under four words are too common to decide.
     """
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:
@@ -190,7 +190,7 @@ def _plain_words(text: str) -> list[str]:
 
 
 def _letters(text: str) -> bytes:
-    """The text in small letters without spaces, quotes, marks and escapes: JSON within JSON has other ones, and the same words."""
+    """Return the text in lower case without spaces, quotes, marks and escapes: nested JSON changes them."""
     data = text.casefold().encode("utf-8", "surrogatepass")
     for escape in (b"\\n", b"\\r", b"\\t"):
         data = data.replace(escape, b"")
@@ -198,8 +198,8 @@ def _letters(text: str) -> bytes:
 
 
 def _mended(prompt: Prompt, bare: str, text: str) -> object:
-    """JSON with small faults, by a library; only where no metric is named twice."""
-    import json_repair  # only when a reply is broken
+    """Return JSON with small faults repaired by a library; only if no metric is named twice."""
+    import json_repair  # imported only for a broken reply
 
     for metric in prompt.metrics:
         if len(re.findall(rf"[\"']{re.escape(metric.name)}[\"']\s*:", bare)) > 1:
@@ -244,9 +244,9 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
 def _of_items(
     prompt: Prompt, items: Items, given: object, rationale: str, evidence: str | None
 ) -> Scored | Unscored:
-    """The answer that follows from the listed items; those without the first verdict stand in the rationale.
+    """Return the answer implied by the listed items; the rationale has those without the first verdict.
 
-    They come in the order of the verdicts, and the first of them that has a quote gives the evidence.
+    They are sorted in the order of the verdicts, and the first one with a quote gives the evidence.
     """
     if not isinstance(given, list):
         raise _UnreadableError(f"{items.name} must be a list")
@@ -310,7 +310,7 @@ def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[st
 
 
 def _label(metric: Metric, given: object) -> str:
-    """A label, however its case, hyphens and underscores are written."""
+    """Return a label, ignoring case, hyphens and underscores."""
     plain = {_plain(label): label for label in metric.labels}
     if not isinstance(given, str) or _plain(given) not in plain:
         raise _UnreadableError(f"label must be one of: {', '.join(metric.labels)}")
@@ -322,7 +322,7 @@ def _plain(label: str) -> str:
 
 
 def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple[int, str]:
-    """The rating within what the yes/no questions allow, and what to add to the rationale."""
+    """Return the rating within the limits of the yes/no questions, and the text to add to the rationale."""
     said, bounds = [], [rating]
     for check in checks_of(metric.name):
         yes = answer.get(check.name)
@@ -338,7 +338,7 @@ def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple
 
 
 def _evidence(prompt: Prompt, given: object) -> str | None:
-    """The quote as it stands in the transcript, where it can be found there; else as the judge gave it."""
+    """Return the quote in the transcript's form if it is found there; otherwise as the judge gave it."""
     if given is None:
         return None
     if not isinstance(given, str):

@@ -1,7 +1,8 @@
-"""The view: what of a turn, a conversation or a session is put before a model whose context has a limit.
+"""Select what of a turn, a conversation or a session is shown to a model with a limited context.
 
-The whole text where it fits. Else an index of it (`record.STEPS`). What does not even fit as an index is shown in
-windows that overlap; each window is judged, and the verdicts are merged (judge/llm/requests.py).
+The whole text is shown if it fits, otherwise an index of it (`record.STEPS`). If the index does not fit
+either, it is shown in overlapping windows; each window is judged, and the verdicts are merged
+(judge/llm/requests.py).
 """
 
 import math
@@ -26,22 +27,22 @@ from agent_eval.judge.prompts.record import (
 )
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
-CONTEXT_TOKENS = 128_000  # of a model whose window nobody names
-TURNS = 100  # earlier turns before a judged one, at most
+CONTEXT_TOKENS = 128_000  # for a model with an unknown context size
+TURNS = 100  # maximum number of earlier turns before a judged one
 MOST_WINDOWS = 8
-INDEX = 8  # steps in which all messages are shown, with texts of 60 characters at least
-_OVERLAP = 10  # a window begins a tenth of its messages before the end of the one before it
-_BESIDE = 3_000  # bytes of what is asked, of the marks and of the messages' own form
+INDEX = 8  # steps in which all messages are shown, with texts of at least 60 characters
+_OVERLAP = 10  # a window begins a tenth of its messages before the end of the previous one
+_BESIDE = 3_000  # bytes of the request, the marks and the messages' own form
 _LEAST = 2_000  # bytes of a record
-_PER_MESSAGE = 120  # bytes of an entry of the index beside its text
+_PER_MESSAGE = 120  # bytes of an index entry in addition to its text
 
 
 @dataclass(frozen=True)
 class ViewLimits:
-    """What a model can be shown in one call.
+    """Limit what a model can be shown in one call.
 
-    `turns`: how many earlier turns are shown before a judged one. From there on the oldest are left out, half as many at
-    a time, so that the beginning of the prompt stays the same for many turns.
+    `turns`: maximum number of earlier turns before a judged one. Above it, the oldest are left out, half as
+    many at a time, so that the beginning of the prompt stays equal for many turns.
     """
 
     context_tokens: int = CONTEXT_TOKENS
@@ -50,23 +51,23 @@ class ViewLimits:
 
     @property
     def reply(self) -> int:
-        """Tokens that are kept for the reply: never more than a quarter of the context."""
+        """Return the tokens reserved for the reply: at most a quarter of the context."""
         return min(self.reply_tokens, self.context_tokens // 4)
 
     def room_beside(self, *texts: str) -> int:
-        """Bytes of a record, beside texts that are always sent."""
+        """Return the bytes left for a record, next to texts that are always sent."""
         whole = (self.context_tokens - self.reply) * BYTES_PER_TOKEN
         return max(whole - sum(map(size_of, texts)) - _BESIDE, _LEAST)
 
     def first_turn(self, n_earlier: int) -> int:
-        """The first of the earlier turns that are shown: 0, or a multiple of half the window."""
+        """Return the first of the earlier turns that are shown: 0, or a multiple of half the window."""
         jump = max(self.turns // 2, 1)
         return 0 if n_earlier <= self.turns else ((n_earlier - self.turns) // jump + 1) * jump
 
 
 @dataclass(frozen=True)
 class View:
-    """The lines of a record. Of one of several windows, `seen_share` and `n_left_out` are its part of the whole."""
+    """Hold the lines of a record. In a window, `seen_share` and `n_left_out` are of its own part."""
 
     lines: list[str]
     seen_share: float = 1.0
@@ -76,12 +77,12 @@ class View:
 
 @dataclass
 class _Counted:
-    """Lines with what they show."""
+    """Hold lines with counts of what they show."""
 
     lines: list[Line] = field(default_factory=list[Line])
 
     def view(self, *, ignored: int = 0) -> View:
-        """The view; `ignored` messages and calls are left out by choice: they count as left out and not as unseen."""
+        """Return the view; `ignored` items are left out by choice: counted as left out, but not as unseen."""
         shown = sum(found.n_shown for found in self.lines)
         gone = sum(found.n_characters_left_out for found in self.lines)
         left_out = sum(found.n_left_out for found in self.lines) + ignored
@@ -97,16 +98,16 @@ def turn_view(
     after: Sequence[Line] = (),
     window: int = 0,
 ) -> View:
-    """What is shown for a question about the last of the turns: the frame, earlier turns, the turn, and what comes after.
+    """Return what is shown for a question about the last turn: the frame, earlier turns, the turn, `after`.
 
     Args:
         conversation: Its frame opens the record.
-        turns: Up to and with the judged one.
-        names: Names to withhold.
-        limits: Of the model.
-        room: Bytes of the record.
+        turns: Turns up to and including the judged one.
+        names: Names to hide.
+        limits: Limits of the model.
+        room: Maximum bytes of the record.
         after: Lines after the turn.
-        window: Which of the windows, where the turn needs several.
+        window: Number of the window, if the turn needs several.
     """
     *earlier, turn = turns
     frame = frame_line(conversation, names, (), room // 2)
@@ -128,9 +129,9 @@ def whole_view(
     after: Sequence[Line] = (),
     window: int = 0,
 ) -> View:
-    """What is shown for a question about whole conversations, each with its place in a session and lines after it.
+    """Return what is shown for a question about whole conversations, each with its place and further lines.
 
-    Only a single conversation is shown in windows; those of a session share the room evenly.
+    Only a single conversation is shown in windows; the conversations of a session share the size evenly.
     """
     share = (room - total_size(after)) // max(len(conversations), 1)
     counted = _Counted()
@@ -147,7 +148,7 @@ def whole_view(
 
 
 def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line] | None:
-    """All turns in the first step that fits; None where not even the index does."""
+    """Return all turns in the first step that fits; None if not even the index fits."""
     for step in STEPS[:INDEX]:
         lines = [turn_line(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
@@ -156,9 +157,9 @@ def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Lin
 
 
 def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int) -> tuple[list[Line], int]:
-    """The lines of earlier turns, and how many messages and calls the window leaves out by choice.
+    """Return the lines of earlier turns, and how many messages and calls the window leaves out by choice.
 
-    The first turn is always among them, the last ones come after the gap.
+    The first turn is always included; the last ones follow the gap.
     """
     if not start:
         return (turn_lines(earlier, names, most) if earlier else []), 0
@@ -173,7 +174,7 @@ def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int
 
 @dataclass(frozen=True)
 class _Window:
-    """One of `n` windows: its lines, those of its own part without the overlap, and the items of that part."""
+    """Hold one of `n` windows: its lines, those of its own part without overlap, and that part's items."""
 
     n: int
     lines: Sequence[Line]
@@ -181,7 +182,7 @@ class _Window:
     n_own_items: int
 
     def view(self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn]) -> View:
-        """The window as a view of the turns."""
+        """Return the window as a view of the turns."""
         whole = gap_line(turns)
         n_shown = sum(found.n_shown for found in self.own)
         n_elsewhere = whole.n_left_out - self.n_own_items
@@ -194,7 +195,7 @@ class _Window:
 
 
 def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) -> _Window:
-    """One of the windows that the messages of turns are shown in."""
+    """Return one of the windows in which the messages of turns are shown."""
     items = [(i, j) for i, turn in enumerate(turns) for j in range(len(turn.messages))]
     costs = [_cost(turns[i].messages[j]) for i, j in items]
     n = min(max(math.ceil(sum(costs) / (most * 0.8)), 2), MOST_WINDOWS, max(len(items), 1))
@@ -213,7 +214,7 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
 def _thinned(
     turns: Sequence[Turn], part: Sequence[tuple[int, int]], names: BlindedTerms, most: int
 ) -> list[Line]:
-    """A window that fits in no step: its first and last messages, errors and calls that may destroy; the rest is counted."""
+    """Return a window too large for any step: first and last messages, errors, destructive calls, a count."""
     ends = {*part[:2], *part[-2:]}
     kept = [at for at in part if at in ends or is_kept(turns[at[0]].messages[at[1]])]
     while True:
@@ -233,7 +234,7 @@ def _thinned(
 def _part(
     turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: tuple[int, int]
 ) -> Iterator[Line]:
-    """The turns of some messages, with those messages alone; turns before, between and after them as gaps."""
+    """Return the turns of some messages, with only those messages; other turns are shown as gaps."""
     held: dict[int, set[int]] = {}
     for i, j in items:
         held.setdefault(i, set()).add(j)
@@ -248,7 +249,7 @@ def _part(
 
 
 def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
-    """Where windows of about equal cost begin, and where the last one ends."""
+    """Yield where windows of about equal cost begin, and where the last one ends."""
     yield 0
     total, held, k = sum(costs), 0, 1
     for i, cost in enumerate(costs):
@@ -260,7 +261,7 @@ def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
 
 
 def _cost(message: Message) -> int:
-    """Bytes that a message takes in a window, roughly."""
+    """Return the approximate bytes that a message takes in a window."""
     bound = 8_000 if is_kept(message) else 250
     arguments = sum(min(size_of(str(call.arguments)), bound) + _PER_MESSAGE for call in message.tool_calls)
     return min(size_of(message.content or ""), bound) + arguments + _PER_MESSAGE

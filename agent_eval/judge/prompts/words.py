@@ -1,7 +1,7 @@
-"""The words of the prompts: task, grammar of the record, how to judge, how to reply.
+"""Define the texts of the prompts: task, grammar of the record, how to judge, how to reply.
 
-The rubrics' own words stand with the metrics and in the methodology. A change here asks every question anew:
-raise PROFILE_VERSION with it (a test says so).
+The rubrics' texts are in the metrics and the methodology. A change here repeats every question:
+raise PROFILE_VERSION with it (a test checks this).
 """
 
 TASK = """\

@@ -1,7 +1,7 @@
-"""The rules judge: what can be decided honestly without a model. On everything else it abstains.
+"""Decide by rules what can be decided reliably without a model, and abstain on everything else.
 
-A rule speaks only when it is sure, because a false alarm is a failure put on an agent. Its silence is never
-"no failure": whoever looks at the rest has not looked yet. One module per check; each says what it decides.
+A rule reports only definite failures, because a false alarm blames an agent wrongly. No finding means "not
+assessed", not "no failure". There is one module per check, whose docstring defines it.
 """
 
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy

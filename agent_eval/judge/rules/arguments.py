@@ -1,8 +1,8 @@
-"""Wrong arguments: a call that its tool's JSON schema refuses, or a search for nothing.
+"""Detect wrong arguments: a call that violates its tool's JSON schema, or a search with an empty query.
 
-Schemas come with transcripts and are hostile: nothing is fetched, patterns are not run (a pattern may take for
-ever), references are followed within the schema only, and the work has a limit. What cannot be applied so decides
-nothing.
+Schemas come with transcripts and are untrusted: nothing is fetched, patterns are not run (a pattern may never
+finish), references are followed within the schema only, and the work is limited. A schema that cannot be
+applied this way decides nothing.
 """
 
 import json
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class _TooMuchError(Exception):
-    """The schema asks for more work than a check may take."""
+    """Raised when the schema needs more work than a check may take."""
 
 
 _steps: ContextVar[int] = ContextVar("steps", default=0)
 
 
 def wrong_arguments(question: Question) -> RuleFinding | None:
-    """Decides that a call of the agent does not fit its tool's schema, or asks a search for nothing."""
+    """Return a finding if a call does not fit its tool's schema, or a search has an empty query."""
     for made in calls_of(question):
         tool = _tool(question.conversations[0], made.call.name)
         reason = _misfit(tool, made.call) or _empty_query(tool, made.call)
@@ -68,13 +68,13 @@ def wrong_arguments(question: Question) -> RuleFinding | None:
 
 
 def _tool(conversation: Conversation, name: str) -> Mapping[str, JsonValue] | None:
-    """The schema of the one tool of that name; None where there is none, or several differ."""
+    """Return the schema of the only tool of that name; None if there is none, or several differ."""
     found = {json.dumps(s, sort_keys=True): s for t in conversation.tools or () if (s := _schema(t, name))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue] | None:
-    """A tool's schema of arguments, in the forms of OpenAI, Anthropic and MCP; None for another tool."""
+    """Return a tool's argument schema, in the forms of OpenAI, Anthropic and MCP; None for other tools."""
     inner = tool.get("function")
     described = inner if isinstance(inner, dict) else tool
     if described.get("name") != name:
@@ -87,7 +87,7 @@ def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]
 
 
 def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
-    """Why the arguments do not fit; None where they do, or where that cannot be said for sure."""
+    """Return why the arguments do not fit; None if they do, or if that is uncertain."""
     if schema is None:
         return None
     if isinstance(call.arguments, str):
@@ -99,7 +99,7 @@ def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | Non
     token = _steps.set(0)
     try:
         errors = list(validator.iter_errors(call.arguments))
-    except Exception:  # whatever a hostile schema provokes: it decides nothing
+    except Exception:  # any error caused by a hostile schema: no decision
         return None
     finally:
         _steps.reset(token)
@@ -120,7 +120,7 @@ def _step(check: Any) -> Any:
 
 @cache
 def _bounded() -> Any:
-    """JSON Schema as it stands, but for what may run without end. The library is loaded when a tool has a schema."""
+    """Return a JSON Schema validator without keywords that may not terminate; imports the library lazily."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -130,7 +130,7 @@ def _bounded() -> Any:
 
 @lru_cache(maxsize=1024)
 def _validator(text: str) -> Any:
-    """A validator that fetches nothing; None for a schema that is broken, too large, or uses patterns for keys."""
+    """Return a validator that fetches nothing; None for schemas that are broken, too large or with key patterns."""
     from jsonschema import FormatChecker
     from referencing import Registry
 
@@ -145,10 +145,10 @@ def _validator(text: str) -> Any:
 
 
 def _is_sure(error: "ValidationError", is_refused: bool) -> bool:
-    """Whether a mismatch is the agent's fault beyond doubt.
+    """Return whether a mismatch is certainly the agent's fault.
 
-    A scalar written as another type, or null for what may be left out, is taken by many tools without a word:
-    such a mismatch counts only where the call failed. A value that fits two of `oneOf` is the schema's fault.
+    Many tools accept a scalar written as another type, or null for an optional value: such a mismatch counts
+    only if the call failed. A value that fits two branches of `oneOf` is the schema's fault.
     """
     if error.validator in ("anyOf", "oneOf"):
         branches: dict[object, list[ValidationError]] = {}
@@ -174,7 +174,7 @@ def _types(error: "ValidationError") -> Sequence[str]:
 
 
 def _is_near(instance: object, types: Iterable[str]) -> bool:
-    """Whether a value says the same in another type: '3' and 3, 'true' and true, a JSON text and its value."""
+    """Return whether a value is equal in another type: '3' and 3, 'true' and true, JSON text and value."""
     if isinstance(instance, str):
         try:
             read = json.loads(instance)
@@ -193,7 +193,7 @@ def _told(error: "ValidationError") -> str:
 
 
 def _empty_query(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
-    """A search whose only words are blank. Where the schema lets the query be left out, blank may mean 'all'."""
+    """Return why a search query is blank. If the schema makes the query optional, blank may mean 'all'."""
     if not isinstance(call.arguments, dict) or not _SEARCHING & set(words_of_name(call.name)):
         return None
     blank = [name for name, value in call.arguments.items() if isinstance(value, str) and not value.strip()]

@@ -1,4 +1,4 @@
-"""Calls that lead nowhere: to a tool that there is not, failing again and again, or in a circle; and their share."""
+"""Detect useless calls: to an unknown tool, failing repeatedly, or in a loop; and compute their share."""
 
 import re
 from collections import Counter
@@ -27,10 +27,10 @@ from agent_eval.metrics.builtin.tool_call_behavior_failure import (
 )
 from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
-MOST_EQUAL = 2  # equal failing calls that are a fair try
-SHORTEST_RUN = 5  # failing calls of one tool in a row, with other arguments each time
-ROUNDS = 3  # times that the same few calls follow one another
-LONGEST_ROUND = 4  # calls of such a round
+MOST_EQUAL = 2  # equal failing calls that are a reasonable retry
+SHORTEST_RUN = 5  # consecutive failing calls of one tool, with different arguments
+ROUNDS = 3  # times that the same few calls occur in sequence
+LONGEST_ROUND = 4  # maximum number of calls in such a loop
 
 _PASSING = re.compile(
     r"time-?d? ?out|temporar|unavailable|rate.?limit|too many|\b429\b|\b5\d\d\b|connection|network|try again|retry"
@@ -40,10 +40,10 @@ _PASSING = re.compile(
 
 
 def unknown_tool(question: Question) -> RuleFinding | None:
-    """Decides that the agent called a tool that it does not have, and that the call failed.
+    """Return a finding if the agent called a tool that it does not have, and the call failed.
 
-    Abstains where the tools are not known, where the name is one of theirs with another prefix, and where the call
-    was answered: then the list of tools is incomplete.
+    Abstains if the tools are unknown, if the name is one of theirs with another prefix, and if the call was
+    answered: then the list of tools is incomplete.
     """
     names = _names_of_tools(question.conversations[0])
     for made in calls_of(question):
@@ -64,7 +64,7 @@ def _is_unknown(call: ToolCall, names: frozenset[str]) -> bool:
 
 
 def _names_of_tools(conversation: Conversation) -> frozenset[str]:
-    """The names of the tools; none where they are unknown or one of them has no name."""
+    """Return the names of the tools; empty if they are unknown or one of them has no name."""
     names: list[str] = []
     for tool in conversation.tools or ():
         inner = tool.get("function")
@@ -76,9 +76,9 @@ def _names_of_tools(conversation: Conversation) -> frozenset[str]:
 
 
 def repeated_failing_call(question: Question) -> RuleFinding | None:
-    """Decides that the same call failed in the same way for the third time, with nothing changed in between.
+    """Return a finding if a call failed in the same way for the third time, without a change in between.
 
-    Abstains where the error may pass by itself, and where the user asked for another try.
+    Abstains if the error may be temporary, and if the user asked for a retry.
     """
     for call, n in history_of(question).state(_FailedBefore).of_turn(question.turn.turn_index):
         if n > MOST_EQUAL:
@@ -88,14 +88,14 @@ def repeated_failing_call(question: Question) -> RuleFinding | None:
 
 
 class _FailedBefore:
-    """The agent's calls that failed as an equal one had before, with nothing in between that may change it."""
+    """Collect the agent's calls that failed as an equal one did before, without a possible change between."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._times: Counter[bytes] = Counter()
         self._again: dict[int, list[tuple[ToolCall, int]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         if is_asked_again(turn):
             self._times.clear()
         for call in turn.tool_calls:
@@ -109,16 +109,16 @@ class _FailedBefore:
                     self._again.setdefault(turn.turn_index, []).append((call, self._times[key]))
 
     def of_turn(self, turn_index: int) -> list[tuple[ToolCall, int]]:
-        """The calls of a turn that failed as before, each with the number of the time."""
+        """Return the calls of a turn that failed as before, each with its number of failures."""
         return self._again.get(turn_index, [])
 
 
 def stuck_loop(question: Question) -> RuleFinding | None:
-    """Decides that the agent goes in a circle within a turn.
+    """Return a finding if the agent is in a loop within a turn.
 
-    Either the same few different calls follow one another three times with equal results, or one tool fails five
-    times in a row in the same way, with other arguments each time. Abstains for tools that tell what changes by
-    itself and for errors that may pass.
+    Either the same few different calls follow one another three times with equal results, or one tool fails
+    five consecutive times in the same way, with different arguments. Abstains for tools that report changing
+    data and for errors that may be temporary.
     """
     calls = [made.call for made in calls_of(question)]
     return _failing_run(calls) or _round(calls)
@@ -138,7 +138,7 @@ def _failing_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
 
 
 def _kind_of_error(call: ToolCall) -> str:
-    """An error without the values in it."""
+    """Return an error without its values."""
     return re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "*", (call.result or "")[:200])
 
 
@@ -159,10 +159,10 @@ def _round(calls: Sequence[ToolCall]) -> RuleFinding | None:
 
 
 def step_efficiency(question: Question) -> Verdict:
-    """The share of the agent's calls in a conversation that were neither repeated nor useless.
+    """Return the share of the agent's calls in a conversation that were neither repeated nor useless.
 
-    Repeated: an equal call had given the same, and nothing was changed since. Useless: it went to a tool that there is
-    not, or failed as an equal call had failed before.
+    Repeated: an equal call had the same result, and nothing changed since. Useless: the tool is unknown, or
+    the call failed as an equal call had failed before.
     """
     conversation, turns = question.conversations[0], question.turns[0]
     n_calls = sum(call.requestor == "assistant" for turn in turns for call in turn.tool_calls)

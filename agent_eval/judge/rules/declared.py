@@ -1,4 +1,4 @@
-"""What the data declare: outcomes, results that need not be used, counted interventions."""
+"""Use what the data declare: outcomes, results that need not be used, counted interventions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ AUTONOMY = "U5"
 
 
 def declared_use(question: Question) -> Verdict | None:
-    """Decides that the results of a turn's calls need not reach the answer, where the data say so."""
+    """Decide that the results of a turn's calls need not appear in the answer, if the data say so."""
     truth = expected_of(question.turn.turn_index, question.conversations[0].expected)
     if truth is not None and truth.results_should_be_used is False:
         return NotApplicable("declared: the results need not reach the answer")
@@ -21,7 +21,7 @@ def declared_use(question: Question) -> Verdict | None:
 
 
 def declared_outcome(conversation: Conversation) -> Verdict | None:
-    """Decides goal completion where the data say whether the outcome is correct; a bare reward decides nothing.
+    """Decide goal completion if the data say whether the outcome is correct; a bare reward decides nothing.
 
     If the harness failed, the goal cannot be judged.
     """
@@ -38,13 +38,14 @@ def declared_outcome(conversation: Conversation) -> Verdict | None:
 
 
 def autonomy(conversations: Sequence[Conversation]) -> Verdict:
-    """U5, counted per task; the session has the rating of its worst task.
+    """Count U5 per task; the session has the rating of its worst task.
 
-    Each conversation is one task. None: 5. One confirmation: 4. One to three with a correction: 3. Two or three
-    confirmations lie between the anchors 4 and 3. Help in two or more turns, and in most of them: 2. More than three: 2, the anchor where they are more than half of the
-    task's turns, else between the anchors 3 and 2. The agent could not go on unguided: 1. Between two anchors the
-    lower counts, and the rationale says so. Help counts as a correction: the agent did not get there alone.
-    Abstains where interventions were not recorded in all conversations.
+    Each conversation is one task. No intervention: 5. One confirmation: 4. One to three with a correction: 3.
+    Two or three confirmations are between the anchors 4 and 3. Help in two or more turns, and in most of
+    them: 2. More than three: 2, exactly if they are more than half of the task's turns, else between the
+    anchors 3 and 2. The agent could not continue unguided: 1. Between two anchors, the lower one counts, and
+    the rationale says so. Help counts as a correction: the agent did not succeed alone. Abstains if
+    interventions were not recorded in all conversations.
 
     Source: methodology, U5; the counting rule is ours (docs/decisions/0017).
     """
@@ -64,16 +65,16 @@ def autonomy(conversations: Sequence[Conversation]) -> Verdict:
 
 @dataclass(frozen=True)
 class _Task:
-    """The interventions of one task, and the rating that they give."""
+    """Hold the interventions of one task, and the rating that follows from them."""
 
     name: str
     found: tuple[Intervention, ...]
     rating: int
-    between: tuple[int, int] | None  # the anchors that the count lies between
+    between: tuple[int, int] | None  # the two anchors around the count
 
     @property
     def told(self) -> str:
-        """How many interventions, which, and between which anchors."""
+        """Describe the number and kinds of interventions, and the anchors around the count."""
         n = len(self.found)
         listed = ", ".join(i.kind + _at(i.turn_index) for i in self.found)
         counted = f"{n} intervention{'s' if n != 1 else ''} in {self.name} ({listed})"
@@ -89,7 +90,7 @@ def _task(conversation: Conversation) -> _Task:
 
 
 def _level(found: Sequence[Intervention], n_turns: int) -> tuple[int, tuple[int, int] | None]:
-    """The rating of one task by its interventions, and the two anchors that it lies between, if it does."""
+    """Return the rating of one task by its interventions, and the two anchors it lies between, if any."""
     kinds = [i.kind for i in found]
     helped = {n if i.turn_index is None else (i.turn_index,) for n, i in enumerate(found) if i.kind == "help"}
     if "blocked" in kinds:

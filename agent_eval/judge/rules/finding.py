@@ -1,4 +1,4 @@
-"""What a check found, and the few things that several checks look at."""
+"""Define the finding of a check, and helpers that several checks use."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _QUOTE_LENGTH = 160
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Words written in one text."""
+    """Return the set of words in a text."""
     return frozenset(words.split())
 
 
@@ -29,12 +29,12 @@ _ERROR = re.compile(
     r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
     re.IGNORECASE,
 )
-_HEAD = 80  # an error is told at the beginning of a result
+_HEAD = 80  # an error is reported at the beginning of a result
 
 
 @dataclass(frozen=True)
 class RuleFinding:
-    """One failure, with the rule's reason and a verbatim quote."""
+    """Hold one failure, with the rule's reason and a verbatim quote."""
 
     label: str
     rationale: str
@@ -43,14 +43,14 @@ class RuleFinding:
 
 @dataclass(frozen=True)
 class Made:
-    """A call of the agent or the user in the judged turn, and where it stands among the turn's messages."""
+    """Hold a call of the agent or the user in the judged turn, and its position among the turn's messages."""
 
     position: int
     call: ToolCall
 
 
 def calls_of(question: Question) -> Iterator[Made]:
-    """The agent's calls in the judged turn, in order."""
+    """Yield the agent's calls in the judged turn, in order."""
     calls = iter(question.turn.tool_calls)
     for position, message in enumerate(question.turn.messages):
         for _ in message.tool_calls:
@@ -59,41 +59,41 @@ def calls_of(question: Question) -> Iterator[Made]:
 
 
 def may_have_failed(call: ToolCall) -> bool:
-    """Whether a result is an error: as declared, or told at its beginning, since failures often are plain texts."""
+    """Return whether a result is an error: declared, or reported at its beginning, often as plain text."""
     return call.is_error is True or tells_error(call.result or "")
 
 
 def tells_error(result: str) -> bool:
-    """Whether a result tells an error at its beginning."""
+    """Return whether a result reports an error at its beginning."""
     return bool(_ERROR.search(result[:_HEAD]))
 
 
 @lru_cache(maxsize=4096)
 def words_of_name(name: str) -> tuple[str, ...]:
-    """`deleteFile`, `delete_file` and `fs.delete-file` as lower-case words."""
+    """Return `deleteFile`, `delete_file` or `fs.delete-file` as lower-case words."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     return tuple(word.lower() for word in re.split(r"[^A-Za-z0-9]+", spaced) if word)
 
 
 def only_reads(name: str) -> bool:
-    """Whether a tool's name says that it changes nothing."""
+    """Return whether a tool's name indicates that it changes nothing."""
     words = words_of_name(name)
     return bool(words) and words[0] in _READING
 
 
 def is_live(name: str) -> bool:
-    """Whether a tool's name says that it tells what changes by itself, such as a status."""
+    """Return whether a tool's name indicates changing data, such as a status."""
     return not _LIVE.isdisjoint(words_of_name(name))
 
 
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text without case and signs."""
+    """Return the words of a text, ignoring case and signs."""
     return tuple(re.findall(r"\w+", text.casefold()))
 
 
 def leaves(value: object) -> Iterator[str]:
-    """The texts and whole numbers in a call's arguments, as texts."""
+    """Yield the texts and integers in a call's arguments, as texts."""
     if isinstance(value, dict):
         for part in value.values():
             yield from leaves(part)
@@ -105,10 +105,10 @@ def leaves(value: object) -> Iterator[str]:
 
 
 def quote_of(text: str) -> str:
-    """The longest line of a text, cut at a word."""
+    """Return the longest line of a text, cut at a word."""
     return cut(max(text.splitlines(), key=len).strip())
 
 
 def cut(line: str) -> str:
-    """At most 160 characters, cut at a word."""
+    """Return at most 160 characters, cut at a word."""
     return line if len(line) <= _QUOTE_LENGTH else line[:_QUOTE_LENGTH].rsplit(" ", 1)[0]

@@ -1,7 +1,8 @@
-"""What came before a turn, gathered once per conversation: rules that look back cost the same at every turn.
+"""Collect earlier turns once per conversation, so that rules that use them cost the same at every turn.
 
-A rule keeps what it needs of earlier turns in a state of its own, which is given each turn once, in order, up to the
-turn that is judged. A conversation whose turns are judged backwards is gathered from its beginning each time.
+A rule keeps what it needs of earlier turns in its own state, which receives each turn once, in order, up to
+the judged turn. If the turns of a conversation are judged backwards, it is collected from its beginning each
+time.
 """
 
 import threading
@@ -10,16 +11,16 @@ from typing import Protocol, TypeVar
 from agent_eval.judge.protocol import Question
 from agent_eval.transcripts.models import Conversation, Turn
 
-_HELD = 4  # conversations; questions come conversation by conversation
+_HELD = 4  # conversations; questions are ordered by conversation
 
 
 class State(Protocol):
-    """What a rule remembers of a conversation."""
+    """Holds what a rule needs of a conversation's earlier turns."""
 
     def __init__(self, conversation: Conversation) -> None: ...
 
     def add(self, turn: Turn, start: int) -> None:
-        """Take the next turn; `start` is the number of messages before it."""
+        """Add the next turn; `start` is the number of messages before it."""
         ...
 
 
@@ -27,24 +28,24 @@ S = TypeVar("S", bound=State)
 
 
 class History:
-    """The turns of a conversation so far, and what each rule remembers of them."""
+    """Hold the turns of a conversation so far, and each rule's state."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.turns: list[Turn] = []
-        self.starts: list[int] = []  # of each turn: the number of messages before it
+        self.starts: list[int] = []  # for each turn, the number of messages before it
         self._n_messages = 0
         self._states: dict[type, tuple[State, int]] = {}
 
     def extend(self, question: Question) -> None:
-        """Take the turns that the question shows and that are not known yet."""
+        """Add the question's turns that are not yet included."""
         for turn in question.turns[0][len(self.turns) :]:
             self.turns.append(turn)
             self.starts.append(self._n_messages)
             self._n_messages += len(turn.messages)
 
     def state(self, kind: type[S]) -> S:
-        """Return a rule's state with every turn so far."""
+        """Return a rule's state, including every turn so far."""
         state, n_seen = self._states.get(kind) or (kind(self.conversation), 0)
         assert isinstance(state, kind)
         for turn, start in zip(self.turns[n_seen:], self.starts[n_seen:], strict=True):

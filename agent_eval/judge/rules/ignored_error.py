@@ -1,4 +1,4 @@
-"""Ignored tool result: the agent tells the user that it is done although the call for it failed."""
+"""Detect an ignored tool result: the agent reports success to the user although the call for it failed."""
 
 import json
 import re
@@ -26,10 +26,11 @@ _TROUBLE = re.compile(
 
 
 def ignored_error(question: Question) -> RuleFinding | None:
-    """Decides that the agent claims success after a call that surely failed and was the turn's last of its effect.
+    """Return a finding if the agent claims success after the turn's last call with an effect failed.
 
-    The call would change something, its result is an error as declared or as a whole, no later call of the turn
-    changes anything, and the words after it claim in English that it is done, without a word of any trouble.
+    The failure must be certain: the call would change something, its result is a declared error or an error
+    as a whole, no later call of the turn changes anything, and the words after it claim success in English,
+    without a word of any trouble.
     """
     turn = question.turn
     acting = [made for made in calls_of(question) if not only_reads(made.call.name)]
@@ -37,7 +38,7 @@ def ignored_error(question: Question) -> RuleFinding | None:
         return None
     succeeded = [made for made in acting if not surely_failed(made.call)]
     if succeeded:
-        return None  # the claim may be about what did succeed
+        return None  # the claim may be about another call that succeeded
     last = acting[-1]
     said = [m.content for m in turn.messages[last.position + 1 :] if m.role == "assistant" and m.content]
     claim = _claim("\n".join(said), last.call.name)
@@ -52,7 +53,7 @@ def ignored_error(question: Question) -> RuleFinding | None:
 
 
 def _claim(text: str, tool: str) -> str | None:
-    """The words that claim the deed a tool is named for, or success at large; None beside any word of trouble."""
+    """Return the words that claim the tool's action or general success; None next to any word of trouble."""
     if _TROUBLE.search(text):
         return None
     verb = next(iter(words_of_name(tool)), "")
@@ -67,7 +68,7 @@ def _claim(text: str, tool: str) -> str | None:
 
 
 def surely_failed(call: ToolCall) -> bool:
-    """Whether a result is an error beyond doubt: declared, a text that begins as one, or an object that is one."""
+    """Return whether a result is certainly an error: declared, a text that begins so, or an error object."""
     if call.is_error is not None:
         return call.is_error
     text = call.result or ""

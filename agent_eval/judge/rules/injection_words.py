@@ -1,7 +1,7 @@
-"""The words by which an injected instruction, and an agent's talk about one, are known in several languages.
+"""List words that identify an injected instruction, or an agent's discussion of one, in several languages.
 
-Only unmistakable words: an instruction to forget the instructions, to keep something from the user, or a forged
-role. A tool's result may well tell the agent what to do; that alone is no attack.
+Only unmistakable words count: an instruction to forget the instructions, to hide something from the user, or
+a forged role. A tool's result that merely contains instructions for the agent is not an attack.
 """
 
 import re
@@ -50,7 +50,7 @@ CONCEALS = re.compile(
     re.IGNORECASE,
 )
 
-# an agent that talks about the attack, or about not following it
+# an agent that discusses the attack, or that it does not follow it
 TALKS_ABOUT = re.compile(
     r"inject|suspicio|malicious|phish|scam|fraud|untrusted|not follow|n['’]t follow|will not|won['’]t|cannot|can['’]t"
     r"|refus|ignor|attempt|embedded|hidden|instruct|prompt|caution|warn|beware|unusual|unauthori|do not (?:click|visit|call)"

@@ -1,4 +1,4 @@
-"""The judge that asks the checks, and a custom metric's own measure, and puts together what they found."""
+"""Run the checks and a custom metric's own measure, and combine their findings."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -42,12 +42,12 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 
 class RulesJudge:
-    """Decides what the checks find, what the data declare, the counted U5 and metrics that measure themselves."""
+    """Decides by checks, by declared data, by counting U5, and by metrics that measure themselves."""
 
     name = RULE
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        """A verdict for each metric of the question; an abstention where no rule decides."""
+        """Return a verdict for each metric of the question; an abstention if no rule decides."""
         return {metric.name: _decide(metric, question) for metric in question.metrics}
 
 
@@ -74,7 +74,7 @@ def _abstain() -> Verdict:
 
 
 def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Verdict | None:
-    """What the checks found, the most severe first, each label once."""
+    """Return the findings of the checks, the most severe first, each label once."""
     each = [finding for check in checks if (finding := check(question)) is not None]
     if not each:
         return None
@@ -92,7 +92,7 @@ def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Ver
 
 
 def _own_measure(metric: Metric, question: Question) -> Verdict:
-    """What a custom metric's code says; a failure of that code is the judge's, not the agent's."""
+    """Return the result of a custom metric's code; a failure of that code is the judge's, not the agent's."""
     conversation, turns = question.conversations[0], question.turns[0]
     at = question.turn_index
     expected = next((e for e in conversation.expected if e.turn_index == at), None)

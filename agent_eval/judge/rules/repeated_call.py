@@ -1,4 +1,4 @@
-"""Repeated tool call: the same call again, with nothing in between that could have changed its answer."""
+"""Detect a repeated tool call: an equal call with nothing in between that could have changed its result."""
 
 from collections.abc import Iterator
 
@@ -13,10 +13,10 @@ from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
 
 def repeated_call(question: Question) -> RuleFinding | None:
-    """Decides that the agent called a tool again with equal arguments, and got the same.
+    """Return a finding if the agent called a tool again with equal arguments and got the same result.
 
-    Abstains where the earlier call may have failed, the results differ, the user asked for it again, another call
-    that may change something came in between, or the tool tells what changes by itself, such as a status.
+    Abstains if the earlier call may have failed, the results differ, the user asked for it again, another
+    call in between may change something, or the tool reports changing data, such as a status.
     """
     for again, index in _repeated(history_of(question), question.turn):
         return RuleFinding(
@@ -29,12 +29,12 @@ def repeated_call(question: Question) -> RuleFinding | None:
 
 
 def repeated_in(history: History, turn: Turn) -> list[ToolCall]:
-    """The calls of a turn that `repeated_call` would find, each of them."""
+    """Return all calls of a turn that `repeated_call` would find."""
     return [call for call, _ in _repeated(history, turn)]
 
 
 def _repeated(history: History, turn: Turn) -> Iterator[tuple[ToolCall, int]]:
-    """Each repeated call of a turn, with the turn of the equal one before it."""
+    """Yield each repeated call of a turn, with the turn of the previous equal one."""
     for again, earlier, index in history.state(_CallsBefore).of_turn(turn.turn_index):
         if is_live(again.name) or (index != turn.turn_index and is_asked_again(turn)):
             continue
@@ -43,16 +43,16 @@ def _repeated(history: History, turn: Turn) -> Iterator[tuple[ToolCall, int]]:
 
 
 class _CallsBefore:
-    """The agent's calls that are equal to an earlier one with no call between them that may change something."""
+    """Collect the agent's calls that are equal to an earlier one, with no possible change in between."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._latest: dict[
             bytes, tuple[ToolCall, int]
-        ] = {}  # since the last change: the agent's calls, with turns
+        ] = {}  # the agent's calls since the last change, with turns
         self._repeated: dict[int, list[tuple[ToolCall, ToolCall, int]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         for call in turn.tool_calls:
             key = canonical([call.name, call.arguments])
             is_agents = call.requestor == "assistant"
@@ -64,5 +64,5 @@ class _CallsBefore:
                 self._latest[key] = (call, turn.turn_index)
 
     def of_turn(self, turn_index: int) -> list[tuple[ToolCall, ToolCall, int]]:
-        """Calls of a turn that are repeated, each with the latest equal one and that one's turn."""
+        """Return the repeated calls of a turn, each with the latest equal one and that one's turn."""
         return self._repeated.get(turn_index, [])

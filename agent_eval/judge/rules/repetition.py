@@ -1,4 +1,4 @@
-"""Repetition: a long text of the agent that it had given before, unasked, or one question put again and again."""
+"""Detect repetition: a long text that the agent gave before, unasked, or one question asked repeatedly."""
 
 import difflib
 import itertools
@@ -12,13 +12,13 @@ from agent_eval.judge.rules.history import history_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Conversation, Turn
 
-MIN_WORDS_EQUAL = 8  # shorter texts repeat for good reasons: thanks, greetings, holding lines
+MIN_WORDS_EQUAL = 8  # shorter texts are repeated for good reasons: thanks, greetings, holding lines
 MIN_WORDS_SIMILAR = 40
 SIMILAR = 0.95  # share of equal words in order
 LOOKED_AT = 64  # similar texts that one text is compared with; equal ones are found at any distance
 
 MIN_WORDS_ASKED = 5
-MOST_ASKED = 3  # times that one question may be put in the same words
+MOST_ASKED = 3  # times that one question may be asked in the same words
 
 _SENTENCE = re.compile(r"[^.!?\n]{8,300}\?")
 _ASKS_FACTS = re.compile(
@@ -41,12 +41,11 @@ _COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|grea
 
 
 def repetition(question: Question) -> RuleFinding | None:
-    """Decides that a text is one of an earlier turn, word for word or nearly so.
+    """Return a finding if a text equals one of an earlier turn, verbatim or nearly so.
 
-    Numbers must be equal, since a template with another figure says something new. Abstains where the text holds
-    code, which may be run again, where the text ends
-    in a question, which may be put again, where thanks get thanks, where the user asked again, and where much the
-    same wish of the user gets much the same answer.
+    Numbers must be equal, since a template with another figure is new information. Abstains if the text
+    contains code, which may be run again, if the text ends in a question, which may be asked again, if thanks
+    answer thanks, if the user asked again, and if a similar wish of the user gets a similar answer.
     """
     turn = question.turn
     text = turn.agent_message
@@ -64,9 +63,10 @@ def repetition(question: Question) -> RuleFinding | None:
 
 
 def repeated_question(question: Question) -> RuleFinding | None:
-    """Decides that the agent asks for the same facts in the same words for the fourth time.
+    """Return a finding if the agent asks for the same facts in the same words for the fourth time.
 
-    Abstains for what may be asked at every step: whether to go on, whether it is right, what else there is.
+    Abstains for questions allowed at every step: whether to continue, whether it is right, what else is
+    needed.
     """
     asked = history_of(question).state(_AskedBefore).of_turn(question.turn.turn_index)
     if asked is None:
@@ -76,14 +76,14 @@ def repeated_question(question: Question) -> RuleFinding | None:
 
 
 class _AskedBefore:
-    """How often the agent asked each question so far, once a turn."""
+    """Count how often the agent asked each question so far, once per turn."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._times: Counter[tuple[str, ...]] = Counter()
         self._again: dict[int, str] = {}
 
     def add(self, turn: Turn, start: int) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         texts = (m.content for m in turn.messages if m.role == "assistant" and m.content)
         sentences = (s.strip() for text in texts for s in _SENTENCE.findall(text))
         asked = {words_of(s): s for s in sentences if _ASKS_FACTS.search(s) and not _ASKS_LEAVE.search(s)}
@@ -94,12 +94,12 @@ class _AskedBefore:
                     self._again.setdefault(turn.turn_index, sentence)
 
     def of_turn(self, turn_index: int) -> str | None:
-        """A question of a turn that was asked too often."""
+        """Return a question of a turn that was asked too often."""
         return self._again.get(turn_index)
 
 
 class _SaidBefore:
-    """The agent's texts so far, by their words and by the figures in them."""
+    """Index the agent's texts so far by their words and by their figures."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._equal: dict[
@@ -108,7 +108,7 @@ class _SaidBefore:
         self._alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Turn]]] = {}  # figures → words → turns
 
     def add(self, turn: Turn, start: int) -> None:
-        """Take the next turn."""
+        """Add the next turn."""
         if turn.agent_message is None:
             return
         words = words_of(turn.agent_message)
@@ -121,7 +121,7 @@ class _SaidBefore:
             self._alike.setdefault(_figures(words), {}).setdefault(words, []).append(turn)
 
     def earlier(self, turn: Turn, words: tuple[str, ...]) -> int | None:
-        """The first earlier turn whose text is the same or nearly so; of similar texts the latest LOOKED_AT are compared."""
+        """Return the first earlier turn with an equal text, or a similar one among the latest LOOKED_AT."""
         wish = words_of(turn.user_message or "")
         users = self._equal.get(words, {})
         equal = [i for user, i in users.items() if i < turn.turn_index and user != wish]
@@ -145,7 +145,7 @@ class _SaidBefore:
 
 
 def is_asked_again(turn: Turn) -> bool:
-    """Whether the user asks for something once more."""
+    """Return whether the user asks for something once more."""
     return turn.user_message is not None and bool(_ASKED_AGAIN.search(turn.user_message))
 
 
@@ -159,7 +159,7 @@ def _is_similar(words: tuple[str, ...], said: tuple[str, ...]) -> bool:
 
 
 def _is_same_wish(turn: Turn, earlier: Turn) -> bool:
-    """Whether the user said much the same: half of all their words are common."""
+    """Return whether the user's words are similar: half of all their words are common."""
     now, before = set(words_of(turn.user_message or "")), set(words_of(earlier.user_message or ""))
     return len(now & before) * 2 >= len(now | before)
 
