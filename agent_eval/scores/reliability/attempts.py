@@ -1,7 +1,7 @@
-"""pass@k and pass^k from counts: n trials of a task, c of them correct, k attempts.
+"""Compute pass@k and pass^k from counts: n trials of a task, c of them correct, k attempts.
 
-The arithmetic only: estimates and the posterior of one task. That of several tasks is in `hierarchical`; which trial
-was correct is decided in `scores.reliability.trials`.
+This module holds the arithmetic only: estimates and the posterior of one task. `hierarchical` covers several
+tasks; `scores.reliability.trials` decides which trials were correct.
 """
 
 import math
@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 class TrialCountError(AgentEvalError, ValueError):
-    """Numbers that cannot be trials, successes and attempts."""
+    """Raised for numbers that are not valid trials, successes and attempts."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -28,14 +28,14 @@ class TrialCountError(AgentEvalError, ValueError):
 
 
 class UnknownEstimatorError(AgentEvalError, ValueError):
-    """No estimator of that name."""
+    """Raised when an estimator's name is unknown."""
 
     def __init__(self, estimator: object, allowed: Sequence[str] = get_args(Estimator)) -> None:
         super().__init__(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(allowed)}.")
 
 
 class PriorError(AgentEvalError, ValueError):
-    """A prior or a level that gives no posterior."""
+    """Raised for a prior or a level that does not give a posterior."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ class PriorError(AgentEvalError, ValueError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A posterior in three numbers: its mean, and the ends of its equal-tailed interval."""
+    """Hold a posterior's mean and the ends of its equal-tailed interval."""
 
     mean: float
     low: float
@@ -54,7 +54,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the trials show of one success rate."""
+    """Hold the posterior of one success rate."""
 
     pass_at_k: Estimate
     pass_hat_k: Estimate
@@ -64,7 +64,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class InteractionPass:
-    """pass@k and pass^k over the interactions of one conversation: not over trials, and never mixed with those."""
+    """Hold pass@k and pass^k over the interactions of one conversation, which are never mixed with trials."""
 
     interaction_pass_at_k: float
     interaction_pass_hat_k: float
@@ -72,24 +72,25 @@ class InteractionPass:
     n_correct: int
     k: int
     estimator: InteractionEstimator
-    interaction_pass_at_k_low: float | None = None  # bounds of the credible interval; only of 'bayesian'
+    interaction_pass_at_k_low: float | None = None  # bounds of the credible interval; `bayesian` only
     interaction_pass_at_k_high: float | None = None
     interaction_pass_hat_k_low: float | None = None
     interaction_pass_hat_k_high: float | None = None
 
 
 def not_identified(k: int, most: int) -> str:
-    """Return why there is no posterior for this k."""
+    """Return why this k has no posterior."""
     return f"k is {k}, but no task has more than {most} known trials: how trials of one task go together is not identified"
 
 
 def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Probability that at least one of k attempts is correct, from c correct of n trials of one task.
+    """Return the probability that at least one of k attempts succeeds, from c correct of n trials of a task.
 
-    unbiased: 1 − C(n−c, k)/C(n, k). plug_in: 1 − (1 − c/n)^k, also for k > n. Exact but for the last rounding.
+    unbiased: 1 − C(n−c, k)/C(n, k). plug_in: 1 − (1 − c/n)^k, also for k > n. Exact except for the last
+    rounding.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is no integer, or k > n when unbiased.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is not an integer, or k > n when unbiased.
     """
     check_counts(n, c, k, estimator)
     ways = _ways(n, k, estimator)
@@ -97,9 +98,9 @@ def pass_at_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> f
 
 
 def pass_hat_k(n: int, c: int, k: int, *, estimator: Estimator = "unbiased") -> float:
-    """Probability that all of k attempts are correct, from c correct of n trials of one task.
+    """Return the probability that all of k attempts are correct, from c correct of n trials of one task.
 
-    unbiased: C(c, k)/C(n, k). plug_in: (c/n)^k, also for k > n. Exact but for the last rounding.
+    unbiased: C(c, k)/C(n, k). plug_in: (c/n)^k, also for k > n. Exact except for the last rounding.
 
     Raises:
         TrialCountError: As for `pass_at_k`.
@@ -117,14 +118,15 @@ def interaction_pass_at_k(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> InteractionPass:
-    """The reading that counts interactions of one conversation as attempts: c of its n interactions were correct.
+    """Return pass@k and pass^k with interactions of one conversation as attempts: c of n were correct.
 
-    Turns of a conversation are no independent trials, so this says nothing of running the task again; it stands
-    under its own name. Default: the plug-in, as the reference tool reads it. `bayesian` is its other mode: the
-    posterior of the conversation's success rate, p ~ Beta(a + c, b + n − c), exact where the tool draws samples.
+    Turns of a conversation are not independent trials, so this does not predict a repeated run of the task;
+    it has its own name. Default: the plug-in, as in the reference tool. `bayesian` is the tool's other mode:
+    the posterior of the conversation's success rate, p ~ Beta(a + c, b + n − c), exact where the tool draws
+    samples.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is no integer, or k > n when unbiased.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, one is not an integer, or k > n when unbiased.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     if estimator != "bayesian":
@@ -138,25 +140,25 @@ def interaction_pass_at_k(
 def posterior(
     n: int, c: int, k: int, *, prior: tuple[float, float] = UNIFORM, level: float = LEVEL
 ) -> Posterior:
-    """Posterior of pass@k and pass^k of one task: p ~ Beta(a + c, b + n − c), any k. Exact, nothing is sampled.
+    """Return the exact posterior of pass@k and pass^k of one task: p ~ Beta(a + c, b + n − c), any k.
 
     With A = a + c and B = b + n − c: E[pass^k] = Π (A+i)/(A+B+i), E[pass@k] = 1 − Π (B+i)/(A+B+i), i < k. Both
-    rise with p, so the interval's ends are those of the Beta quantiles, transformed.
+    rise with p, so the ends of the interval are the transformed Beta quantiles.
 
     Raises:
-        TrialCountError: If n < 1, c is not in 0..n, k < 1, or one is no integer.
+        TrialCountError: If n < 1, c is not in 0..n, k < 1, or one is not an integer.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
     check_counts(n, c, k, "plug_in")
     a, b = prior[0] + c, prior[1] + n - c
-    missed = _power(b, a, k, level)  # at least one right = not all wrong
+    missed = _power(b, a, k, level)  # at least one correct = not all wrong
     at = Estimate(1 - missed.mean, 1 - missed.high, 1 - missed.low)
     return Posterior(pass_at_k=at, pass_hat_k=_power(a, b, k, level), prior=prior, level=level)
 
 
 def check_counts(n: object, c: object, k: object, estimator: str) -> None:
-    """Refuse numbers that are no trials, successes and attempts; see `pass_at_k`."""
+    """Raise for numbers that are not valid trials, successes and attempts; see `pass_at_k`."""
     if estimator not in get_args(Estimator):
         raise UnknownEstimatorError(estimator)
     trials, correct = check_integer("n", n), check_integer("c", c)
@@ -169,7 +171,7 @@ def check_counts(n: object, c: object, k: object, estimator: str) -> None:
 
 
 def check_attempts(k: object) -> int:
-    """K as an integer ≥ 1, or TrialCountError."""
+    """Return k as an integer ≥ 1, or raise TrialCountError."""
     attempts = check_integer("k", k)
     if attempts < 1:
         raise TrialCountError(f"k is {attempts}")
@@ -177,14 +179,14 @@ def check_attempts(k: object) -> int:
 
 
 def check_integer(name: str, value: object) -> int:
-    """The value, if it is an integer and no boolean, else TrialCountError."""
+    """Return the value if it is an integer and not a boolean, else raise TrialCountError."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TrialCountError(f"{name} is {value!r}, which is no integer")
     return value
 
 
 def check_prior(prior: object, level: object) -> None:
-    """Refuse a prior or a level that gives no posterior; see `PriorError`."""
+    """Raise for a prior or a level that does not give a posterior; see `PriorError`."""
     if not isinstance(prior, tuple | list) or len(prior) != 2:
         raise PriorError(f"The prior is {prior!r}")
     for value in prior:
@@ -197,12 +199,12 @@ def check_prior(prior: object, level: object) -> None:
 
 
 def _ways(trials: int, k: int, estimator: Estimator) -> int:
-    """Ways to draw k of these trials: without putting back when unbiased, with it for the plug-in."""
+    """Count the ways to draw k of these trials: without replacement if unbiased, with it for the plug-in."""
     return math.comb(trials, k) if estimator == "unbiased" else trials**k
 
 
 def _power(a: float, b: float, k: int, level: float) -> Estimate:
-    """Mean and equal-tailed interval of p^k for p ~ Beta(a, b)."""
+    """Return the mean and equal-tailed interval of p^k for p ~ Beta(a, b)."""
     from scipy.special import betaincinv
 
     mean = float(math.prod((a + i) / (a + b + i) for i in range(k)))

@@ -1,17 +1,17 @@
-"""The posterior of pass@k and pass^k for new tasks of the kind that was run: success rates that differ from task to task.
+"""Compute the posterior of pass@k and pass^k for new tasks of the same kind; success rates vary by task.
 
-The trials of a task are independent given its success rate. Few tasks can not show how rates vary, and an interval has to
-serve every way that they leave open, so three hypotheses share the prior:
+The trials of a task are independent given its success rate. A few tasks do not show how rates vary, and an
+interval has to cover every kind of variation they are compatible with, so three hypotheses share the prior:
 
 - alike (2/5): all tasks have one rate m;
-- between (1/5): beta-binomial, rates are drawn from a Beta distribution with mean m and intraclass correlation r (the share
-  of an outcome's variance that lies between tasks), r uniform on 0 to 1;
-- two kinds (2/5): a share w of the tasks, uniform on 0 to 1, is easy and fails with a rate s, the others are hard and
-  succeed with a rate g, both rates uniform on 0 to 3 % (slips and guesses, as in the DINA model of Junker and Sijtsma, 2001).
-  Tasks that are all easy so far then say of w what as many coin throws do.
+- between (1/5): beta-binomial, rates are drawn from a Beta distribution with mean m and intraclass
+  correlation r (the share of an outcome's variance that lies between tasks), r uniform on 0 to 1;
+- two kinds (2/5): a share w of the tasks, uniform on 0 to 1, is easy and fails with a rate s, the others are
+  hard and succeed with a rate g, both rates uniform on 0 to 3 % (slips and guesses, as in the DINA model of
+  Junker and Sijtsma, 2001). Tasks that were all easy so far inform about w like as many coin tosses.
 
 The prior of m is Beta(0.7, 0.7). Weights, that prior and the 3 % were chosen by exact coverage (docs/statistics.md).
-Computed on a grid for each hypothesis, narrowed to where the posterior lies; nothing is sampled.
+The posterior is computed on a grid for each hypothesis, narrowed to its range; it is not sampled.
 """
 
 import math
@@ -38,13 +38,13 @@ _Floats: TypeAlias = NDArray[np.float64]
 MEAN_PRIOR = 0.7  # both parameters of the Beta prior of m
 MOST_SLIPS = 0.03
 WEIGHTS = (0.4, 0.2, 0.4)  # alike, between, two kinds
-_NEGLIGIBLE = 14.0  # a cell whose log posterior is that much below the largest one is left out when narrowing
+_NEGLIGIBLE = 14.0  # cells with a log posterior this far below the largest one are dropped when narrowing
 _MOST_NARROWED = 10
 
 
 @dataclass(frozen=True)
 class TaskPosterior:
-    """pass@k and pass^k of a new task of this kind."""
+    """Hold pass@k and pass^k of a new task of this kind."""
 
     pass_at_k: Estimate
     pass_hat_k: Estimate
@@ -52,7 +52,7 @@ class TaskPosterior:
 
 @dataclass(frozen=True)
 class _Cells:
-    """The cells of one hypothesis: rates and shares of each axis, and the log of prior times likelihood times size."""
+    """Hold one hypothesis' cells: rates and shares per axis, and log of prior × likelihood × size."""
 
     axes: tuple[_Floats, ...]
     logs: _Floats
@@ -64,12 +64,12 @@ def posterior_of_new_tasks(
     """Return the posterior mean and equal-tailed interval of E[p^k] and 1 − E[(1 − p)^k] over new tasks.
 
     Args:
-        tasks: How many tasks have n trials of which c are correct, by (n, c).
-        k: Attempts, at most the largest n: how successes of one task go together is not seen beyond.
-        level: What the interval holds.
+        tasks: Number of tasks with n trials of which c are correct, by (n, c).
+        k: Attempts, at most the largest n: the dependence of a task's successes is not observed beyond it.
+        level: Probability that the interval covers.
 
     Raises:
-        TrialCountError: If there is no task, k exceeds every n, or counts are no trials and successes.
+        TrialCountError: If there is no task, k exceeds every n, or counts are not valid trials and successes.
         PriorError: If the level is not between 0 and 1.
     """
     check_prior((0.5, 0.5), level)
@@ -85,7 +85,7 @@ def posterior_of_new_tasks(
 
 
 def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Floats:
-    """E[p^k] of a new task in every cell, or E[(1 − p)^k]."""
+    """Return E[p^k] of a new task in every cell, or E[(1 − p)^k]."""
     (_, *alike), (_, *between, correlation), (share, other, slips, guesses) = (part.axes for part in parts)
     mean, spread = (axes[int(is_missed)] for axes in (alike, between))
     found = np.ones(parts[1].logs.shape)
@@ -103,7 +103,7 @@ def _moments(parts: Sequence[_Cells], k: int, *, is_missed: bool = False) -> _Fl
 
 
 def _estimate(weights: _Floats, values: _Floats, level: float) -> Estimate:
-    """The mean and the quantiles of a quantity that is `values` in the cells."""
+    """Return the mean and the quantiles of a quantity that is `values` in the cells."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     below = np.cumsum(weights[order]) - weights[order] / 2
@@ -114,7 +114,7 @@ def _estimate(weights: _Floats, values: _Floats, level: float) -> Estimate:
 
 @lru_cache(maxsize=64)
 def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> tuple[tuple[_Cells, ...], _Floats]:
-    """The cells of the three hypotheses, and the posterior weights of all of them, which sum to 1."""
+    """Return the cells of the three hypotheses and their joint posterior weights, which sum to 1."""
     n, c, times = np.array(tasks, dtype=np.int64).T
     parts = (
         _narrowed(lambda u: _alike(u, int((c * times).sum()), int(((n - c) * times).sum())), (320,)),
@@ -129,10 +129,10 @@ def _posterior(tasks: tuple[tuple[int, int, int], ...]) -> tuple[tuple[_Cells, .
 
 
 def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
-    """The cells of equal prior probability, narrowed until the posterior fills them.
+    """Return the cells of equal prior probability, narrowed until the posterior fills them.
 
     Args:
-        made: Cells from the middles of each axis, 0–1 with a uniform prior, with the log likelihood.
+        made: Builds cells from the middles of each axis, 0–1 with a uniform prior, with the log likelihood.
         sizes: The number of cells of each axis.
     """
     ends = [(0.0, 1.0)] * len(sizes)
@@ -152,7 +152,7 @@ def _narrowed(made: Callable[..., _Cells], sizes: tuple[int, ...]) -> _Cells:
 
 
 def _mean_of(u: _Floats) -> tuple[_Floats, _Floats]:
-    """The mean at a quantile of its prior, and one less it, both exact near 0."""
+    """Return the mean at a quantile of its prior, and one minus it, both exact near 0."""
     return betaincinv(MEAN_PRIOR, MEAN_PRIOR, u), betaincinv(MEAN_PRIOR, MEAN_PRIOR, 1 - u)
 
 
@@ -170,7 +170,7 @@ def _between(
     logs = np.zeros(a.shape)
     for of, start in ((c, a), (n - c, b), (n, size)):
         sign = -1 if of is n else 1
-        for i, n_more in enumerate(_more_than(of, times)):  # so many tasks have more than i of these
+        for i, n_more in enumerate(_more_than(of, times)):  # number of tasks that have more than i of these
             logs += sign * n_more * np.log(start + i)
     return _Cells((u, mean, missed, correlation), logs)
 
@@ -190,13 +190,13 @@ def _two_kinds(
 
 
 def _more_than(values: NDArray[np.int64], times: NDArray[np.int64]) -> list[float]:
-    """How many tasks have more than 0, 1, … of these, down to one."""
+    """Return how many tasks have more than 0, 1, … of these, until it falls to one."""
     per_value = np.bincount(values, weights=times)
     return [float(n) for n in per_value.sum() - np.cumsum(per_value)[:-1]]
 
 
 def _held(is_held: NDArray[np.bool_], axis: int, ends: tuple[float, float]) -> tuple[float, float]:
-    """The part of an axis that cells which are held take, with one cell to either side."""
+    """Return the part of an axis that the kept cells cover, with one more cell on either side."""
     others = tuple(other for other in range(is_held.ndim) if other != axis)
     places = np.flatnonzero(is_held.any(axis=others))
     cell = _width(ends) / is_held.shape[axis]

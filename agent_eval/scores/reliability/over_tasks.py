@@ -1,4 +1,4 @@
-"""Estimates and intervals of one row of `reliability`: over its tasks, or over the families of its tasks."""
+"""Compute estimates and intervals of one row of `reliability`, over its tasks or their families."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from agent_eval.scores.statistics.intervals import share_mean
 
 POSTERIORS = ("bayesian", "pooled")
 NEW_TASKS, THESE_TASKS = "new tasks of this kind", "these tasks again"
-FEW_TRIALS = 30  # below it the Bayesian interval is the one to show
+FEW_TRIALS = 30  # with fewer trials the Bayesian interval is recommended
 ESTIMATES = (
     *(f"pass_{kind}_k{end}" for kind in ("at", "hat") for end in ("", "_low", "_high")),
     "interval",
@@ -26,17 +26,17 @@ ESTIMATES = (
 
 
 class Alike(NamedTuple):
-    """Tasks of one group with equal counts, computed once."""
+    """Group tasks with equal counts, so that they are computed once."""
 
     n: int
     c: int
-    n_open: int  # trials that are not known
+    n_open: int  # trials with unknown outcome
     times: int
     sources: tuple[str, ...]
 
 
 class InFamily(NamedTuple):
-    """A task with its family."""
+    """Hold a task with its family."""
 
     n: int
     c: int
@@ -46,7 +46,7 @@ class InFamily(NamedTuple):
 def estimated(
     tasks: Sequence[Alike], k: int, estimator: str, prior: tuple[float, float], level: float
 ) -> dict[str, object]:
-    """One row's counts and estimates, over these tasks."""
+    """Return one row's counts and estimates, over these tasks."""
     n_tasks = sum(t.times for t in tasks)
     n_trials = sum(t.n * t.times for t in tasks)
     sources = sorted({source for t in tasks for source in t.sources})
@@ -80,7 +80,7 @@ def estimated(
 
 
 def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str, object]:
-    """The bounds of one row where tasks of a family depend on each other: families are the units."""
+    """Return the bounds of one row if tasks of a family are dependent: families are the units."""
     names = [task.family for task in tasks]
     n_families, bounds = (
         len({*names}),
@@ -109,7 +109,7 @@ def over_families(tasks: Sequence[InFamily], k: int, estimator: str) -> dict[str
 def posterior_over_tasks(
     counts: Sequence[tuple[int, int, int]], k: int, estimator: str, prior: tuple[float, float], level: float
 ) -> tuple[Estimate, Estimate]:
-    """pass@k and pass^k of the posterior over all these tasks."""
+    """Return pass@k and pass^k of the posterior over all these tasks."""
     if estimator == "pooled" or (len(counts) == 1 and counts[0][2] == 1):
         n, c = (sum(count[i] * count[2] for count in counts) for i in (0, 1))
         made = posterior(n, c, k, prior=prior, level=level)
@@ -124,13 +124,13 @@ def posterior_over_tasks(
 
 
 def of_task(n: int, c: int, k: int, estimator: str) -> tuple[float, float]:
-    """pass@k and pass^k of one task."""
+    """Return pass@k and pass^k of one task."""
     how: Estimator = "unbiased" if estimator == "unbiased" else "plug_in"
     return pass_at_k(n, c, k, estimator=how), pass_hat_k(n, c, k, estimator=how)
 
 
 def said_of(prior: tuple[float, float], level: float) -> str:
-    """The prior in words, and the level where it is not the usual one."""
+    """Describe the prior, and the level if it is not the usual one."""
     return f"{_level(level)}prior Beta({prior[0]:g}, {prior[1]:g})"
 
 
@@ -139,7 +139,7 @@ def _level(level: float) -> str:
 
 
 def _over_tasks(values: Sequence[tuple[float, int]], step: float) -> tuple[float, float | None, float | None]:
-    """Mean over tasks and its interval, from values and how many tasks have each; `step` as for `share_mean`."""
+    """Return the mean over tasks and its interval, from values and task counts; `step`: see `share_mean`."""
     n = sum(times for _, times in values)
     mean = sum(value * times for value, times in values) / n
     if n < 2:

@@ -1,7 +1,8 @@
-"""Reliability: does the agent do it again? pass@k and pass^k over independent trials of a task.
+"""Estimate reliability: pass@k and pass^k over independent trials of a task.
 
-A trial is one admitted conversation; its session, task and number say which run it was, and sessions are pooled.
-`scores.reliability.trials` decides whether a trial was correct; `scores.reliability.attempts` holds the arithmetic of one task.
+A trial is one admitted conversation; its session, task and number identify the run, and sessions are pooled.
+`scores.reliability.trials` decides whether a trial was correct; `scores.reliability.attempts` computes one
+task.
 """
 
 from collections import defaultdict
@@ -76,38 +77,38 @@ def reliability(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> pl.DataFrame:
-    """pass@k and pass^k, the mean over tasks, with 95 % intervals. Conversations without a task id do not count.
+    """Return pass@k and pass^k, means over tasks, with 95 % intervals, from conversations with a task id.
 
-    unbiased: over the tasks with at least as many trials of known outcome as the largest k, so that pass^k never rises
-    with k; the others are excluded, counted and named.
-    plug_in, bayesian and pooled: over every task with a known trial; tasks without one are excluded. plug_in and pooled
-    also for k > n. bayesian: hierarchical (`posterior_of_new_tasks`), null for a k that no task has trials for; of a
-    single task Beta(a + c, b + n − c), any k. pooled: Fair Forge's, Beta(a + c, b + n − c) of all trials together, as if
-    all tasks were equally hard.
-    Worst and best: the same if every trial that is not known (unknown, lost to the harness) had failed or passed, over
-    the tasks that have enough trials then; a refused record may be a trial of any of these tasks, or of another one (of
-    bayesian and pooled rows: another one). An estimate beyond them is set to the nearer one.
-    `estimand` says what the interval covers: new tasks of this kind (null for one task of the first two), or these tasks
-    again (a single task, pooled), both posteriors at `level`. An agent without any known outcome keeps its row for k = 1,
-    with null estimates.
+    unbiased: over the tasks with at least as many trials of known outcome as the largest k, so that pass^k
+    never rises with k; the others are excluded, counted and named.
+    plug_in, bayesian and pooled: over every task with a known trial; tasks without one are excluded. plug_in
+    and pooled also for k > n. bayesian: hierarchical (`posterior_of_new_tasks`), null for a k that exceeds
+    every task's trials; for a single task Beta(a + c, b + n − c), any k. pooled: Fair Forge's, Beta(a + c, b
+    + n − c) of all trials together, as if all tasks were equally hard. Worst and best: the same estimate with
+    every unknown trial (unknown, lost to the harness) failed or passed, over the tasks that then have enough
+    trials; a refused record may be a trial of any of these tasks, or of another one (for bayesian and pooled
+    rows: another one). An estimate outside these bounds is set to the nearer one. `estimand` names what the
+    interval covers: new tasks of this kind (null for one task of the first two), or these tasks again (a
+    single task, pooled), both posteriors at `level`. An agent without any known outcome keeps its row for k =
+    1, with null estimates.
 
     Args:
-        tables: What is known of the conversations.
+        tables: The tables of the conversations.
         ks: The k to report for every task set; default 1 to the largest k that half of its tasks with a known trial
             have trials for, at most 8.
-        estimators: Which rows to give.
-        answer_threshold: When an answer is correct.
-        tools_count: Whether tools decide, too.
+        estimators: The estimators to report.
+        answer_threshold: Minimum of a correct answer.
+        tools_count: Whether tools are considered, too.
         prior: Beta(a, b) of the success rate of a single task, and of all trials together for `pooled`.
-        level: What the intervals of `bayesian` and `pooled` hold.
+        level: Probability that the intervals of `bayesian` and `pooled` cover.
 
     Returns:
         Table `reliability`: one row per version, agent, task set, k and estimator, sorted.
 
     Raises:
-        TrialCountError: If a k is no integer ≥ 1.
-        UnknownEstimatorError: If an estimator is not known.
-        AnswerThresholdError: If the threshold is no number from 0 to 1.
+        TrialCountError: If a k is not an integer ≥ 1.
+        UnknownEstimatorError: If an estimator is unknown.
+        AnswerThresholdError: If the threshold is not a number from 0 to 1.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
@@ -146,14 +147,14 @@ def interaction_reliability(
     prior: tuple[float, float] = UNIFORM,
     level: float = LEVEL,
 ) -> pl.DataFrame:
-    """`interaction_pass_at_k` of each conversation whose interactions are all scored.
+    """Return `interaction_pass_at_k` of each conversation whose interactions are all scored.
 
     Args:
         outcomes: From `trial_outcomes`.
         ks: Attempts.
-        estimators: plug_in and bayesian for every k; unbiased where k is at most the number of interactions.
+        estimators: plug_in and bayesian for every k; unbiased if k is at most the number of interactions.
         prior: Beta(a, b) of each conversation's success rate, for `bayesian`.
-        level: What the interval of `bayesian` holds.
+        level: Probability that the interval of `bayesian` covers.
 
     Returns:
         One row per version, agent, conversation, k and estimator, sorted: `n_interactions`,
@@ -161,8 +162,8 @@ def interaction_reliability(
         bounds (`…_low`, `…_high`).
 
     Raises:
-        TrialCountError: If a k is no integer ≥ 1.
-        UnknownEstimatorError: If an estimator is not known.
+        TrialCountError: If a k is not an integer ≥ 1.
+        UnknownEstimatorError: If an estimator is unknown.
         PriorError: If the prior is not two finite numbers > 0, or the level is not between 0 and 1.
     """
     check_prior(prior, level)
@@ -200,13 +201,13 @@ def _check_estimators(named: Sequence[str], known: Sequence[str] = ESTIMATORS) -
 
 
 def largest_n(outcomes: pl.DataFrame) -> int:
-    """The most trials of known outcome that any task has, from `trial_outcomes`; 0 when none is known."""
+    """Return the most trials of known outcome of any task, from `trial_outcomes`; 0 if none is known."""
     known = outcomes.drop_nulls(["is_correct", "task"])
     return max(known.group_by(*GROUP, "task").len()["len"], default=0)
 
 
 def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
-    """One row per group and k, with what does not depend on k."""
+    """Return one row per group and k, with the values that do not depend on k."""
     known = pl.col("n").filter(pl.col("n") > 0)
     groups = tasks.group_by(GROUP).agg(
         pl.len().alias("n_tasks_in_set"),
@@ -214,7 +215,7 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
         pl.col("n_judge_failed").sum().alias("n_trials_judge_failed"),
         pl.col("n").sum().alias("n_known"),
         pl.col("n_harness").sum().alias("n_harness_errors"),
-        # half of the tasks have that many trials
+        # half of the tasks have at least that many trials
         known.sort(descending=True)
         .get((known.len() - 1) // 2, null_on_oob=True)
         .fill_null(1)
@@ -229,7 +230,7 @@ def _asked(tasks: pl.DataFrame, ks: Sequence[int] | None) -> pl.DataFrame:
 
 
 def _counted(asked: pl.DataFrame, refused: pl.DataFrame) -> pl.DataFrame:
-    """With what was planned: known, lost to the harness, unknown and refused."""
+    """Add the counts of planned trials: known, lost to the harness, unknown and refused."""
     none = pl.lit([], pl.List(pl.String))
     return asked.join(refused, on=list(GROUP), how="left").with_columns(
         n_refused=pl.col("n_refused").fill_null(0),
@@ -245,7 +246,7 @@ _Group = tuple[str, str, str]
 def _with_estimates(
     asked: pl.DataFrame, tasks: pl.DataFrame, prior: tuple[float, float], level: float
 ) -> pl.DataFrame:
-    """The rows asked for, each with counts, estimates and what the interval is."""
+    """Return the requested rows with counts, estimates and the kind of interval."""
     alike, names, families = _alike(tasks), _names(tasks), _families(tasks)
     memory: dict[tuple[object, ...], dict[str, object]] = {}
     found = []
@@ -285,7 +286,7 @@ def _alike(tasks: pl.DataFrame) -> dict[_Group, list[Alike]]:
 
 
 def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
-    """The tasks of each group of which every task has a family."""
+    """Return the tasks of each group in which every task has a family."""
     found = defaultdict[_Group, list[InFamily]](list)
     lacking = set()
     for version, agent, task_set, n, c, family in (
@@ -299,7 +300,7 @@ def _families(tasks: pl.DataFrame) -> dict[_Group, list[InFamily]]:
 
 
 def _names(tasks: pl.DataFrame) -> dict[_Group, list[tuple[str, int]]]:
-    """Every task of each group with its known trials, sorted by name."""
+    """Return every task of each group with its known trials, sorted by name."""
     found = defaultdict[_Group, list[tuple[str, int]]](list)
     for version, agent, task_set, task, n in (
         tasks.select(*GROUP, "task", "n").sort(*GROUP, "task").iter_rows()

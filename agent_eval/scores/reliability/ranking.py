@@ -1,4 +1,4 @@
-"""The board of reliability: agents with common tasks ranked by pass^k, and the assessment of a row in words."""
+"""Rank agents with common tasks by pass^k, and assess a row in words."""
 
 import itertools
 from collections import Counter
@@ -10,19 +10,19 @@ from agent_eval.scores.reliability.worst_and_best import ENDS, TOLERANCE
 from agent_eval.tables import table
 from agent_eval.tables.frames import Reliability
 
-NOT_RATED = "between (not rated)"  # the assessment where no row of the table holds
+NOT_RATED = "between (not rated)"  # the assessment if no row of the table applies
 _TaskGroups = dict[str, tuple[int, int | None]]
 
 
 def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
-    """Agents ranked by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
+    """Rank agents by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
 
     Only agents that have tasks in common are ranked together: those whose estimates cover the task that most agents
     cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with another one has no
-    group and no rank, unless it is the only one with an estimate. Where the tasks of a row are not known (null: a
+    group and no rank, unless it is the only one with an estimate. If the tasks of a row are unknown (null: a
     store of an earlier release) all agents of its board form one group. Equal to twelve decimals is a tie; without an
-    estimate there is no rank, and the row comes last. A rank that worst and best could turn is not known: `rank_low` to
-    `rank_high` are the ranks they allow, and `reason` says so.
+    estimate the rank is null, and the row comes last. If worst and best case could change a rank, it is
+    unknown: `rank_low` to `rank_high` are the possible ranks, and `reason` explains it.
     """
     board = ["methodology_version", "task_set", "k", "estimator"]
     grouped = _with_task_groups(reliability, board)
@@ -35,7 +35,7 @@ def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
 
 
 def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
-    """The rows with `task_group` and `n_common_tasks`, the tasks that all agents of the group cover."""
+    """Add `task_group` and `n_common_tasks`, the number of tasks that all agents of the group cover."""
     memory: dict[tuple[tuple[str, tuple[str, ...] | None], ...], _TaskGroups] = {}
     found = []
     for key, rows in reliability.group_by(board, maintain_order=True):
@@ -53,10 +53,10 @@ def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.Dat
 
 
 def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
-    """Agent → the group it is ranked in, counted from 1, and the number of tasks that all of the group cover.
+    """Return agent → its group, counted from 1, and the number of tasks that all of the group cover.
 
     Agents of a group all cover the task that most of the remaining agents cover (ties: the group of the first agent
-    by name). Agents that share no task with a remaining one are left out. Tasks that are not known: one group.
+    by name). Agents that share no task with a remaining one are left out. Unknown tasks: one group.
     """
     if None in covered.values():
         return dict.fromkeys(covered, (1, None))
@@ -76,7 +76,7 @@ def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
 
 
 def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
-    """With the ranks that worst and best allow; where they allow several the rank is null, with the reason."""
+    """Add the ranks that worst and best allow; if there are several the rank is null, with the reason."""
     worst, best = (pl.col(f"pass_hat_k_{end}").fill_null(pl.col("pass_hat_k")).round(12) for end in ENDS)
     rows = grouped.with_row_index("_row").with_columns(_worst=worst, _best=best)
     known = rows.filter("_has_rank").select("_row", "_worst", "_best", *board)
@@ -86,7 +86,7 @@ def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
         rank_low=1 + (pl.col("_worst_other") > pl.col("_best")).sum().cast(pl.Int64),
         rank_high=1
         + (pl.col("_best_other") > pl.col("_worst")).sum().cast(pl.Int64)
-        - (pl.col("_best") > pl.col("_worst")).first().cast(pl.Int64),  # itself
+        - (pl.col("_best") > pl.col("_worst")).first().cast(pl.Int64),  # the row itself
     )
     turned = pl.col("rank_low") < pl.col("rank_high")
     why = pl.format(
@@ -105,7 +105,7 @@ def _with_ranks(grouped: pl.DataFrame, board: Sequence[str]) -> pl.DataFrame:
 
 
 def assessed() -> dict[str, pl.Expr]:
-    """`assessment`, unknown where worst and best give other words, and then the `reason`."""
+    """Return `assessment`; unknown, with the `reason`, if worst and best case differ in words."""
     word = assessment()
     worst, best = (assessment(pl.col(f"pass_at_k_{end}"), pl.col(f"pass_hat_k_{end}")) for end in ENDS)
     turned = (word.is_not_null() & ((worst != word) | (best != word))).fill_null(False)
@@ -121,7 +121,7 @@ def assessed() -> dict[str, pl.Expr]:
 
 
 def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr:
-    """What pass@k and pass^k of one k say in words; null without an estimate, 'single run' for k = 1."""
+    """Describe pass@k and pass^k of one k in words; null without an estimate, 'single run' for k = 1."""
     at = pl.col("pass_at_k") if at is None else at
     hat = pl.col("pass_hat_k") if hat is None else hat
     high = at > 0.95 + TOLERANCE
@@ -141,7 +141,7 @@ def assessment(at: pl.Expr | None = None, hat: pl.Expr | None = None) -> pl.Expr
 
 
 def as_table(name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a table from rows that hold at least those that may not be null."""
+    """Return the columns of a table from rows that hold at least the non-nullable ones."""
     target = table(name)
     absent = [column for column in target.schema if column not in rows.columns]
     typed = rows.with_columns(pl.lit(None).alias(column) for column in absent)

@@ -1,4 +1,4 @@
-"""Records that were refused at import: trials that cannot be scored, counted for their agent and session."""
+"""Count records refused at import, per agent and session: trials that cannot be scored."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
@@ -20,8 +20,9 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> pl.DataFrame:
     """Count the refused records of each version, agent and task set, of sessions that count under the version.
 
-    A refused record has no task: it belongs to the task set of its session; one whose session is not known or has no
-    tasks, to the agent's first task set, null where it has none. A word-for-word copy of an imported record is no lost trial and is not counted.
+    A refused record has no task: it belongs to the task set of its session. If its session is unknown or has
+    no tasks, it belongs to the agent's first task set, null without one. A verbatim copy of an imported
+    record is not a lost trial and is not counted.
 
     Args:
         import_errors: Table import_errors.
@@ -52,7 +53,7 @@ def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> p
 
 
 def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | None]]:
-    """Per agent with a refused record: how many of each session, under None those of no known session."""
+    """Return, per agent with refused records, their number per session; None is the unknown session."""
     lost: dict[str, Counter[str | None]] = defaultdict(Counter)
     columns = ("agent_id", "session_id", "line", "reason")
     for agent, session, line, reason in import_errors.select(columns).iter_rows():
@@ -62,7 +63,7 @@ def refused_by_agent(import_errors: pl.DataFrame) -> dict[str, Counter[str | Non
 
 
 class _Session(NamedTuple):
-    """What is known of a session under a version; no task set where none of its conversations has a task."""
+    """Hold a session's facts under a version; the task set is null if no conversation has a task."""
 
     is_admitted: bool
     task_set: str | None

@@ -1,4 +1,4 @@
-"""What a rate rests on, in words: printed wherever not every planned trial is known."""
+"""Describe the trials behind a rate in words, wherever some planned trials are unknown."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,10 @@ _PARTS = (
 
 
 def shortfall(row: Mapping[str, object]) -> str | None:
-    """'180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'; None when all are.
+    """Return '180 of 200 planned trials known: 15 lost to the harness, 5 refused at import (spring: 5)'.
 
-    Where the row counts known trials (`n_known`), those of the others that no part explains have no task.
+    None if all are known. If the row counts known trials (`n_known`), the unexplained others have no
+    task.
     """
     counts = {name: n for name, _ in _PARTS if isinstance(n := row.get(name), int)}
     planned, n_known = row.get("n_planned"), row.get("n_known")
@@ -31,6 +32,6 @@ def shortfall(row: Mapping[str, object]) -> str | None:
 
 
 def bounds(row: Mapping[str, object], name: str) -> str:
-    """'.378 to .478', the worst and the best case of a rate; '?' where one is not known."""
+    """Return '.378 to .478', the worst and the best case of a rate; '?' for an unknown one."""
     ends = (row.get(f"{name}_worst"), row.get(f"{name}_best"))
     return " to ".join(f"{end:.3f}" if isinstance(end, float) else "?" for end in ends)

@@ -1,8 +1,8 @@
-"""Trials: was this run of the task correct, and who says so?
+"""Decide whether each trial (one run of a task) was correct, and by which source.
 
-A trial is one admitted conversation. Its interactions are the turns (or the whole conversation) that ground truth
-speaks of: an expected answer, expected tools. What tools are worth is computed in `scores.tools`; what follows
-from several trials of a task in `scores.reliability`.
+A trial is one admitted conversation. Its interactions are the turns (or the whole conversation) that have
+ground truth: an expected answer, expected tools. Tool scores are computed in `scores.tools`; estimates from
+several trials of a task in `scores.reliability`.
 """
 
 import math
@@ -31,12 +31,12 @@ GROUP = ("methodology_version", "agent_id", "task_set")
 TRIAL = ("methodology_version", "agent_id", "conversation_id")
 _CONVERSATION = ("agent_id", "conversation_id")
 _TOLERANCE = 1e-9
-# A tool score that lacks an aspect can only be known to be wrong: it does not say whether a trial was correct.
+# A tool score without all aspects can only be known to be wrong: it cannot show that a trial was correct.
 _IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
 
 
 class AnswerThresholdError(AgentEvalError, ValueError):
-    """A threshold that no answer can be held against."""
+    """Raised for a threshold that answers cannot be compared with."""
 
     def __init__(self, threshold: object) -> None:
         super().__init__(
@@ -46,44 +46,46 @@ class AnswerThresholdError(AgentEvalError, ValueError):
 
 
 class TrialTables(NamedTuple):
-    """What says whether trials were correct: rows of the tables of these names."""
+    """Hold the rows of the tables of these names, which decide whether trials were correct."""
 
     transcripts: Transcripts  # only admitted ones count; tasks without `task_set` form the set 'default'
     conversations: Conversations  # declared outcomes and expected answers
-    tool_correctness: ToolCorrectness  # rows 'not_applicable' say nothing of an interaction
+    tool_correctness: ToolCorrectness  # 'not_applicable' rows do not describe an interaction
     conversation_judgments: ConversationJudgments  # goal completion, answers of whole conversations
     turn_judgments: TurnJudgments  # answer correctness
-    import_errors: ImportErrors | None = None  # records that were refused; None: none
+    import_errors: ImportErrors | None = None  # records rejected at import; None: none
 
     @classmethod
     def of(cls, frames: Mapping[str, Any]) -> "TrialTables":
-        """Build it from frames by the names of their tables; others are left out."""
+        """Build it from frames by table name; other tables are left out."""
         return cls(**{name: frames[name] for name in cls._fields if name in frames})
 
 
 def trial_outcomes(
     tables: TrialTables, *, answer_threshold: float = ANSWER_THRESHOLD, tools_count: bool = True
 ) -> pl.DataFrame:
-    """Whether each trial was correct, and by which source.
+    """Return whether each trial was correct, and by which source.
 
-    The first of these that is known: the declared outcome; every interaction scored, and then whether all are
-    correct; goal completion. A trial that the harness lost is unknown whatever these say; so are failures by interactions
-    or goals in a session whose rewards tell no outcome and in which nothing was recognised as a success. Conversations that repeat a trial number within a session and task count each:
-    recorded numbers are not reliable enough to drop a run for one.
+    The first known source counts: the declared outcome; the interactions, if all are scored, with success if
+    all are correct; goal completion. A trial lost to the harness is unknown in any case; so are failures by
+    interactions or goals in a session whose rewards give no outcome and in which no success was recognised.
+    Conversations that repeat a trial number within a session and task are all counted: recorded numbers are
+    too unreliable to drop a run for one.
 
     Args:
-        tables: What is known of the conversations.
+        tables: The tables of the conversations.
         answer_threshold: See `interaction_outcomes`.
         tools_count: See `interaction_outcomes`.
 
     Returns:
-        One row per version and conversation that is admitted, or whose session was lost to the harness: `task_set`, `task` (both null for a conversation without a
-        task id: it belongs to no task set), `task_family` (null: none declared), `session_id`, `is_correct` and `source` (both null when unknown),
-        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost), `n_interactions` and `n_interactions_correct` (null when one is
-        not scored, or there is none).
+        One row per version and conversation that is admitted, or whose session was lost to the harness:
+        `task_set`, `task` (both null for a conversation without a task id: it belongs to no task set),
+        `task_family` (null: none declared), `session_id`, `is_correct` and `source` (both null when unknown),
+        `is_harness_error`, `judge_failed` (unknown, and a judgment that could have decided was lost),
+        `n_interactions` and `n_interactions_correct` (null if one is not scored, or there is none).
 
     Raises:
-        AnswerThresholdError: If the threshold is no number from 0 to 1.
+        AnswerThresholdError: If the threshold is not a number from 0 to 1.
     """
     interactions = interaction_outcomes(tables, answer_threshold=answer_threshold, tools_count=tools_count)
     planned = tables.transcripts.filter(pl.col("is_admitted") | is_lost_to_harness()).select(
@@ -114,7 +116,7 @@ def trial_outcomes(
     )
     outcome, every, goal = (pl.col(c) for c in ("outcome_correct", "interactions_correct", "goal_reached"))
     is_broken = pl.col("is_harness_error").fill_null(False) | pl.col("is_lost_session")
-    # a source of which only failures can be recognised has no rate: see `transcripts.outcomes`
+    # a source that can only show failures gives no rate: see `transcripts.outcomes`
     said = pl.when(~is_broken).then(pl.coalesce(outcome, every, goal))
     of_session = ["methodology_version", "agent_id", "session_id"]
     is_unreadable = pl.col("is_between").any().over(of_session) & ~said.fill_null(False).any().over(
@@ -146,7 +148,7 @@ def trial_outcomes(
 def is_between_rewards() -> pl.Expr:
     """Return whether a conversation has a reward above 0 that is not 1 and does not decide the outcome.
 
-    A harness error is known as such, whatever the reward.
+    A harness error is known as an error, whatever the reward.
     """
     reward = pl.col("outcome_reward")
     is_between = (reward > ROUNDING) & ((reward - 1).abs() > ROUNDING)
@@ -157,24 +159,24 @@ def is_between_rewards() -> pl.Expr:
 def interaction_outcomes(
     tables: TrialTables, *, answer_threshold: float = ANSWER_THRESHOLD, tools_count: bool = True
 ) -> pl.DataFrame:
-    """Whether each interaction with ground truth was correct: its answer, and its tools where tools are expected.
+    """Return whether each interaction with ground truth was correct: its answer, and its tools if expected.
 
-    An answer is correct when its effective judgment, of its turn or of the whole conversation, reaches the
-    threshold (within 1e-9). An interaction is known only when all its parts are scored: else lost judgments could
-    only ever count against the agent.
+    An answer is correct if its effective judgment, of its turn or of the whole conversation, reaches the
+    threshold (within 1e-9). An interaction is known only if all its parts are scored; otherwise lost
+    judgments could only count against the agent.
 
     Args:
-        tables: What is known of the conversations.
+        tables: The tables of the conversations.
         answer_threshold: 0–1.
         tools_count: False: only answers decide, as in the reference tool.
 
     Returns:
         One row per version, admitted conversation and interaction (`turn_index` null: the whole conversation):
-        `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct` (null when not expected
-        or not scored), `is_correct`, null when a part is not scored.
+        `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct` (null if not
+        expected or not scored), `is_correct`, null if a part is not scored.
 
     Raises:
-        AnswerThresholdError: If the threshold is no number from 0 to 1.
+        AnswerThresholdError: If the threshold is not a number from 0 to 1.
     """
     limit = _checked(answer_threshold) - _TOLERANCE
     key = [*TRIAL, "turn_index"]
@@ -209,7 +211,7 @@ def _checked(threshold: object) -> float:
 
 
 def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
-    """Agent, conversation and turn of every expected answer; several of one turn are one."""
+    """Return agent, conversation and turn of every expected answer; several of one turn count once."""
     texts = conversations.filter(pl.col("expected").str.contains(r'"answer"\s*:\s*"'))
     rows = {
         (agent_id, conversation_id, entry.turn_index)
@@ -222,7 +224,7 @@ def _expected_answers(conversations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _answers(tables: TrialTables) -> pl.DataFrame:
-    """`answer` per version, conversation and turn; a null turn is the whole conversation."""
+    """Return `answer` per version, conversation and turn; a null turn is the whole conversation."""
     counts = (pl.col("metric") == ANSWER_METRIC) & (pl.col("status") == "scored") & pl.col("is_effective")
     whole = tables.conversation_judgments.with_columns(turn_index=pl.lit(None, dtype=pl.Int64))
     parts = (whole, tables.turn_judgments)
@@ -235,7 +237,7 @@ def _answers(tables: TrialTables) -> pl.DataFrame:
 
 
 def _together(interactions: pl.DataFrame) -> pl.DataFrame:
-    """One row per conversation whose interactions are all scored: are all correct, and how many are?"""
+    """Return one row per conversation with all interactions scored: number correct, and whether all are."""
     is_correct = pl.col("is_correct")
     return (
         interactions.group_by(TRIAL)
@@ -251,7 +253,7 @@ def _together(interactions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per conversation whose goal completion is scored."""
+    """Return one row per conversation whose goal completion is scored."""
     counts = (pl.col("metric") == GOAL_METRIC) & (pl.col("status") == "scored")
     return (
         conversation_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
@@ -261,7 +263,7 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lost(tables: TrialTables) -> pl.DataFrame:
-    """Conversations with an unscored judgment among those that say whether a trial was correct."""
+    """Return conversations with an unscored judgment that could decide whether a trial was correct."""
     says = pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])
     judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
     is_lost = pl.col("status") == "unscored"

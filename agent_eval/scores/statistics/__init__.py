@@ -1,4 +1,4 @@
-"""Statistics: exact fractions, intervals, paired and unpaired comparisons, and the tournament.
+"""Provide statistics: exact fractions, intervals, paired and unpaired comparisons, and the tournament.
 
-Numbers and frames in, numbers and frames out. What is compared belongs in `composite` and `reliability`.
+Functions take and return numbers and frames. `composite` and `reliability` define the quantities to compare.
 """

@@ -1,7 +1,7 @@
-"""Means of values that hang together within clusters: tasks of a family, conversations of a session.
+"""Estimate means of values that are dependent within clusters: tasks of a family, conversations of a session.
 
-The cluster is the unit: values of one cluster may depend on each other as they like, clusters are independent. Numbers
-in, numbers out.
+The cluster is the unit: values of one cluster may depend on each other in any way, clusters are independent.
+Functions take and return numbers.
 """
 
 import math
@@ -24,11 +24,11 @@ from agent_eval.scores.statistics.intervals import (
 )
 
 FEWEST_CLUSTERS = 5
-"""With fewer the spread between families says too little for an interval."""
+"""With fewer families their spread is too uncertain for an interval."""
 
 
 class ClusteredMean(NamedTuple):
-    """A mean with its cluster-robust standard error."""
+    """Hold a mean with its cluster-robust standard error."""
 
     mean: float
     error: float
@@ -40,8 +40,8 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Clustere
     """Return the mean of values with the standard error over clusters; None for fewer than two clusters.
 
     With the residuals e summed in each cluster the variance is Σ (Σ e)² / (n² (1 − Σ w²)), for the clusters' shares w of
-    the values: of clusters of equal size the variance of their means over their number. Degrees of freedom are
-    1 / Σ w² − 1, the number of clusters less one where they are of equal size (Kish, 1965).
+    the values: for clusters of equal size the variance of their means over their number. Degrees of freedom
+    are 1 / Σ w² − 1, the number of clusters minus one if they are of equal size (Kish, 1965).
     """
     n = len(values)
     sizes: dict[str, int] = defaultdict(int)
@@ -73,7 +73,7 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
     reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    shows = None  # nearly all values of a side are of one cluster
+    shows = None  # nearly all values of a side are in one cluster
     if min(own for _, own in parts) >= 1 - 1e-9:
         multiple = welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2) if b else None
         shows = smallest_detectable(error, freedom) if multiple is None else error * multiple
@@ -81,10 +81,10 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
 
 
 def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
-    """Return A − B per task where tasks of a family depend on each other: families are the units.
+    """Return A − B per task if tasks of a family depend on each other: families are the units.
 
     p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over families.
-    With fewer than six families no difference has p < 5 %, and nothing is said of chance (`too_few`).
+    With fewer than six families no difference has p < 5 %, and significance is not reported (`too_few`).
     """
     found = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
@@ -101,7 +101,7 @@ def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> 
 
 
 def too_few(n_families: int) -> str | None:
-    """Return why nothing is said of chance; None from six families on."""
+    """Return why significance is not reported; None from six families on."""
     if n_families >= FEWEST_FLIPPED:
         return None
     return f"too few families: {n_families}, and no difference of fewer than {FEWEST_FLIPPED} has p < 5 %"
@@ -110,12 +110,12 @@ def too_few(n_families: int) -> str | None:
 def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: float) -> Interval | None:
     """Return the interval of a mean of shares over families, as `share_mean` over tasks; None for fewer than five.
 
-    The families are taken as so many shares as their sizes make effective, with the variance of their mean.
+    The families count as their effective number of shares, with the variance of their mean.
 
     Args:
         values: One share per task.
         clusters: The family of each.
-        step: What one trial moves one task's share.
+        step: The change of one task's share by one trial.
     """
     found = clustered_mean(values, clusters)
     if found is None or found.n_clusters < FEWEST_CLUSTERS:
@@ -130,14 +130,14 @@ def clustered_interval(
 ) -> Interval | None:
     """Return the 95 % interval of a mean of values on a scale; None for fewer than two clusters.
 
-    The clusters are taken as so many values as their sizes make effective, with the variance of their mean: the interval
-    is that of `bounded_mean`, or plain t above the lower end where the scale has no upper end.
+    The clusters count as their effective number of values, with the variance of their mean: the interval is
+    that of `bounded_mean`, or plain t above the lower end if the scale has no upper end.
 
     Args:
         values: One per conversation.
         clusters: The cluster of each.
         bounds: The ends of the scale; None: no upper end.
-        point: The most that one answer moves one of the values.
+        point: The largest change of one value by one answer.
     """
     from scipy.special import stdtrit
 

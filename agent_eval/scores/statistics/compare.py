@@ -1,8 +1,8 @@
-"""Two agents side by side: better or worse, by how much, and is it chance?
+"""Compare two agents: which is better, by how much, and whether the difference is significant.
 
-Composite, U and D over sessions (independent runs: Welch's t); everything that is measured per task over the
-tasks that both were given, paired task by task. One primary quantity is chosen by rule before any result is looked at
-and is tested uncorrected; the p values of all others are corrected together (Holm).
+Composite, U and D are compared over sessions (independent runs: Welch's t); everything measured per task over
+the tasks that both were given, paired task by task. One primary quantity is chosen by rule before any result
+is seen and is tested uncorrected; the p values of all others are corrected together (Holm).
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,12 +67,12 @@ _ROUNDING = 1e-9
 
 
 def is_lower_better(quantity: str) -> bool:
-    """Return whether less of a quantity is better: costs and failure rates."""
+    """Return whether lower values of a quantity are better: costs and failure rates."""
     return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
 class SameAgentError(AgentEvalError, ValueError):
-    """An agent compared with itself."""
+    """Raised when an agent is compared with itself."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(f"Agent {agent!r} is compared with itself. Name two agents.")
@@ -92,28 +92,30 @@ def compare(
     """Compare two agents in everything that both have.
 
     The primary quantity is the first of these that both have in two units or more: the composite (or the raw composite),
-    pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is tested at 5 %; all other p values are corrected for
-    their number after Holm. Without any of them every quantity is secondary.
+    pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is tested at 5
+    %; all other p values are corrected for their number after Holm. Without any of them every quantity is
+    secondary.
 
-    A verdict on a share of trials that the trials of which nothing is known could turn is unknown: it is also made
-    with all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
+    A verdict on a share of trials is unknown if the unknown trials could change it: it is also computed with
+    all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
 
     Args:
         agent: A; differences are A − B.
         other: B.
-        session_values: `agent_id`, `quantity`, `values` (one per session; empty where one is missing), `point`
-            (what one rating point moves one of them).
+        session_values: `agent_id`, `quantity`, `values` (one per session; empty if one is missing), `point`
+            (the change of one of them by one rating point).
         task_values: From `task_values`.
         refused: From `refused_records`; a refused record names no task and counts as one more task.
-        thresholds: The metrics that gates demand a threshold of.
-        interval: Unless t, a difference over sessions that unseen ones could make is unknown, with the reason.
-        conversations: From `conversation_values`; used only where no task is common.
+        thresholds: The metrics that have a threshold in the gates.
+        interval: Unless t, a difference over sessions that unseen ones could explain is unknown, with the
+            reason.
+        conversations: From `conversation_values`; used only without common tasks.
 
     Returns:
-        One row per quantity (and task set, for what is measured per task), in the order of `SCHEMA`: `n` and
+        One row per quantity (and task set, if it is measured per task), in the order of `SCHEMA`: `n` and
         `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie (equal in
         every task, or the same mean of sessions), not distinguishable, or unknown (one session, one task, or as
-        `reason` says).
+        `reason` explains).
 
     Raises:
         SameAgentError: If both are one agent.
@@ -145,14 +147,14 @@ def compare(
 
 
 def _n_refused(refused: pl.DataFrame | None, agent: str) -> dict[str, int]:
-    """Refused records of an agent by task set."""
+    """Count refused records of an agent by task set."""
     if refused is None:
         return {}
     return dict(refused.filter(pl.col("agent_id") == agent).select("task_set", "n_refused").iter_rows())
 
 
 def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> int | None:
-    """The place of the primary quantity; of several task sets the one with most common tasks, then the first by name."""
+    """Return the index of the primary quantity; with several task sets by most common tasks, then name."""
     for name in ("composite", "raw composite", PASS_AT_1, SUCCESS_RATE, *thresholds):
         places = [
             i for i, row in enumerate(rows) if row["quantity"] == name and min(row["n"], row["other_n"]) > 1
@@ -163,7 +165,7 @@ def _primary(rows: Sequence[Mapping[str, Any]], thresholds: Sequence[str]) -> in
 
 
 def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[float | None]:
-    """The p values corrected after Holm; that of the primary quantity stays and does not count."""
+    """Return the p values corrected after Holm; that of the primary quantity is unchanged and not counted."""
     others = holm([None if i == primary else p for i, p in enumerate(p_values)])
     return [p if i == primary else other for i, (p, other) in enumerate(zip(p_values, others, strict=True))]
 
@@ -171,7 +173,7 @@ def _corrected(p_values: Sequence[float | None], primary: int | None) -> list[fl
 def _in_cases(
     row: Mapping[str, Any], p_values: Sequence[float | None], i: int, primary: int | None
 ) -> dict[str, str]:
-    """The verdict in worst and best case, where there are any; p values of the other rows stay."""
+    """Add the verdict in worst and best case, if there are any; p values of the other rows are unchanged."""
     made = {}
     for end, case in row.get("cases", {}).items():
         p_holm = _corrected([*p_values[:i], case["p_value"], *p_values[i + 1 :]], primary)[i]
@@ -180,7 +182,7 @@ def _in_cases(
 
 
 def _more_conversations(row: Mapping[str, Any]) -> str | None:
-    """Return how many conversations would show the difference that was found; None where it is shown, or is none."""
+    """Return how many conversations would show the difference; None if it is shown already, or is 0."""
     if row["verdict"] not in ("not distinguishable", "unknown") or not row["difference"]:
         return None
     if row["smallest_detectable"] is None:
@@ -192,7 +194,7 @@ def _more_conversations(row: Mapping[str, Any]) -> str | None:
 
 
 def _unseen(row: Mapping[str, Any]) -> str | None:
-    """Return why a difference over sessions is not one for every spread of sessions; None for other rows."""
+    """Return why unseen sessions could explain a difference over sessions; None for other rows."""
     if row["unit"] != "sessions":
         return None
     ends = min(SCALE_0TO100[0], row["value"], row["other_value"]), SCALE_0TO100[1]
@@ -205,7 +207,7 @@ def _unseen(row: Mapping[str, Any]) -> str | None:
 
 
 def _turned(row: Mapping[str, Any]) -> str | None:
-    """Return why trials that are not known leave the verdict unknown; None if they cannot change it."""
+    """Return why unknown trials leave the verdict unknown; None if they cannot change it."""
     if not row.get("cases"):
         return None
     verdicts = {
@@ -278,14 +280,14 @@ def _over_tasks(
 
 
 def _families(tasks: pl.DataFrame) -> list[str] | None:
-    """The family of each task; None unless both agents' data declare one for every task."""
+    """Return the family of each task; None unless both agents' data declare one for every task."""
     if "family" not in tasks.columns or tasks["family"].null_count():
         return None
     return tasks["family"].to_list()
 
 
 def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:
-    """What a comparison of a share of trials rests on, and what it would be in the worst and the best case for A."""
+    """Return the trials behind a compared share, and its difference in the worst and best case for A."""
     row: dict[str, Any] = {}
     for side, suffix, lost in (("", "", n_refused), ("other_", "_other", other_n_refused)):
         counts = {name: int(tasks[f"{name}{suffix}"].sum()) for name in COUNTS[1:4]} | {"n_refused": lost}
@@ -313,7 +315,7 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
 
 
 def _unknown_row(quantity: str, task_set: str, tasks: pl.DataFrame) -> dict[str, Any]:
-    """The row of a share of trials without a task of which both agents have a known trial."""
+    """Return the row of a share of trials if there is no task with known trials of both agents."""
     return {
         "quantity": quantity,
         "task_set": task_set,
@@ -327,7 +329,7 @@ def _unknown_row(quantity: str, task_set: str, tasks: pl.DataFrame) -> dict[str,
 
 
 def _rounded(difference: float) -> float:
-    """Equal shares are equal, whatever their doubles say."""
+    """Round so that equal shares compare equal despite floating-point error."""
     return 0.0 if abs(difference) < _ROUNDING else difference
 
 

@@ -1,4 +1,4 @@
-"""Values that two agents are compared in: of each session, each task and each conversation."""
+"""Compute the values that two agents are compared in: per session, per task and per conversation."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from agent_eval.scores.statistics.unpaired import RULE
 
 PASS_AT_1 = "pass@1"
 RATES = (PASS_AT_1, GOAL_METRIC)
-"""What is a share of trials: a trial of which it is not known has a worst and a best case."""
+"""Quantities that are shares of trials: an unknown trial gives them a worst and a best case."""
 
 
 def session_values(
     composite_scores: pl.DataFrame, universal_scores: pl.DataFrame, domain_scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """The values of each session of each agent: composite (after its penalty), universal, domain; see `compare`.
+    """Return each agent's session values: composite (after its penalty), universal, domain; see `compare`.
 
-    Where a penalty is not known the raw composite stands instead, under its own name.
+    If a penalty is unknown the raw composite is used instead, under its own name.
     """
     rows: list[tuple[str, str, list[float], float | None]] = []
     for row in composite_scores.iter_rows(named=True):
@@ -51,13 +51,13 @@ def task_values(
     *,
     repeats_outcome: bool = False,
 ) -> pl.DataFrame:
-    """What was measured per task: the mean over its trials of one version.
+    """Return the values per task: the mean over its trials of one version.
 
     pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
-    over the conversation first) and conversations. A trial in which a quantity is not known does not count for it;
-    conversations without a task belong to none. One outcome is one quantity: goal completion that is the declared
-    outcome, or that decided the trial, is left out, because pass@1 is the same numbers. Of RATES, `worst` and `best`
-    take the trials that are not known as failed and as passed, and the trials are counted.
+    over the conversation first) and conversations. A trial in which a quantity is unknown does not count for
+    it; conversations without a task belong to none. One outcome is one quantity: goal completion that is the
+    declared outcome, or that decided the trial, is left out, because it repeats pass@1. For RATES, `worst`
+    and `best` count the unknown trials as failed and as passed, and the trials are counted.
 
     Args:
         outcomes: From `trial_outcomes`.
@@ -67,7 +67,7 @@ def task_values(
         repeats_outcome: Keep goal completion that repeats the outcome; for comparisons without pass@1.
 
     Returns:
-        One row per agent, task set, task and quantity: `value` (null only where nothing but worst and best is known),
+        One row per agent, task set, task and quantity: `value` (null only if just worst and best are known),
         `worst`, `best`, `n_known`, `n_harness_errors`, `n_unknown`, `family`, sorted.
     """
     if "task_family" not in outcomes.columns:
@@ -119,7 +119,7 @@ def says_goal(conversation_judgments: pl.DataFrame) -> bool:
 
 
 def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Conversations whose goal completion says again what the trial's outcome says, with the metric's name."""
+    """Return conversations whose goal completion repeats the trial's outcome, with the metric's name."""
     goals = conversation_judgments.filter(pl.col("metric") == GOAL_METRIC, pl.col("is_effective"))
     is_same = (pl.col("source") == GOAL_METRIC) | (
         (pl.col("source") == "outcome") & (pl.col("judge") == RULE)
@@ -142,6 +142,6 @@ def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: p
 
 
 def _known(values: Sequence[float | None] | None) -> list[float]:
-    """The values, if none is missing."""
+    """Return the values if none is missing, else an empty sequence."""
     known = [v for v in values or [] if v is not None]
     return known if len(known) == len(values or []) else []

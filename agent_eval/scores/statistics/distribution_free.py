@@ -1,7 +1,7 @@
-"""What holds for any spread of values on a scale: an interval of their mean, and what few of them can miss.
+"""Compute distribution-free results on a scale: an interval of the mean, and what a few values can miss.
 
-t intervals take for granted that the sessions seen show how sessions vary. An agent of which one session in ten breaks
-down has shown no breakdown in five sessions with a probability of 59 %.
+t intervals assume that the observed sessions show how sessions vary. An agent with a breakdown in one session
+of ten shows none in five sessions with a probability of 59 %.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import Literal
 from agent_eval.scores.statistics.intervals import LEVEL, Difference, Interval, OutOfRangeError, Sample, welch
 
 IntervalMethod = Literal["auto", "t", "bounded"]
-"""auto: bounded where the sessions show a breakdown, else t."""
+"""auto: bounded if the sessions show a breakdown, else t."""
 BREAKDOWN_POINTS = 10.0
 BREAKDOWN_SHARE = 0.1
-"""The largest share of sessions that is taken to break down unseen; a smaller one where so many are hardly missed."""
+"""Largest share of sessions assumed to break down unseen; less if so many sessions would hardly miss it."""
 NEAR_POINTS = 5.0
 ENOUGH_NEAR_AN_END = 20
 _MISSED = 0.05
@@ -22,12 +22,13 @@ _MOST_SESSIONS = 1000
 
 
 def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Interval | None:
-    """Return the interval of the mean of independent values on a scale, whatever their distribution; None for fewer than two.
+    """Return an interval of the mean on a scale that holds for any distribution; None for n < 2.
 
-    The lower limit is the 2.5 % quantile of a weighted mean of the values and the lower end of the scale, with weights
-    that are uniform on all that sum to 1; the upper one is its mirror (Gaffke, 2005). Values that are all at the upper
-    end have the lower limit 0.025^(1/n), as Clopper and Pearson's; no distribution on a scale is known that it covers
-    in less than 95 %. It is wide: five sessions at 80 of 20 to 100 have 49 to 90.
+    The values are independent. The lower limit is the 2.5 % quantile of a weighted mean of the values and the
+    lower end of the scale, with weights that are uniform on all that sum to 1; the upper one is its mirror
+    (Gaffke, 2005). If all values are at the upper end the lower limit is 0.025^(1/n), as Clopper and
+    Pearson's; no distribution on a scale is known with coverage below 95 %. It is wide: five sessions at 80
+    of 20 to 100 have 49 to 90.
 
     Raises:
         OutOfRangeError: If a value is off the scale.
@@ -46,9 +47,9 @@ def any_spread_mean(values: Sequence[float], bounds: tuple[float, float]) -> Int
 
 
 def has_breakdown(values: Sequence[float]) -> bool:
-    """Return whether some values, fewer than half, lie far below all others.
+    """Return whether some values, fewer than half, are far below all others.
 
-    Far: at least 10 points, and further than all others are apart.
+    Far: at least 10 points, and more than the range of all others.
     """
     ordered = sorted(values)
     for i in range(1, (len(ordered) + 1) // 2):
@@ -59,10 +60,10 @@ def has_breakdown(values: Sequence[float]) -> bool:
 
 
 def is_near_an_end(values: Sequence[float], bounds: tuple[float, float]) -> bool:
-    """Return whether fewer than 20 values all lie within 5 points of the same end of the scale.
+    """Return whether there are fewer than 20 values, all within 5 points of the same end of the scale.
 
-    How far the others fall is not seen then: where values stick to an end, nearly all misses of t beyond 5 % are such
-    samples (docs/statistics.md).
+    The spread of the other values is then unobserved: if values cluster at an end, nearly all misses of t
+    beyond 5 % are such samples (docs/statistics.md).
     """
     if not 2 <= len(values) < ENOUGH_NEAR_AN_END:
         return False
@@ -72,17 +73,18 @@ def is_near_an_end(values: Sequence[float], bounds: tuple[float, float]) -> bool
 def unseen_share(n: int) -> float:
     """Return the share of sessions that may break down without any of n showing it: at most one in ten.
 
-    n sessions miss a share q with a probability of (1 − q)^n; what they miss with less than 5 % is left out, which is
-    one in ten from 29 sessions on.
+    n sessions miss a share q with a probability of (1 − q)^n; shares missed with less than 5 % are left out,
+    which gives less than one in ten from 29 sessions on.
     """
     missed: float = 1 - _MISSED ** (1 / n)
     return min(BREAKDOWN_SHARE, missed)
 
 
 def unseen_points(better: tuple[float, int], worse: tuple[float, int], bounds: tuple[float, float]) -> float:
-    """Return how many points of a difference unseen sessions can be worth, from mean and number of sessions of both.
+    """Return how many points unseen sessions can explain, from mean and number of sessions of both.
 
-    Those of the better agent would lie at the lower end of the scale, or those of the other one at the upper end.
+    Those of the better agent would be at the lower end of the scale, or those of the other one at the upper
+    end.
     """
     (high, n_high), (low, n_low) = better, worse
     return max(unseen_share(n_high) * (high - bounds[0]), unseen_share(n_low) * (bounds[1] - low), 0.0)
@@ -97,17 +99,17 @@ def unseen_reason(
     n_tests: int = 1,
     step: float = 0.0,
 ) -> str | None:
-    """Return why a significant difference is not one for every spread of sessions; None where it is.
+    """Return why a significant difference does not hold for every spread of sessions; None if it does.
 
-    It is where the difference less what unseen sessions can be worth is still significant, by Welch's t with p times the
-    number of tests; for one test, where the 95 % interval does not reach down to what they can be worth.
+    It holds if the difference minus the points that unseen sessions can explain is still significant, by
+    Welch's t with p times the number of tests; for one test, if the 95 % interval stays above those points.
 
     Args:
         ours: Name and sessions of A.
         theirs: Name and sessions of B.
         found: A − B, with an interval.
         bounds: The ends of the scale.
-        n_tests: How many differences are tested together.
+        n_tests: Number of differences tested together.
         step: As for `welch`; only for several tests.
     """
     if found.low is None or found.high is None:
@@ -129,7 +131,7 @@ def unseen_reason(
 
 
 def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: tuple[float, float]) -> str:
-    """How many sessions of each would show this difference, at the same spread."""
+    """Return how many sessions of each would show this difference, at the same spread."""
     reach = abs(found.difference) - max(found.low or 0.0, -(found.high or 0.0))
     seen = min(better.n, worse.n)
     for n in range(seen + 1, _MOST_SESSIONS):
@@ -140,7 +142,7 @@ def _sessions_needed(better: Sample, worse: Sample, found: Difference, bounds: t
 
 
 def _lower_limit(shares: Sequence[float]) -> float:
-    """The 2.5 % quantile of the weighted mean of these shares and 0, by bisection."""
+    """Return the 2.5 % quantile of the weighted mean of these shares and 0, by bisection."""
     low, high = 0.0, math.fsum(shares) / len(shares)
     if high == 0:
         return 0.0
@@ -151,10 +153,10 @@ def _lower_limit(shares: Sequence[float]) -> float:
 
 
 def _below(shares: Sequence[float], limit: float) -> float:
-    """The probability that the weighted mean of the shares and 0 is at most `limit`.
+    """Return the probability that the weighted mean of the shares and 0 is at most `limit`.
 
-    With exponential weights it is that Σ (share − limit) · weight ≤ 0; by Imhof's integral (1961) of the
-    characteristic function, over the logarithm of its argument.
+    With exponential weights it is the probability of Σ (share − limit) · weight ≤ 0; by Imhof's integral
+    (1961) of the characteristic function, over the logarithm of its argument.
     """
     import numpy as np
 

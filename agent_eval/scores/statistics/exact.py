@@ -1,7 +1,7 @@
-"""Exact numbers: fractions as texts, means, and rounding for the eye.
+"""Compute with exact numbers: fractions as texts, means, and rounding for display.
 
 Scores are compared, ranked and tied as fractions: of the 293 possible composites 183 come out as more than
-one double. A float is made once, at the very end, for a column.
+one double. Conversion to float happens once, at the very end, for a column.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from agent_eval.errors import AgentEvalError
 
 
 class NotAFractionError(AgentEvalError):
-    """A text that should hold an exact score does not."""
+    """Raised when a text that should hold an exact score does not."""
 
     def __init__(self, text: str) -> None:
         super().__init__(
@@ -21,15 +21,15 @@ class NotAFractionError(AgentEvalError):
 
 
 def to_text(value: Fraction) -> str:
-    """'1156/15'; an integer keeps its denominator: '80/1'."""
+    """Return '1156/15'; an integer keeps its denominator: '80/1'."""
     return f"{value.numerator}/{value.denominator}"
 
 
 def from_text(text: str) -> Fraction:
-    """The fraction that `to_text` wrote.
+    """Return the fraction that `to_text` wrote.
 
     Raises:
-        NotAFractionError: If the text is anything but 'numerator/denominator'.
+        NotAFractionError: If the text is not 'numerator/denominator'.
     """
     numerator, slash, denominator = text.partition("/")
     try:
@@ -41,12 +41,12 @@ def from_text(text: str) -> Fraction:
 
 
 def mean(values: Collection[Fraction]) -> Fraction:
-    """Exact mean; of nothing it is undefined and raises ZeroDivisionError."""
+    """Return the exact mean; without values it is undefined and raises ZeroDivisionError."""
     return sum(values, Fraction()) / len(values)
 
 
 def rounded(value: Fraction, places: int = 1) -> str:
-    """Decimal text with `places` digits, halves away from zero (ROUND_HALF_UP): 77.05 → '77.1'."""
+    """Return a decimal text with `places` digits, halves away from zero (ROUND_HALF_UP): 77.05 → '77.1'."""
     units = int(abs(value) * 10**places + Fraction(1, 2))
     digits = f"{units:0{places + 1}d}"
     text = f"{digits[:-places]}.{digits[-places:]}" if places else digits
@@ -54,15 +54,15 @@ def rounded(value: Fraction, places: int = 1) -> str:
 
 
 def in_words(value: Fraction) -> str:
-    """As a person writes it: '80', or '232/3' where no integer says it."""
+    """Return the number as people write it: '80', or '232/3' if it is not an integer."""
     return str(value)
 
 
 def as_float(value: Fraction | None) -> float | None:
-    """For a column, last of all; null stays null."""
+    """Convert for a float column, as the last step; null stays null."""
     return None if value is None else float(value)
 
 
 def as_text(value: Fraction | None) -> str | None:
-    """For an exact column; null stays null."""
+    """Convert for an exact column; null stays null."""
     return None if value is None else to_text(value)

@@ -1,7 +1,8 @@
-"""Intervals and tests: what may be said of a mean of few sessions or tasks.
+"""Compute intervals and tests for means of few sessions or tasks.
 
-The methods were chosen by their measured coverage (`python -m benchmarks coverage`, docs/statistics.md). Numbers
-in, numbers out: what a session or a task is, is known elsewhere. All intervals are two-sided, 95 %.
+The methods were chosen by their measured coverage (`python -m benchmarks coverage`, docs/statistics.md).
+Functions take and return numbers; sessions and tasks are defined elsewhere. All intervals are two-sided, 95
+%.
 """
 
 import math
@@ -19,33 +20,33 @@ _ROUNDING = 1e-9
 POWER = 0.8  # of the smallest detectable difference
 _ENOUGH_FREEDOM = 20  # from here on Welch's degrees of freedom hardly vary
 _N_QUANTILES = 48
-MOST_FLIPPED = 16  # up to here all 2^n signs are tried
+MOST_FLIPPED = 16  # up to this number all 2^n sign patterns are tried
 FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
 
 
 class NotANumberError(AgentEvalError, ValueError):
-    """A value that no mean can be taken of."""
+    """Raised for a value that a mean cannot be computed from."""
 
     def __init__(self, value: object) -> None:
         super().__init__(f"Expected finite numbers, got {value!r}. Omit unknown values.")
 
 
 class OutOfRangeError(AgentEvalError, ValueError):
-    """A number from which no interval and no test can be made."""
+    """Raised for a number that an interval or a test cannot be computed from."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"The {name} is {value!r}. Allowed: {allowed}.")
 
 
 class Interval(NamedTuple):
-    """Two-sided bounds; they hold the estimate."""
+    """Hold two-sided bounds; they include the estimate."""
 
     low: float
     high: float
 
 
 class Sample(NamedTuple):
-    """Independent values in three numbers."""
+    """Summarise independent values in three numbers."""
 
     n: int
     mean: float
@@ -53,12 +54,12 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Sample":
-        """Of these values.
+        """Summarise these values.
 
         Raises:
-            NotANumberError: If one is no finite number.
+            NotANumberError: If one is not a finite number.
         """
-        # at the speed of C; which of them it is, is looked for only where there is one
+        # fast check of all values; the invalid one is searched for only if there is one
         if not ({*map(type, values)} <= {float, int} and all(map(math.isfinite, values))):
             for value in values:
                 if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -69,9 +70,9 @@ class Sample(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A compared with B: the mean difference A − B with its interval, and what it is worth.
+    """Hold the comparison of A with B: the mean difference A − B with its interval and significance.
 
-    Where nothing can be said of chance (one session), the interval and both probabilities are null.
+    If significance cannot be computed (one session), the interval and both probabilities are null.
     """
 
     difference: float
@@ -85,20 +86,20 @@ class Difference(NamedTuple):
 
 
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
-    """Interval of the mean of independent values on a scale; None for fewer than two.
+    """Return the interval of the mean of independent values on a scale; None for fewer than two.
 
     t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from its
-    ends, where a plain t interval of skewed values covers too little. The spread is never taken for less than
-    `step` in one of the values: that nothing varied in a few sessions does not mean that nothing varies.
+    ends, where a plain t interval of skewed values covers too little. The spread is at least that of
+    `step` in one of the values: equal values in a few sessions do not show that sessions never vary.
 
     At the ends the slope of the transform grows without bound, so a limit would move away from a mean that comes
-    closer to the end. From `_turning_share` on, a limit therefore stays where it is: a higher mean never has a lower
-    limit, at the same spread. No limit is wider than that of `scale_bound`, which holds whatever the values are.
+    closer to the end. From `_turning_share` on, a limit is therefore constant: a higher mean never has a
+    lower limit, at the same spread. No limit is wider than that of `scale_bound`, which holds for any values.
 
     Args:
         values: One per session.
         bounds: The ends of the scale.
-        step: The most that one rating point moves one of the values.
+        step: The largest change of one value by one rating point.
 
     Raises:
         OutOfRangeError: If the mean is off the scale, or the step is not positive.
@@ -119,17 +120,17 @@ def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) ->
 
 
 def _lower_limit(share: float, n: int, reach: float) -> float:
-    """Lower limit of the mean of n shares; the upper one is that of the mirrored shares, mirrored."""
+    """Return the lower limit of the mean of n shares; for the upper one mirror the shares and the result."""
     at = min(share, _turning_share(reach))
     leaning = _leaning(at, reach)[0] if at > 0 else 0.0
     return max(leaning, scale_bound(share, n)[0])
 
 
 def scale_bound(share: float, n: int) -> tuple[float, float]:
-    """Bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
+    """Return bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
 
     Of all values with this mean those at the two ends of the scale vary most. Their number is binomial: Clopper and
-    Pearson's bounds, with n × share taken as the number of values at the upper end. If all are there, the lower
+    Pearson's bounds, with n × share as the number of values at the upper end. If all are there, the lower
     bound is 0.025^(1/n).
     """
     from scipy.special import betaincinv
@@ -141,10 +142,11 @@ def scale_bound(share: float, n: int) -> tuple[float, float]:
 
 
 def _turning_share(reach: float) -> float:
-    """The share of the scale from which the lower limit of `_leaning` stays as it is, above 1/2 and below 1.
+    """Return the share from which the lower limit of `_leaning` is constant, above 1/2 and below 1.
 
     The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x and the
-    reach r. It stays from twice that reach on: chosen by measured coverage, once would be too narrow near the end.
+    reach r. It is constant from twice that reach on: chosen by measured coverage, once would be too narrow
+    near the end.
     """
     low, high = 0.5, 1.0
     for _ in range(50):
@@ -158,18 +160,19 @@ def _turning_share(reach: float) -> float:
 
 
 def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval | None:
-    """Interval of the mean of n independent shares (0–1) with that sample variance; None for fewer than two.
+    """Return the interval of the mean of n independent shares (0–1) with that variance; None for n < 2.
 
-    Shares that are all 0 or 1 have all the variance that their mean allows and are n trials: the interval is that of
-    Beta quantiles with Jeffreys' prior. Less variance is worth more trials, but as far as it was estimated and is not
-    implied by the mean its uncertainty is that of t (after Korn and Graubard, 1998, who correct the whole of it),
-    and shares may be more skewed than trials: to that part the interval is the one of `_leaning`.
+    Shares that are all 0 or 1 have the largest variance that their mean allows and are n trials: the interval
+    is that of Beta quantiles with Jeffreys' prior. Less variance is equivalent to more trials, but the part
+    of it that was estimated and is not implied by the mean has the uncertainty of t (after Korn and Graubard,
+    1998, who correct the whole of it), and shares may be more skewed than trials: for that part the interval
+    is that of `_leaning`.
 
     Args:
         mean: Of the shares.
-        variance: Of the shares; never taken for less than half of what `step` in one of them makes.
-        n: How many shares.
-        step: What one trial moves one of them, or about that: 1 / trials of a task.
+        variance: Of the shares; at least half of the variance that `step` in one of them makes is used.
+        n: Number of shares.
+        step: The change of one share by one trial, approximately: 1 / trials of a task.
 
     Raises:
         OutOfRangeError: If mean or variance is not in 0–1, or the step not above 0 and at most 1.
@@ -198,7 +201,7 @@ def share_mean(mean: float, variance: float, n: int, *, step: float) -> Interval
 
 
 def _leaning(share: float, reach: float) -> tuple[float, float]:
-    """Ends of the interval share ± reach, taken on sinh(x / 4) of the log-odds x: inside 0–1, longer towards 1/2.
+    """Return the ends of share ± reach, on sinh(x / 4) of the log-odds x: inside 0–1, longer towards 1/2.
 
     Log-odds alone lean too little for the skewness of few sessions or tasks near an end of the scale.
     """
@@ -209,12 +212,12 @@ def _leaning(share: float, reach: float) -> tuple[float, float]:
 
 
 def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
-    """Two sets of independent values, one per session: difference of their means, Welch's t.
+    """Compare two sets of independent values, one per session: difference of their means, Welch's t.
 
     Args:
         a: Values of A.
         b: Values of B.
-        step: As for `bounded_mean`; where neither varies and it is 0, nothing is said of chance.
+        step: As for `bounded_mean`; if neither varies and it is 0, significance is not computed.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -235,11 +238,12 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
 
 
 def paired(differences: Sequence[float]) -> Difference:
-    """The same tasks done by both: A − B per task.
+    """Compare the same tasks done by both: A − B per task.
 
-    p by flipping signs, exact for up to 16 tasks that differ: as many of all ways to swap the two agents task by
-    task as give a difference at least as large. Beyond, the interval and p are those of t; if all tasks differ equally,
-    p is exact for any number of them, 2 / 2^n, and there is no interval. Without any difference it is a tie: p = 1, and as likely better as worse.
+    p by flipping signs, exact for up to 16 tasks that differ: the share of all ways to swap the two agents
+    task by task that give a difference at least as large. Beyond, the interval and p are those of t; if all
+    tasks differ equally, p is exact for any number of them, 2 / 2^n, without an interval. Without any
+    difference it is a tie: p = 1, and better is as likely as worse.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -286,9 +290,9 @@ def detectable_multiple(freedom: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _multiple(freedom: float) -> float:
-    """The noncentrality at which t exceeds its critical value with a probability of 80 %.
+    """Return the noncentrality at which t exceeds its critical value with a probability of 80 %.
 
-    That t falls below the negative critical value adds less than 0.0001 to it.
+    The probability that t falls below the negative critical value adds less than 0.0001.
     """
     from scipy.special import nctdtr, stdtrit
 
@@ -319,7 +323,7 @@ def welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
-    """The power is a mean over the quantiles of both estimated variances; given these the statistic is normal."""
+    """Compute the power as a mean over quantiles of both estimated variances; given these it is normal."""
     import numpy as np
     from scipy.special import chdtri, ndtr, stdtrit
 
@@ -339,7 +343,7 @@ def _welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """P values corrected for their number after Holm (1979), in the order given; null stays null and counts not.
+    """Return p values corrected for their number after Holm (1979), in the given order; nulls do not count.
 
     Raises:
         OutOfRangeError: If one is not in 0–1.
@@ -357,10 +361,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def binomial_p(k: int, n: int) -> float:
-    """Two-sided exact p of k heads in n throws of a fair coin; 1 for no throws.
+    """Return the two-sided exact p of k heads in n throws of a fair coin; 1 for n = 0.
 
     Raises:
-        OutOfRangeError: If there are less than 0 heads or more than throws.
+        OutOfRangeError: If the number of heads is negative or exceeds that of throws.
     """
     if not 0 <= k <= n:
         raise OutOfRangeError("number of heads", k, f"0 to {n}, the number of throws")
@@ -371,7 +375,7 @@ def binomial_p(k: int, n: int) -> float:
 
 
 def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive: bool = False) -> None:
-    """Refuse what is no number or lies outside; sums of floats may miss the bounds by a little."""
+    """Raise for values that are not numbers or are out of bounds; float sums may miss them slightly."""
     low, high = bounds
     if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
         above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"
@@ -379,7 +383,7 @@ def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive:
 
 
 def _by_flipping(differences: Sequence[float]) -> float:
-    """Share of the 2^n sign patterns whose sum is at least as far from 0 as that of the data."""
+    """Return the share of the 2^n sign patterns whose sum is at least as far from 0 as that of the data."""
     import numpy as np
 
     sums = np.zeros(1)

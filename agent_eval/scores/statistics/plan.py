@@ -1,7 +1,7 @@
-"""Plans: what the data at hand can show, and how many sessions, tasks, trials or conversations a difference needs.
+"""Plan comparisons: the difference that the data can show, and the amount of data that a difference needs.
 
-One agent is planned against another one with as much data of the same spread, on the same tasks; two agents as they are
-compared. A difference counts as shown with 80 % power at a two-sided 5 %, uncorrected.
+One agent is planned against another one with as much data of the same spread, on the same tasks; two agents
+as they are compared. A difference counts as shown with 80 % power at a two-sided 5 %, uncorrected.
 """
 
 import math
@@ -80,7 +80,7 @@ def plan_one(
 
 
 def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.DataFrame:
-    """Plan the comparison of two agents from what it has by now.
+    """Plan the comparison of two agents from their current data.
 
     Args:
         compared: From `compare`.
@@ -157,13 +157,13 @@ def _row(
 
 
 def _attempts(counts: Sequence[tuple[int, int]]) -> list[int]:
-    """1, and every k below the trials that half of the tasks have: of k trials the spread of pass^k is not known."""
+    """Return 1 and every k below the trials of half of the tasks: the spread of pass^k needs k + 1 trials."""
     trials = sorted((n for n, _ in counts), reverse=True)
     return [1, *range(2, trials[(len(trials) - 1) // 2])] if trials else []
 
 
 def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: float) -> dict[str, Any]:
-    """pass^k of two agents on the same tasks: chance within tasks, twice; how hard a task is cancels out.
+    """Plan pass^k of two agents on the same tasks: twice the variance within tasks; difficulty cancels out.
 
     The variance of a task's estimate is that of leaving out one trial (jackknife), for k = 1 c(n − c) / (n² (n − 1)).
     """
@@ -202,7 +202,7 @@ def _jackknife(n: int, c: int, k: int) -> float:
 
 
 def _scale(quantity: str, largest: float) -> float:
-    """The width of the quantity's scale; amounts have their own size for one."""
+    """Return the width of the quantity's scale; for amounts their own size."""
     if quantity in _SCORES:
         return 100.0
     if quantity in RATES or quantity == SUCCESS_RATE or quantity.startswith(FAILURE_RATE):

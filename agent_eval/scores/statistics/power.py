@@ -1,7 +1,7 @@
-"""Power: how much data a difference needs. What the data at hand can show is in `intervals.smallest_detectable`.
+"""Compute how much data a difference needs; `intervals.smallest_detectable` computes what the data can show.
 
-A difference counts as shown when the test finds it with a probability of 80 % at a two-sided level of 5 %. Numbers
-in, numbers out.
+A difference counts as shown if the test finds it with a probability of 80 % at a two-sided level of 5 %.
+Functions take and return numbers.
 """
 
 import math
@@ -11,7 +11,7 @@ from agent_eval.scores.statistics.intervals import OutOfRangeError, detectable_m
 
 MOST_UNITS = 1_000_000
 Design = Literal["paired", "unpaired"]
-"""paired: one difference per unit that both agents have. unpaired: so many units of each of the two agents."""
+"""paired: one difference per unit that both agents have. unpaired: n units of each of the two agents."""
 
 
 def units_needed(n: float, smallest: float, wanted: float, design: Design) -> int | None:
@@ -52,5 +52,5 @@ def units_needed(n: float, smallest: float, wanted: float, design: Design) -> in
 
 
 def _multiple(n: float, design: Design) -> float:
-    """The smallest detectable difference of n units, or of n of each agent, in standard errors."""
+    """Return the smallest detectable difference of n units (of each agent) in standard errors."""
     return detectable_multiple(n - 1) if design == "paired" else welch_multiple(n - 1, n - 1, 0.5)

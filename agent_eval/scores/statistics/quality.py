@@ -1,6 +1,7 @@
-"""Quality of an agent's conversations, whatever their tasks: success, metrics, failure rates and cost, with intervals.
+"""Summarise an agent's conversations, whatever their tasks: success, metrics, failures, cost, intervals.
 
-Made for logs, which have no tasks in common and no slots: means over conversations, sessions as clusters, and no rank.
+Intended for logs, which have neither common tasks nor slots: means over conversations, sessions as clusters,
+unranked.
 """
 
 import math
@@ -31,12 +32,12 @@ _SEVERITIES = ("critical", "high", "medium", "low")
 
 
 class MetricFacts(NamedTuple):
-    """Facts about the metrics that judges are asked.
+    """Hold facts about the metrics that judges are asked.
 
     Args:
         scales: Lowest and highest answer of each metric that is a rating or a value.
         failures: The metrics whose labels are failures.
-        needs_model: How the reason begins of an answer that only a model could have given, when none was asked.
+        needs_model: Start of the reason of an answer that needed a model when none was asked.
     """
 
     scales: Mapping[str, tuple[float, float]]
@@ -52,7 +53,7 @@ def quality_summary(
     conversation_judgments: pl.DataFrame,
     facts: MetricFacts,
 ) -> pl.DataFrame:
-    """Summarise what is known of each agent's conversations.
+    """Summarise the known values of each agent's conversations.
 
     Args:
         values: From `conversation_values`.
@@ -60,12 +61,12 @@ def quality_summary(
         conversations: Costs in US dollars.
         turn_judgments: Answers about turns.
         conversation_judgments: Answers about whole conversations.
-        facts: Of the metrics; what is not in its scales lies on 0–1.
+        facts: Of the metrics; a metric without a scale in them has 0–1.
 
     Returns:
-        Table quality_summary, sorted: one row per agent, version and quantity of which an answer is known or lacking.
-        The mean is one over conversations, as in `compare`, null where none is known. Its interval is null with fewer than
-        two clusters.
+        Table quality_summary, sorted: one row per agent, version and quantity with a known or missing answer.
+        The mean is one over conversations, as in `compare`, null if none is known. Its interval is null with
+        fewer than two clusters.
     """
     costs = outcomes.join(conversations.select(*_CONVERSATION, value=COST), on=_CONVERSATION).select(
         *_PAIR,
@@ -94,7 +95,7 @@ def quality_summary(
 
 
 def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) -> pl.DataFrame:
-    """How many conversations say something of a quantity that judges are not asked for, and how many do not."""
+    """Count conversations with and without a value of a quantity that judges are not asked for."""
     return (
         rows.with_columns(quantity=quantity, judge=judge)
         .group_by(_QUANTITY)
@@ -111,7 +112,7 @@ def _counted(rows: pl.DataFrame, quantity: pl.Expr, known: str, judge: pl.Expr) 
 def _answers(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, facts: MetricFacts
 ) -> pl.DataFrame:
-    """How many answers each metric has, how many were lost, and how many only a model could have given."""
+    """Count the answers of each metric, those lost, and those that only a model could have given."""
     is_failure = pl.col("metric").is_in(list(facts.failures))
     columns = ["metric", "judge", "status", "unscored_reason", "is_effective"]
     no_turn = pl.lit(None, pl.Int64).alias("turn_index")
@@ -119,7 +120,7 @@ def _answers(
     rows = pl.concat([turn_judgments.select(*TRIAL, "turn_index", *columns), whole]).filter(
         is_failure | pl.col("metric").is_in(list(facts.scales))
     )
-    # a rule labels failing turns only: its labels are no share of all turns
+    # a rule labels failing turns only: its labels are not a share of all turns
     counts = (pl.col("status") == "scored") & (
         pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_effective")
     )
@@ -151,7 +152,7 @@ def _shares(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _mean(values: pl.DataFrame | None, bounds: tuple[float, float | None], n_answers: int) -> dict[str, Any]:
-    """The mean of one quantity of one agent, with its interval."""
+    """Return the mean of one quantity of one agent, with its interval."""
     low, high = bounds
     scale = {"scale_low": low, "scale_high": high}
     if values is None:
@@ -203,7 +204,7 @@ def log_leaderboard(
             *_PAIR, pl.col("mean").alias(column), *(pl.col(end).alias(f"{column}_{end}") for end in ("low", "high"))
         )  # fmt: skip
         logs = logs.join(of, on=_PAIR, how="left")
-    # success and cost come with the transcripts; the rest was asked of judges
+    # success and cost come with the transcripts; judges are asked for the rest
     judged = summary.filter(~pl.col("quantity").is_in([SUCCESS_RATE, COST]))
     answers = judged.group_by(_PAIR).agg(
         *(pl.col(name).sum() for name in _COUNTS),

@@ -1,7 +1,8 @@
-"""Best-of between agents: pairwise verdicts on the same tasks to ratings, the win matrix, and what is wrong with them.
+"""Rank agents from pairwise verdicts on the same tasks: ratings, win matrix, problems of the verdicts.
 
-A verdict compares two answers to one task, one shown first. Only a pair judged both ways round counts, and only a
-verdict that stays the same both ways is a win; what changes with the order is a tie, and tells of the judge.
+A verdict compares two answers to one task, one shown first. Only a pair judged in both orders counts, and
+only a verdict that is the same in both is a win; one that changes with the order is a tie, and indicates
+position bias.
 """
 
 import math
@@ -16,11 +17,11 @@ from agent_eval.scores.statistics.intervals import Interval, binomial_p
 
 WINNERS = ("first", "second", "tie")
 VERDICTS = {
-    "task": pl.String,  # what both were asked; unique within a task set
+    "task": pl.String,  # the common task; unique within a task set
     "task_set": pl.String,
     "first": pl.String,  # the agent whose answer was shown first
     "second": pl.String,
-    "winner": pl.String,  # first, second or tie; null: the judge gave no readable verdict
+    "winner": pl.String,  # first, second or tie; null: the judge's verdict was unreadable
     "judge": pl.String,
 }
 _QUANTILE = 1.959963984540054
@@ -28,7 +29,7 @@ _PAIR = ("judge", "task_set", "task", "a", "b")
 
 
 class VerdictError(AgentEvalError, ValueError):
-    """Pairwise verdicts that contradict what they may hold."""
+    """Raised when pairwise verdicts contradict their format."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -39,17 +40,17 @@ class VerdictError(AgentEvalError, ValueError):
 
 @dataclass(frozen=True)
 class PositionBias:
-    """Does the winner follow the place? Of the pairs whose winner changed with the order, how many went where."""
+    """Measure whether winners depend on position, from pairs whose winner changed with the order."""
 
-    n_pairs: int  # judged both ways round
+    n_pairs: int  # judged in both orders
     n_changed: int  # the two orders named two different winners
-    n_first: int  # of those: whoever stood first won
+    n_first: int  # of those: the agent shown first won
     n_second: int
-    p_value: float  # two-sided sign test: without a bias both are as likely
+    p_value: float  # two-sided sign test: without a bias both are equally likely
 
     @property
     def is_biased(self) -> bool:
-        """The changes go to one place more often than chance would have it."""
+        """Return whether the changes favour one position more often than chance would."""
         return self.p_value < SIGNIFICANCE
 
     def __str__(self) -> str:
@@ -64,24 +65,24 @@ class PositionBias:
 
 @dataclass(frozen=True)
 class Tournament:
-    """Who is best on these tasks; the same for every order of agents, of rows and within pairs.
+    """Hold the ranking on these tasks; the same for every order of agents, of rows and within pairs.
 
     `standings`: one row per agent: rank, rank_low, rank_high (null with a single one), strength (Bradley–Terry, log-odds,
     mean 0) with low and high, wins, losses, ties. `wins`: one row per two agents, both ways: wins, losses, ties,
-    win_probability as the ratings have it. `cycles`: sets of agents that beat each other in a circle, each as one
-    shortest circle; then no ranking tells the whole.
+    win_probability according to the ratings. `cycles`: sets of agents that beat each other in a circle, each
+    as one shortest circle; a ranking is then incomplete.
     """
 
     standings: pl.DataFrame
     wins: pl.DataFrame
     cycles: tuple[tuple[str, ...], ...]
     position_bias: PositionBias
-    n_one_way: int  # pairs judged one way round only: left out
-    n_unscored: int  # verdicts that could not be read: their pairs are left out
+    n_one_way: int  # pairs judged in one order only: left out
+    n_unscored: int  # unreadable verdicts: their pairs are left out
 
     @property
     def is_transitive(self) -> bool:
-        """No agents beat each other in a circle."""
+        """Return whether the wins contain no cycle."""
         return not self.cycles
 
 
@@ -89,15 +90,15 @@ def tournament(verdicts: pl.DataFrame) -> Tournament:
     """Rate the agents of pairwise verdicts.
 
     Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie against
-    an agent of average strength, so that an agent who won everything has a rating, too. Intervals are 95 %, from
-    the curvature of that likelihood; pairs on one task are taken as independent.
+    an agent of average strength, so that an agent with only wins has a rating, too. Intervals are 95 %, from
+    the curvature of that likelihood; pairs on one task are assumed independent.
 
     Args:
         verdicts: The columns of `VERDICTS`, one row per task, order and judge.
 
     Raises:
-        VerdictError: If an agent meets itself, a winner is none of the known, or a judge judged a task twice in
-            one order.
+        VerdictError: If an agent meets itself, a winner is unknown, or a judge judged a task twice in one
+            order.
     """
     pairs, n_one_way, n_unscored = _both_ways(verdicts)
     agents = sorted({*verdicts["first"].to_list(), *verdicts["second"].to_list()})
@@ -124,7 +125,7 @@ def tournament(verdicts: pl.DataFrame) -> Tournament:
 
 
 def _both_ways(verdicts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
-    """One row per judge, task and two agents (a < b) judged both ways: `result` a, b or tie; and what is left out."""
+    """Return a row per judge, task and agents a < b judged in both orders, and counts of what is left out."""
     _check(verdicts)
     straight = pl.col("first") < pl.col("second")
     named = verdicts.with_columns(
@@ -165,7 +166,7 @@ def _check(verdicts: pl.DataFrame) -> None:
 
 
 def _position_bias(pairs: pl.DataFrame) -> PositionBias:
-    # straight: a stood first; the winner changed, so a both times first, or b both times second
+    # straight: a was first; the winner changed, so a both times first, or b both times second
     to_first = pairs.filter(pl.col("won") == "a", pl.col("won_turned") == "b").height
     to_second = pairs.filter(pl.col("won") == "b", pl.col("won_turned") == "a").height
     changed = to_first + to_second
@@ -176,7 +177,7 @@ _Matrix = Sequence[Sequence[int]]
 
 
 def _bradley_terry(wins: _Matrix, ties: _Matrix) -> tuple[list[float], list[float]]:
-    """Strengths (log-odds, mean 0) and their standard errors, by Newton's method."""
+    """Return strengths (log-odds, mean 0) and their standard errors, by Newton's method."""
     import numpy as np
 
     n = len(wins)
@@ -197,7 +198,7 @@ def _bradley_terry(wins: _Matrix, ties: _Matrix) -> tuple[list[float], list[floa
             break
     centring = np.eye(n) - 1 / n
     spread = centring @ np.linalg.inv(curvature) @ centring
-    # rounded: a tie is a tie whatever the last bits say
+    # rounded: float error does not break a tie
     centred = np.round(centring @ theta, 9) + 0.0
     return centred.tolist(), np.sqrt(np.clip(np.diag(spread), 0, None)).tolist()
 
@@ -249,7 +250,7 @@ def _win_rows(
 
 
 def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
-    """For each set of agents that reach each other along 'won more often than lost', its shortest circle."""
+    """Return the shortest circle of each set of agents connected both ways by 'won more often than lost'."""
     beats = {i: [j for j in range(len(agents)) if wins[i][j] > wins[j][i]] for i in range(len(agents))}
     told = set[int]()
     for start in range(len(agents)):
@@ -264,7 +265,7 @@ def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
 
 
 def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
-    """Every node that a path of at least one edge leads to."""
+    """Return every node that a path of at least one edge leads to."""
     seen = set[int]()
     todo = list(edges[start])
     while todo:
@@ -276,7 +277,7 @@ def _reached(start: int, edges: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def _circle(start: int, edges: Mapping[int, Sequence[int]]) -> list[int]:
-    """The shortest way from a node back to itself; there must be one."""
+    """Return the shortest way from a node back to itself, which must exist."""
     ways = [[start]]
     while True:
         longer = [[*way, node] for way in ways for node in edges[way[-1]] if node == start or node not in way]

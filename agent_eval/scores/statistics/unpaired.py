@@ -1,7 +1,7 @@
-"""Two agents without common tasks: what is measured of each conversation, compared by means.
+"""Compare two agents without common tasks: values of each conversation, compared by means.
 
-Sessions are clusters: conversations of one session may depend on each other. Of an agent with a single session its tasks
-are the clusters, and conversations without a task stand for themselves.
+Sessions are clusters: conversations of one session may depend on each other. For an agent with a single
+session its tasks are the clusters, and a conversation without a task is a cluster of its own.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from agent_eval.scores.statistics.clustered import clustered_difference, cluster
 
 SUCCESS_RATE = "success rate"
 FAILURE_RATE = "failure rate: "
-"""Followed by the name of the metric whose labels are failures; lower is better."""
+"""Prefix of the name of the metric whose labels are failures; lower is better."""
 CONVERSATIONS = "conversations"
 RULE = "rule"
-"""Judge of what is decided without a model."""
+"""Judge of answers that are decided without a model."""
 SCHEMA = {
     "methodology_version": pl.String,
     "agent_id": pl.String,
@@ -35,19 +35,20 @@ def conversation_values(
     failure_metrics: Sequence[str],
     no_failure: str,
 ) -> pl.DataFrame:
-    """What is known of each conversation, whatever its task.
+    """Return the known values of each conversation, whatever its task.
 
     Args:
         outcomes: From `trial_outcomes`; conversations without a task count too.
         metrics: Mean of each metric in each conversation (`quantity`, `value`).
         turn_judgments: Labels.
         failure_metrics: The metrics whose labels are failures.
-        no_failure: The label that is none.
+        no_failure: The label that is not a failure.
 
     Returns:
-        One row per conversation and quantity, with its session and its task (without one, itself): the success rate (0 or 1), the mean of every metric, and of failure
-        metrics the share of turns with a failure among those that were labelled by others than rules: a rule labels the
-        failing turns only. Goal completion where the success is not known: it is the same.
+        One row per conversation and quantity, with its session and its task (without one, itself): the
+        success rate (0 or 1), the mean of every metric, and of failure metrics the share of turns with a
+        failure among those that were labelled by judges other than rules: a rule labels the failing turns
+        only. Goal completion is included only if the success is unknown: both are the same outcome.
     """
     sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce("task", "conversation_id"))
     known = outcomes.drop_nulls("is_correct").select(TRIAL)
@@ -81,12 +82,12 @@ def conversation_values(
 
 
 def clusters(values: pl.DataFrame) -> list[str]:
-    """Return the cluster of each conversation of one agent: its session, or where all are of one session its task."""
+    """Return the cluster of each conversation of one agent: its session, or if there is one only its task."""
     return values["session_id" if values["session_id"].n_unique() > 1 else "unit"].to_list()
 
 
 def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str, Any]]:
-    """One row per quantity that is known of two conversations of each agent or more."""
+    """Return one row per quantity that is known of at least two conversations of each agent."""
     rows: list[dict[str, Any]] = []
     for (quantity,), found in values.group_by("quantity", maintain_order=True):
         sides = []
