@@ -57,7 +57,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The question does not apply here, or this judge cannot decide it."""
+    """Marks a question that does not apply here, or that this judge cannot decide."""
 
     reason: str
     is_abstention: bool = False  # the judge cannot decide; another judge might

@@ -64,7 +64,6 @@ def answers_of(
         parameters: As given by JudgeSpec.
         context_tokens: Returns the context size that the model may be shown now; called only if it matters.
             None: every answer counts.
-            counts.
         repeat: Number of the repeat, from 0.
     """
     written = canonical(dict(parameters)).decode()

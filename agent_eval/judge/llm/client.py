@@ -39,6 +39,7 @@ _RUNGS: dict[str, int] = {}
 """Model → the first of FORMS that its server has not rejected."""
 _NO_FORM = re.compile(r"response_format|json_schema|json_object|structured output|grammar", re.IGNORECASE)
 _STAND_INS: set[str] = set()
+"""Models added by `_make_known`."""
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 _SERVERS = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
@@ -46,7 +47,6 @@ _SERVERS = {
 }
 """Providers whose models litellm lists, with the variables that set another server with any models."""
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
-"""Models added by `_make_known`."""
 
 
 @dataclass(frozen=True)

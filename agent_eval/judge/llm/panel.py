@@ -113,7 +113,7 @@ class Panel:
         return self._given(sequences, by_model)
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
-        """Return the calls that `answers` would make, by model."""
+        """Return the calls that `answers` would make, of all models."""
         return [
             calls
             for model in self.spec.models

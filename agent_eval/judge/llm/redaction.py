@@ -28,7 +28,7 @@ _TOKENS = re.compile(
 _IN_ERRORS = re.compile(
     r"(?i:bearer)\s+\S+|(?i:(?:api[-_ ]?key|token|secret|password)\b[^\w]{1,4})[\w*./+-]{6,}|(?<=//)[^/\s@]+@"
 )
-"""Replacement for a key in errors; in a judge's reasons the same words are common."""
+"""Places where errors show a key; in a judge's reasons the same words are common."""
 HIDDEN = "[hidden]"
 
 

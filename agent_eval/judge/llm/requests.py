@@ -361,7 +361,7 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
 def _without_keys(said: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
     """Return a judge's answer without API keys: a provider can repeat the key that it was sent.
 
-    In a quote, values that only look like keys are kept: it must occur verbatim in the transcript.
+    In a quote, values that only look like keys are kept: the quote must occur verbatim in the transcript.
     """
     if isinstance(said, Unscored):
         evidence = said.evidence and hide_keys(said.evidence, keys)

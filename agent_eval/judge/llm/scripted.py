@@ -16,7 +16,7 @@ Script = Callable[[str, str], JsonValue]
 
 @dataclass(frozen=True)
 class ScriptedClient:
-    """A `Client` that answers with a function's results, in the form that the prompt demands."""
+    """Answers, as a `Client`, with a function's results in the form that the prompt demands."""
 
     script: Script
     model: str = "scripted"
