@@ -38,7 +38,8 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
     """Merge and split within each block; the same tables give the same result.
 
     Two clusters merge where the mean distance between their texts is within 0.95 of the radius. A cluster is
-    split where its own texts fall into groups that are farther than 1.1 of the radius apart, each of five or more.
+    split where its own texts fall into groups that are farther than 1.1 of the radius apart, each of five or
+    more.
     """
     builder = ClusterRegistryBuilder(registry, members, at)
     merges: dict[str, str] = {}

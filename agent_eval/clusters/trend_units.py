@@ -27,7 +27,7 @@ class UnitSums(NamedTuple):
 
 
 def with_unit(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Return the transcripts with `unit` (task_family or session) and `unit_name`: families where all of a run have one."""
+    """Return the transcripts with `unit` and `unit_name`: families if all of a run have one, else sessions."""
     run = [*_PAIR, "benchmark_id"]
     has_families = pl.col("task_family").is_not_null().all().over(run)
     kind = pl.when(has_families).then(pl.lit(FAMILY)).otherwise(pl.lit(SESSION))
@@ -79,7 +79,7 @@ def unit_of_comparison(here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
 
 
 def unit_sums(side: pl.DataFrame, rows: pl.DataFrame) -> UnitSums:
-    """Return the sums of one side for the rows of `error_trends`: version, agent, cluster and metrics, in their order."""
+    """Return the sums of one side for the rows of `error_trends` (with metrics), in their order."""
     of = side.explode("units", "unit_turns").drop_nulls("units")
     eligible = (
         of.filter(pl.col("cluster_id").is_null())
@@ -104,15 +104,17 @@ def unit_sums(side: pl.DataFrame, rows: pl.DataFrame) -> UnitSums:
 
 
 def unit_test(here: UnitSums, there: UnitSums) -> tuple[Floats, Floats, tuple[Floats, Floats]]:
-    """Return design effect, two-sided p and the effects of both sides for their intervals, where units are the clusters.
+    """Return design effect, two-sided p and both sides' effects for their intervals, with units as clusters.
 
-    The variance of a side's rate is that of `scores.statistics.clustered`: residuals around the side's own rate, summed in
-    each unit, over 1 − Σ w² for the units' shares w of the turns, with 1 / Σ w² − 1 degrees of freedom (Kish, 1965). That of
-    the difference is never taken for less than the binomial one of both sides together; p is from Student's t with Welch's
-    degrees of freedom, which is the correction for few units. The effects of the sides hold t in place of z.
+    The variance of a side's rate is that of `scores.statistics.clustered`: residuals around the side's own
+    rate, summed in each unit, over 1 − Σ w² for the units' shares w of the turns, with 1 / Σ w² − 1 degrees
+    of freedom (Kish, 1965). That of the difference is never taken for less than the binomial one of both
+    sides together; p is from Student's t with Welch's degrees of freedom, which is the correction for few
+    units. The effects of the sides hold t in place of z.
 
     Returns:
-        NaN where a side has fewer than two units; p is 1 where the failure is never or always seen on both sides.
+        NaN where a side has fewer than two units; p is 1 where the failure is never or always seen on both
+        sides.
     """
     from scipy.special import stdtr, stdtrit
 

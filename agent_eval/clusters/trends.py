@@ -88,8 +88,8 @@ def compared(error_rates: pl.DataFrame, comparisons: pl.DataFrame, registry: pl.
 
     Args:
         error_rates: Table `error_rates`.
-        comparisons: methodology_version, agent_id, baseline_agent_id, benchmark_id and baseline_benchmark_id (null:
-            all that counts); one row per version and agent.
+        comparisons: methodology_version, agent_id, baseline_agent_id, benchmark_id and baseline_benchmark_id
+            (null: all that counts); one row per version and agent.
         registry: Table `error_registry`.
     """
     now = _redirected(error_rates, registry)

@@ -43,12 +43,12 @@ def worst_findings(
     Args:
         clusters: Rows of table error_clusters, as `worst_clusters` returns them.
         failures: Rows of table failures of these clusters: quotes.
-        turn_judgments: Judgments of the turns of these failures. They say which quotes were found in the transcript; such
-            a quote is preferred.
+        turn_judgments: Judgments of the turns of these failures. They say which quotes were found in the
+            transcript; such a quote is preferred.
 
     Returns:
-        One row per cluster in the given order, with the columns of `SCHEMA`: its agent with most turns, and a quote with
-        its turn; null without one.
+        One row per cluster in the given order, with the columns of `SCHEMA`: its agent with most turns, and a
+        quote with its turn; null without one.
     """
     turn = ["methodology_version", "agent_id", "conversation_id", "turn_index"]
     found = turn_judgments.filter("is_effective", "evidence_verified").select(

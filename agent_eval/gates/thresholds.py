@@ -1,8 +1,8 @@
 """Evaluate thresholds: a metric's mean must reach its limit in every scenario and over the whole agent.
 
-A scenario is a slot of the methodology; in sessions without slots it is the task, and a conversation without a task
-is a scenario of its own. The mean of a label is the share of turns without a failure. Means are exact: a mean
-equal to the limit passes.
+A scenario is a slot of the methodology; in sessions without slots it is the task, and a conversation without
+a task is a scenario of its own. The mean of a label is the share of turns without a failure. Means are exact:
+a mean equal to the limit passes.
 """
 
 from collections import defaultdict
@@ -158,7 +158,8 @@ def threshold_findings(
         means: Of one pair, from `means`.
         scores: Of one pair, from `agent_scores`.
         bounds: Of one pair, from `score_bounds`.
-        n_refused: Records of the agent that were refused at import: open answers on goal completion as a whole.
+        n_refused: Records of the agent that were refused at import: open answers on goal completion as a
+            whole.
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):

@@ -167,9 +167,9 @@ class Metric:
     ) -> Measured | None:
         """Compute the answer; None if it cannot be decided. Override it to measure without a model.
 
-        It may be `async def measure(self, turns, conversation, expected, judge)`: then `await judge.ask(metric)` asks the
-        judge models another metric about the same turn or conversation. It is re-run with each answer, so it
-        must not have side effects.
+        It may be `async def measure(self, turns, conversation, expected, judge)`: then `await
+        judge.ask(metric)` asks the judge models another metric about the same turn or conversation. It is
+        re-run with each answer, so it must not have side effects.
 
         Args:
             turns: For a turn metric the turns up to and including the judged one; for a conversation metric

@@ -1,11 +1,11 @@
 """Define the judge profile: how turn metrics inform and bound U and D ratings, with a version and hash.
 
-Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a person. The
-profile defines what a rubric judgment is shown for a target (`INFORMED_BY`), how to look (`GUIDES`), which
-yes/no questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied by
-metrics/findings.py after the reply). PROFILE_VERSION covers all of this and the words of the prompts. The key
-of a question holds the version that last changed what is asked about its metric, so a changed word asks again
-about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
+Judge metrics are evidence: a rating is an integer chosen against its anchors by a rubric judgment or by a
+person. The profile defines what a rubric judgment is shown for a target (`INFORMED_BY`), how to look
+(`GUIDES`), which yes/no questions come first (`CHECKS`), and which findings bound the rating (`CAPS`, applied
+by metrics/findings.py after the reply). PROFILE_VERSION covers all of this and the words of the prompts. The
+key of a question holds the version that last changed what is asked about its metric, so a changed word asks
+again about that metric only. Ratings by people, recorded ratings and the counted U5 are never bounded.
 
 The mapping is this project's own; the methodology does not define it.
 """
@@ -22,16 +22,16 @@ SINCE = "1"
 """Same for every other metric. Raise it when words that all prompts share change."""
 
 SHOWN_ANEW = "5"
-"""The profile version that last changed words that all prompts share, while answers given before stay valid."""
+"""The profile version that last changed words all prompts share while earlier answers stay valid."""
 
 
 def asked_since(metric: str) -> str:
-    """Return the profile version that last changed what is asked about a metric: part of its question's key."""
+    """Return the profile version that last changed a metric's questions: part of the question's key."""
     return REWORDED.get(metric, SINCE)
 
 
 Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
-"""Where a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the
+"""Scope in which a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the
 standardised task. A session that lacks the standardised task is read as if every conversation were one."""
 
 

@@ -16,7 +16,8 @@ def worst_answers(judgments: pl.DataFrame, labels: Sequence[str], n: int) -> pl.
 
     Args:
         judgments: Rows of turn_judgments or conversation_judgments of one metric, agent and version.
-        labels: The failure labels, the most severe first; empty for ratings and values, of which the lowest are worst.
+        labels: The failure labels, the most severe first; empty for ratings and values, of which the lowest
+            are worst.
         n: How many.
     """
     known = judgments.filter("is_effective", pl.col("status") == "scored")

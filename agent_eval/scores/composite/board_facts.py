@@ -29,8 +29,9 @@ def board_facts(
 ) -> dict[AgentVersion, Facts]:
     """Return the columns BOARD_FACTS of every pair in `transcripts`.
 
-    Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is null.
-    `judged`: columns PAIR, conversation_id, judge, status, reason, seen_share of the effective judgments and ratings.
+    Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is
+    null. `judged`: columns PAIR, conversation_id, judge, status, reason, seen_share of the effective
+    judgments and ratings.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.

@@ -65,8 +65,8 @@ def disclosed(
     """Return required tests and disclosures of every pair in `transcripts`, checked session by session.
 
     A test must be held in every session that counts. `hallucination_passed` is true only if every
-    hallucination conversation is judged and passed, false as soon as one failed, else null. A session that copies
-    another one bars publication under every version.
+    hallucination conversation is judged and passed, false as soon as one failed, else null. A session that
+    copies another one bars publication under every version.
     """
     counting = counted(transcripts, sessions)
     facts = _session_facts(counting, sessions, methodologies)
@@ -86,7 +86,8 @@ def disclosed(
 def u3_scope(sessions: Sequence[SessionFacts]) -> tuple[str | None, str | None]:
     """Return the scope that all sessions declare, or why there is none.
 
-    It is checked against what U3 is judged on: every conversation of the session, the standardised task included.
+    It is checked against what U3 is judged on: every conversation of the session, the standardised task
+    included.
     """
     claims = {s.session_id: s.u3_scope for s in sessions}
     if problem := _disagreement(claims):

@@ -51,15 +51,14 @@ def leaderboard(
 ) -> pl.DataFrame:
     """Return table `leaderboard`: one row per row of `composite_scores` of an agent that entered a version.
 
-    An agent has entered a version if a session of it was run for that version, or for any; others are on no board.
-    `superseded_by` names the successor of each version that has one, `interval` the interval method.
-    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite. Their
-    interval is over sessions; the slots D1–D5 are fixed and not sampled. With one session there is neither an
-    interval nor a rank range; such an agent may have any position in the ranges of the others.
-    `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task set; its trials are
-    counted over all sets.
-    Sorted by version, template, published rows by rank, then the others by status; the row order of inputs is
-    ignored.
+    An agent has entered a version if a session of it was run for that version, or for any; others are on no
+    board. `superseded_by` names the successor of each version that has one, `interval` the interval method.
+    Only published rows are ranked, within their version and template, 1, 2, 2, 4 on the exact composite.
+    Their interval is over sessions; the slots D1–D5 are fixed and not sampled. With one session there is
+    neither an interval nor a rank range; such an agent may have any position in the ranges of the others.
+    `pass_at_1` is the unbiased estimate over all tasks, null unless the agent has exactly one task set; its
+    trials are counted over all sets. Sorted by version, template, published rows by rank, then the others by
+    status; the row order of inputs is ignored.
     """
     composite_scores = composite_scores.filter(pl.col("has_entered").fill_null(True))
     successors = superseded_by or {}

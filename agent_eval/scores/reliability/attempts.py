@@ -142,8 +142,8 @@ def posterior(
 ) -> Posterior:
     """Return the exact posterior of pass@k and pass^k of one task: p ~ Beta(a + c, b + n − c), any k.
 
-    With A = a + c and B = b + n − c: E[pass^k] = Π (A+i)/(A+B+i), E[pass@k] = 1 − Π (B+i)/(A+B+i), i < k. Both
-    rise with p, so the ends of the interval are the transformed Beta quantiles.
+    With A = a + c and B = b + n − c: E[pass^k] = Π (A+i)/(A+B+i), E[pass@k] = 1 − Π (B+i)/(A+B+i), i < k.
+    Both rise with p, so the ends of the interval are the transformed Beta quantiles.
 
     Raises:
         TrialCountError: If n < 1, c is not in 0..n, k < 1, or one is not an integer.

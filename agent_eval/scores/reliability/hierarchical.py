@@ -10,8 +10,9 @@ interval has to cover every kind of variation they are compatible with, so three
   hard and succeed with a rate g, both rates uniform on 0 to 3 % (slips and guesses, as in the DINA model of
   Junker and Sijtsma, 2001). Tasks that were all easy so far inform about w like as many coin tosses.
 
-The prior of m is Beta(0.7, 0.7). Weights, that prior and the 3 % were chosen by exact coverage (docs/statistics.md).
-The posterior is computed on a grid for each hypothesis, narrowed to its range; it is not sampled.
+The prior of m is Beta(0.7, 0.7). Weights, that prior and the 3 % were chosen by exact coverage
+(docs/statistics.md). The posterior is computed on a grid for each hypothesis, narrowed to its range; it is
+not sampled.
 """
 
 import math

@@ -94,8 +94,8 @@ def reliability(
 
     Args:
         tables: The tables of the conversations.
-        ks: The k to report for every task set; default 1 to the largest k that half of its tasks with a known trial
-            have trials for, at most 8.
+        ks: The k to report for every task set; default 1 to the largest k that half of its tasks with a known
+            trial have trials for, at most 8.
         estimators: The estimators to report.
         answer_threshold: Minimum of a correct answer.
         tools_count: Whether tools are considered, too.

@@ -17,12 +17,13 @@ _TaskGroups = dict[str, tuple[int, int | None]]
 def reliability_leaderboard(reliability: Reliability) -> pl.DataFrame:
     """Rank agents by pass^k within version, task set, k and estimator: 1, 2, 2, 4.
 
-    Only agents that have tasks in common are ranked together: those whose estimates cover the task that most agents
-    cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with another one has no
-    group and no rank, unless it is the only one with an estimate. If the tasks of a row are unknown (null: a
-    store of an earlier release) all agents of its board form one group. Equal to twelve decimals is a tie; without an
-    estimate the rank is null, and the row comes last. If worst and best case could change a rank, it is
-    unknown: `rank_low` to `rank_high` are the possible ranks, and `reason` explains it.
+    Only agents that have tasks in common are ranked together: those whose estimates cover the task that most
+    agents cover form group 1, the same of the rest group 2, and so on. An agent that shares no task with
+    another one has no group and no rank, unless it is the only one with an estimate. If the tasks of a row
+    are unknown (null: a store of an earlier release) all agents of its board form one group. Equal to twelve
+    decimals is a tie; without an estimate the rank is null, and the row comes last. If worst and best case
+    could change a rank, it is unknown: `rank_low` to `rank_high` are the possible ranks, and `reason`
+    explains it.
     """
     board = ["methodology_version", "task_set", "k", "estimator"]
     grouped = _with_task_groups(reliability, board)
@@ -55,8 +56,8 @@ def _with_task_groups(reliability: pl.DataFrame, board: Sequence[str]) -> pl.Dat
 def task_groups(covered: Mapping[str, Collection[str] | None]) -> _TaskGroups:
     """Return agent → its group, counted from 1, and the number of tasks that all of the group cover.
 
-    Agents of a group all cover the task that most of the remaining agents cover (ties: the group of the first agent
-    by name). Agents that share no task with a remaining one are left out. Unknown tasks: one group.
+    Agents of a group all cover the task that most of the remaining agents cover (ties: the group of the first
+    agent by name). Agents that share no task with a remaining one are left out. Unknown tasks: one group.
     """
     if None in covered.values():
         return dict.fromkeys(covered, (1, None))

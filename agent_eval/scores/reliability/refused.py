@@ -18,7 +18,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def refused_records(import_errors: pl.DataFrame, transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Count the refused records of each version, agent and task set, of sessions that count under the version.
+    """Count the refused records per version, agent and task set, of sessions that count under the version.
 
     A refused record has no task: it belongs to the task set of its session. If its session is unknown or has
     no tasks, it belongs to the agent's first task set, null without one. A verbatim copy of an imported

@@ -171,9 +171,9 @@ def interaction_outcomes(
         tools_count: False: only answers decide, as in the reference tool.
 
     Returns:
-        One row per version, admitted conversation and interaction (`turn_index` null: the whole conversation):
-        `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct` (null if not
-        expected or not scored), `is_correct`, null if a part is not scored.
+        One row per version, admitted conversation and interaction (`turn_index` null: the whole
+        conversation): `answer` (0–1, null unless expected and scored), `answer_correct`, `tools_correct`
+        (null if not expected or not scored), `is_correct`, null if a part is not scored.
 
     Raises:
         AnswerThresholdError: If the threshold is not a number from 0 to 1.

@@ -58,7 +58,8 @@ def worst_and_best(
 ) -> dict[str, float | None]:
     """Return the estimates if every unknown trial had failed (worst) or passed (best).
 
-    A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each case.
+    A refused record may have been a trial of any of these tasks or of another task: the bounds hold for each
+    case.
     """
     counting = [t for t in tasks if t.n + t.n_open >= least]
     if estimator in POSTERIORS:

@@ -39,9 +39,9 @@ class ClusteredMean(NamedTuple):
 def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> ClusteredMean | None:
     """Return the mean of values with the standard error over clusters; None for fewer than two clusters.
 
-    With the residuals e summed in each cluster the variance is Σ (Σ e)² / (n² (1 − Σ w²)), for the clusters' shares w of
-    the values: for clusters of equal size the variance of their means over their number. Degrees of freedom
-    are 1 / Σ w² − 1, the number of clusters minus one if they are of equal size (Kish, 1965).
+    With the residuals e summed in each cluster the variance is Σ (Σ e)² / (n² (1 − Σ w²)), for the clusters'
+    shares w of the values: for clusters of equal size the variance of their means over their number. Degrees
+    of freedom are 1 / Σ w² − 1, the number of clusters minus one if they are of equal size (Kish, 1965).
     """
     n = len(values)
     sizes: dict[str, int] = defaultdict(int)
@@ -58,7 +58,7 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Clustere
 
 
 def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Difference:
-    """Return a mean difference (`b` is None: of paired values), or A − B of two agents, with interval and p of t.
+    """Return a mean difference (`b` None: of paired values), or A − B of two agents, with interval and t test.
 
     Degrees of freedom of two agents are Welch's.
     """
@@ -83,8 +83,9 @@ def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Di
 def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
     """Return A − B per task if tasks of a family depend on each other: families are the units.
 
-    p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over families.
-    With fewer than six families no difference has p < 5 %, and significance is not reported (`too_few`).
+    p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over
+    families. With fewer than six families no difference has p < 5 %, and significance is not reported
+    (`too_few`).
     """
     found = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
@@ -108,7 +109,7 @@ def too_few(n_families: int) -> str | None:
 
 
 def clustered_share(values: Sequence[float], clusters: Sequence[str], *, step: float) -> Interval | None:
-    """Return the interval of a mean of shares over families, as `share_mean` over tasks; None for fewer than five.
+    """Return the interval of a mean of shares over families, like `share_mean`; None for fewer than five.
 
     The families count as their effective number of shares, with the variance of their mean.
 

@@ -91,10 +91,10 @@ def compare(
 ) -> pl.DataFrame:
     """Compare two agents in everything that both have.
 
-    The primary quantity is the first of these that both have in two units or more: the composite (or the raw composite),
-    pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is tested at 5
-    %; all other p values are corrected for their number after Holm. Without any of them every quantity is
-    secondary.
+    The primary quantity is the first of these that both have in two units or more: the composite (or the raw
+    composite), pass@1, the success rate of conversations, the metrics of `thresholds` in their order. It is
+    tested at 5 %; all other p values are corrected for their number after Holm. Without any of them every
+    quantity is secondary.
 
     A verdict on a share of trials is unknown if the unknown trials could change it: it is also computed with
     all of A's failed and all of B's passed (`difference_worst`), and the other way round (`difference_best`).
@@ -113,9 +113,9 @@ def compare(
 
     Returns:
         One row per quantity (and task set, if it is measured per task), in the order of `SCHEMA`: `n` and
-        `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie (equal in
-        every task, or the same mean of sessions), not distinguishable, or unknown (one session, one task, or as
-        `reason` explains).
+        `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie
+        (equal in every task, or the same mean of sessions), not distinguishable, or unknown (one session, one
+        task, or as `reason` explains).
 
     Raises:
         SameAgentError: If both are one agent.

@@ -53,11 +53,11 @@ def task_values(
 ) -> pl.DataFrame:
     """Return the values per task: the mean over its trials of one version.
 
-    pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the mean
-    over the conversation first) and conversations. A trial in which a quantity is unknown does not count for
-    it; conversations without a task belong to none. One outcome is one quantity: goal completion that is the
-    declared outcome, or that decided the trial, is left out, because it repeats pass@1. For RATES, `worst`
-    and `best` count the unknown trials as failed and as passed, and the trials are counted.
+    pass@1 (share of correct trials), cost_usd, and every effective, scored rating or 0–1 metric of turns (the
+    mean over the conversation first) and conversations. A trial in which a quantity is unknown does not count
+    for it; conversations without a task belong to none. One outcome is one quantity: goal completion that is
+    the declared outcome, or that decided the trial, is left out, because it repeats pass@1. For RATES,
+    `worst` and `best` count the unknown trials as failed and as passed, and the trials are counted.
 
     Args:
         outcomes: From `trial_outcomes`.
@@ -130,7 +130,7 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
 
 
 def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean of each metric in each conversation: `quantity` and `value`, from effective, scored answers."""
+    """Return the mean of each metric per conversation (`quantity`, `value`) from effective, scored answers."""
     counts = pl.col("is_effective") & (pl.col("status") == "scored")
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     key = [*TRIAL, "metric"]

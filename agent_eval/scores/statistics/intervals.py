@@ -1,8 +1,8 @@
 """Compute intervals and tests for means of few sessions or tasks.
 
 The methods were chosen by their measured coverage (`python -m benchmarks coverage`, docs/statistics.md).
-Functions take and return numbers; sessions and tasks are defined elsewhere. All intervals are two-sided, 95
-%.
+Functions take and return numbers; sessions and tasks are defined elsewhere. All intervals are
+two-sided, 95 %.
 """
 
 import math
@@ -88,13 +88,14 @@ class Difference(NamedTuple):
 def bounded_mean(values: Sample, *, bounds: tuple[float, float], step: float) -> Interval | None:
     """Return the interval of the mean of independent values on a scale; None for fewer than two.
 
-    t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from its
-    ends, where a plain t interval of skewed values covers too little. The spread is at least that of
+    t on a transform of the mean's share of the scale (`_leaning`): it stays on the scale and leans away from
+    its ends, where a plain t interval of skewed values covers too little. The spread is at least that of
     `step` in one of the values: equal values in a few sessions do not show that sessions never vary.
 
-    At the ends the slope of the transform grows without bound, so a limit would move away from a mean that comes
-    closer to the end. From `_turning_share` on, a limit is therefore constant: a higher mean never has a
-    lower limit, at the same spread. No limit is wider than that of `scale_bound`, which holds for any values.
+    At the ends the slope of the transform grows without bound, so a limit would move away from a mean that
+    comes closer to the end. From `_turning_share` on, a limit is therefore constant: a higher mean never has
+    a lower limit, at the same spread. No limit is wider than that of `scale_bound`, which holds for any
+    values.
 
     Args:
         values: One per session.
@@ -129,9 +130,9 @@ def _lower_limit(share: float, n: int, reach: float) -> float:
 def scale_bound(share: float, n: int) -> tuple[float, float]:
     """Return bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
 
-    Of all values with this mean those at the two ends of the scale vary most. Their number is binomial: Clopper and
-    Pearson's bounds, with n × share as the number of values at the upper end. If all are there, the lower
-    bound is 0.025^(1/n).
+    Of all values with this mean those at the two ends of the scale vary most. Their number is binomial:
+    Clopper and Pearson's bounds, with n × share as the number of values at the upper end. If all are there,
+    the lower bound is 0.025^(1/n).
     """
     from scipy.special import betaincinv
 
@@ -144,9 +145,9 @@ def scale_bound(share: float, n: int) -> tuple[float, float]:
 def _turning_share(reach: float) -> float:
     """Return the share from which the lower limit of `_leaning` is constant, above 1/2 and below 1.
 
-    The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x and the
-    reach r. It is constant from twice that reach on: chosen by measured coverage, once would be too narrow
-    near the end.
+    The limit would fall with a rising share p from p(1 − p) = r(tanh(x/4)/4 + 2p − 1) on, for the log-odds x
+    and the reach r. It is constant from twice that reach on: chosen by measured coverage, once would be too
+    narrow near the end.
     """
     low, high = 0.5, 1.0
     for _ in range(50):
@@ -284,7 +285,7 @@ def smallest_detectable(error: float, freedom: float) -> float:
 
 
 def detectable_multiple(freedom: float) -> float:
-    """Return the smallest detectable difference in standard errors; the degrees of freedom to three digits."""
+    """Return the smallest detectable difference in standard errors; `freedom` to three digits."""
     return _multiple(float(f"{freedom:.3g}"))
 
 
@@ -308,8 +309,9 @@ def _multiple(freedom: float) -> float:
 def welch_multiple(freedom_a: float, freedom_b: float, share: float) -> float:
     """Return the smallest difference that Welch's t detects, in standard errors of the difference.
 
-    Welch's degrees of freedom come from the two variances that are estimated, and few values estimate them badly: with
-    three of each it is 4.3 standard errors, where the t table with 4 degrees of freedom gives 3.7.
+    Welch's degrees of freedom come from the two variances that are estimated, and few values estimate them
+    badly: with three of each it is 4.3 standard errors, where the t table with 4 degrees of freedom gives
+    3.7.
 
     Args:
         freedom_a: Degrees of freedom of the variance of A's mean.

@@ -57,8 +57,9 @@ def plan_one(
         points: The wanted difference in points of 100 of each quantity's scale.
 
     Returns:
-        One row per quantity in the columns of `SCHEMA`: `n` and `n_needed` are of each agent; `smallest_detectable` and
-        `wanted` are in the units of the quantity; `reason` says why something is not known.
+        One row per quantity in the columns of `SCHEMA`: `n` and `n_needed` are of each agent;
+        `smallest_detectable` and `wanted` are in the units of the quantity; `reason` says why something is
+        not known.
     """
     rows = []
     of_agent = session_values.filter(agent_id=agent).select("quantity", "values", "point")
@@ -165,7 +166,8 @@ def _attempts(counts: Sequence[tuple[int, int]]) -> list[int]:
 def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: float) -> dict[str, Any]:
     """Plan pass^k of two agents on the same tasks: twice the variance within tasks; difficulty cancels out.
 
-    The variance of a task's estimate is that of leaving out one trial (jackknife), for k = 1 c(n − c) / (n² (n − 1)).
+    The variance of a task's estimate is that of leaving out one trial (jackknife), for k = 1 c(n − c) / (n²
+    (n − 1)).
     """
     counting = [(n, c) for n, c in counts if n > k]
     is_bound = not counting  # one trial per task: its spread is at most that of all tasks

@@ -15,7 +15,7 @@ Design = Literal["paired", "unpaired"]
 
 
 def units_needed(n: float, smallest: float, wanted: float, design: Design) -> int | None:
-    """Return how many units (of each agent, when unpaired) show a true difference of `wanted`, at the same spread.
+    """Return how many units (of each agent, if unpaired) show a true difference of `wanted`, at equal spread.
 
     Args:
         n: Units that the data have.

@@ -185,8 +185,8 @@ def log_leaderboard(
         agents: Display names.
 
     Returns:
-        Table log_leaderboard: one row per version and agent that has admitted conversations, none of them with a slot or
-        a required test.
+        Table log_leaderboard: one row per version and agent that has admitted conversations, none of them
+        with a slot or a required test.
     """
     fills = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0).fill_null(value=False)
     logs = (
@@ -222,7 +222,7 @@ def log_leaderboard(
 
 
 def top_errors(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:
-    """Return the first `n` clusters of each agent and version: the most severe first, then those of most turns."""
+    """Return the first `n` clusters of each agent and version: most severe first, then by most turns."""
     order = pl.col("severity").replace_strict({name: i for i, name in enumerate(_SEVERITIES)}, default=9)
     return (
         error_clusters.sort(order, -pl.col("n_turns"), "cluster_id", maintain_order=True)

@@ -67,10 +67,10 @@ class PositionBias:
 class Tournament:
     """Hold the ranking on these tasks; the same for every order of agents, of rows and within pairs.
 
-    `standings`: one row per agent: rank, rank_low, rank_high (null with a single one), strength (Bradley–Terry, log-odds,
-    mean 0) with low and high, wins, losses, ties. `wins`: one row per two agents, both ways: wins, losses, ties,
-    win_probability according to the ratings. `cycles`: sets of agents that beat each other in a circle, each
-    as one shortest circle; a ranking is then incomplete.
+    `standings`: one row per agent: rank, rank_low, rank_high (null with a single one), strength
+    (Bradley–Terry, log-odds, mean 0) with low and high, wins, losses, ties. `wins`: one row per two agents,
+    both ways: wins, losses, ties, win_probability according to the ratings. `cycles`: sets of agents that
+    beat each other in a circle, each as one shortest circle; a ranking is then incomplete.
     """
 
     standings: pl.DataFrame
@@ -89,9 +89,9 @@ class Tournament:
 def tournament(verdicts: pl.DataFrame) -> Tournament:
     """Rate the agents of pairwise verdicts.
 
-    Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie against
-    an agent of average strength, so that an agent with only wins has a rating, too. Intervals are 95 %, from
-    the curvature of that likelihood; pairs on one task are assumed independent.
+    Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie
+    against an agent of average strength, so that an agent with only wins has a rating, too. Intervals are 95
+    %, from the curvature of that likelihood; pairs on one task are assumed independent.
 
     Args:
         verdicts: The columns of `VERDICTS`, one row per task, order and judge.

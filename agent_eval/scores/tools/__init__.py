@@ -1,4 +1,4 @@
-"""Tools: whether the right calls were made: tool correctness, trajectories and assertions on `expected`."""
+"""Score tool use: tool correctness, trajectories and assertions on `expected`."""
 
 from agent_eval.scores.tools.correctness import tool_correctness
 

@@ -1,9 +1,9 @@
-"""Assertions: was each thing that `expected` demands of a conversation done? One row per demand, with what differs.
+"""Check assertions: one row per requirement of a conversation's `expected`, with the differences found.
 
-Three kinds. `tools`: the expected tools of an entry were called, in their order where it matters; further calls do no
-harm here (`tool_correctness` counts them). `trajectory`: an object in `assertions` with `mode`, `tools` and
-`forbidden`, see `scores.tools.trajectory`. `text`: words in `assertions`; they are not compared with a transcript yet, so
-they are unknown.
+Three kinds. `tools`: the expected tools of an entry were called, in their order if it matters; further calls
+are allowed here (`tool_correctness` counts them). `trajectory`: an object in `assertions` with `mode`,
+`tools` and `forbidden`, see `scores.tools.trajectory`. `text`: sentences in `assertions`; comparison with a
+transcript is not implemented yet, so they are unknown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Row = dict[str, object]
 def assertion_results(
     transcripts: Transcripts, conversations: Conversations, tool_calls: ToolCalls
 ) -> pl.DataFrame:
-    """Table assertion_results: every demand of the admitted conversations. Only calls by the agent count."""
+    """Return table assertion_results: every requirement of admitted conversations; only agent calls count."""
     target = table("assertion_results")
     asserting = conversations.filter(pl.col("expected").is_not_null(), pl.col("expected") != "[]")
     held = transcripts.filter("is_admitted").select("methodology_version", *_CONVERSATION, "slot")
@@ -87,7 +87,7 @@ def _held(demand: object, made: Sequence[Mapping[str, object]]) -> Row:
 
 
 def _tools(expected: Expected, made: Sequence[Mapping[str, object]]) -> Row:
-    """As `tool_correctness` compares: further arguments are right unless an expected call says exact."""
+    """Compare as `tool_correctness` does: further arguments are allowed unless a call requires exact."""
     wanted = [as_demanded(call) for call in expected.tools or ()]
     names = ", ".join(str(call.get("name")) for call in wanted)
     said = (
@@ -111,7 +111,7 @@ def _trajectory(demand: Mapping[str, object], made: Sequence[Mapping[str, object
         demand.get("forbidden", []),
     )
     if "mode" not in demand and "tools" not in demand:
-        mode = "contains"  # only forbidden calls: everything else is allowed
+        mode = "contains"  # only forbidden calls are given: everything else is allowed
     if unknown := sorted(set(map(str, demand)) - _KEYS):
         return _unknown("trajectory", f"key {unknown[0]!r} is unknown. Allowed: {', '.join(sorted(_KEYS))}")
     if not isinstance(tools, list) or not isinstance(forbidden, list) or not demand:

@@ -1,9 +1,10 @@
-"""Tool calls as they are compared: read from plain lists, argument by argument.
+"""Read tool calls from plain lists and compare them argument by argument.
 
-An expected call may say how it is to be compared: `"match": "exact" | "partial" | "ignore"` for the call, and
-`"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` for single arguments; every other
-argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not. `"compare_args": [names]` says which
-arguments count at all (null or left out: every one), and `"requestor": "user"` that the call is the user's to make.
+An expected call may define its comparison: `"match": "exact" | "partial" | "ignore"` for the call, and
+`"compare": {argument: "ignore" | "subset" | {"regex": …} | {"tolerance": …}}` for single arguments; every
+other argument is compared as JSON, where 1 and 1.0 are equal, and true and 1 are not. `"compare_args":
+[names]` lists the arguments that count (null or left out: every one), and `"requestor": "user"` marks a call
+that the user makes.
 """
 
 import json
@@ -24,33 +25,31 @@ _ROUNDING = 1e-12
 
 
 class MalformedCallError(AgentEvalError, ValueError):
-    """A call that cannot be read, or an expected one that cannot be held against anything."""
+    """Raised for a call that cannot be read, or an expected call that cannot be compared."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call that was made."""
+    """Hold one call that was made."""
 
     name: str
     arguments: Mapping[str, object]  # plain JSON, whole floats as integers
     texts: Mapping[str, bytes]  # the same as canonical JSON
-    note: str | None = field(
-        default=None, kw_only=True
-    )  # how the arguments were read where they were not JSON
+    note: str | None = field(default=None, kw_only=True)  # how the arguments were read if they were not JSON
 
 
 @dataclass(frozen=True)
 class ExpectedCall(Call):
-    """One call that should have been made, and how it is compared."""
+    """Hold one expected call, and how it is compared."""
 
-    match: Match | None = None  # None: not said
+    match: Match | None = None  # None: not specified
     compare: Mapping[str, object] = field(default_factory=dict[str, object])
     compare_args: tuple[str, ...] | None = None  # None: every argument counts
     requestor: Requestor = "assistant"
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The arguments that count."""
+        """Return the arguments that count."""
         if self.match == "ignore":
             return ()
         return tuple(
@@ -58,23 +57,23 @@ class ExpectedCall(Call):
         )
 
     def is_right(self, name: str, call: Call) -> bool:
-        """Whether the call has this argument as expected."""
+        """Return whether the call has this argument as expected."""
         return name in call.texts and _agree(call, self, name)
 
     def extra(self, call: Call) -> tuple[str, ...]:
-        """Arguments of the call that count and were not expected."""
+        """Return arguments of the call that count and were not expected."""
         return tuple(name for name in call.arguments if self._counts(name) and name not in self.arguments)
 
     def _counts(self, name: str) -> bool:
         return self.compare_args is None or name in self.compare_args
 
     def n_right(self, call: Call) -> int:
-        """How many asked arguments are right; where exact is asked, each extra one costs a right one."""
+        """Return how many asked arguments are right; for exact, each extra one cancels a right one."""
         right = sum(self.is_right(name, call) for name in self.asked)
         return max(0, right - len(self.extra(call))) if self.match == "exact" else right
 
     def fits(self, call: Call) -> bool:
-        """The same tool, and the arguments as the match asks; not said: exact with arguments, else ignored."""
+        """Compare tool and arguments according to the match; default: exact with arguments, else ignored."""
         if call.name != self.name:
             return False
         match = self.match or ("exact" if self.arguments else "ignore")
@@ -86,21 +85,21 @@ class ExpectedCall(Call):
 
 
 def read_calls(calls: object, side: str = "used") -> list[Call]:
-    """The calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text, null or left out.
+    """Read the calls in order, `{"name": …, "arguments": {…}}`; arguments may be JSON text, null or missing.
 
     The text of a Python dict is read as well, with a note on the call.
 
     Raises:
-        MalformedCallError: With the number of the call and what is wrong with it.
+        MalformedCallError: With the number of the call and the reason.
     """
     return [_call(call, where) for call, where in _listed(calls, side)]
 
 
 def read_expected(calls: object, side: str = "expected") -> list[ExpectedCall]:
-    """Expected calls in order, with how they are compared.
+    """Read expected calls in order, with how they are compared.
 
     Raises:
-        MalformedCallError: As for `read_calls`, or for a comparison that is not known.
+        MalformedCallError: As for `read_calls`, or for an unknown comparison.
     """
     return [_expected(call, where) for call, where in _listed(calls, side)]
 
@@ -136,7 +135,7 @@ def _call(call: object, where: str) -> Call:
 
 
 def _read(text: str) -> tuple[object, str | None]:
-    """Arguments given as text, and a note where they are not JSON; a text within the text is read once more."""
+    """Parse arguments given as text, with a note if they are not JSON; nested text is parsed once more."""
     if not text.strip():
         return {}, None
     try:
@@ -173,7 +172,7 @@ def _expected(call: object, where: str) -> ExpectedCall:
 
 
 def _compare_args(call: Mapping[str, object], where: str) -> tuple[str, ...] | None:
-    """The names of the arguments that count; None: all of them."""
+    """Return the names of the arguments that count; None: all of them."""
     names = call.get("compare_args")
     if names is None:
         return None
@@ -222,7 +221,7 @@ def _agree(call: Call, expected: ExpectedCall, name: str) -> bool:
 
 
 def _is_within(wanted: object, used: object) -> bool:
-    """Every key of an expected object and every member of an expected list is found; else equal as JSON."""
+    """Return whether each expected key and list member is found; other values must be equal as JSON."""
     if isinstance(wanted, Mapping) and isinstance(used, Mapping):
         return all(key in used and _is_within(value, used[key]) for key, value in wanted.items())
     if isinstance(wanted, list) and isinstance(used, list):
@@ -240,7 +239,7 @@ def _is_number(value: object) -> bool:
 
 
 def _plain(value: object) -> object:
-    """Whole floats as integers, so that 1 and 1.0 have one text; booleans stay booleans."""
+    """Convert whole floats to integers, so that 1 and 1.0 have one text; booleans are kept."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, Mapping):

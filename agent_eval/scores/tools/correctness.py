@@ -1,7 +1,7 @@
-"""Tool correctness: were the right tools called, with the right arguments, in order, and were the results used?
+"""Score tool correctness: right tools, right arguments, right order, and use of the results.
 
-The score of one interaction from two plain lists, and the table of it. Ground truth comes from
-`conversations.expected`; whether results reach the answer is judged elsewhere (`tool_result_utilisation`).
+The module scores one interaction from two plain lists, and builds the table of scores. Ground truth comes
+from `conversations.expected`; a judge decides whether results reach the answer (`tool_result_utilisation`).
 """
 
 import math
@@ -32,7 +32,7 @@ Band = Literal["perfect", "good", "moderate", "poor"]
 
 
 class ToolWeightsError(AgentEvalError, ValueError):
-    """Weights or a threshold that give no mean."""
+    """Raised for weights or a threshold that do not give a mean."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class ToolWeightsError(AgentEvalError, ValueError):
 
 @dataclass(frozen=True)
 class ToolCorrectness:
-    """The tool score of one interaction; each aspect and `overall` lie in 0–1, null where undefined."""
+    """Hold the tool score of one interaction; each aspect and `overall` lie in 0–1, null where undefined."""
 
     selection: float | None = None
     parameters: float | None = None
@@ -52,13 +52,13 @@ class ToolCorrectness:
     overall: float | None = None  # over the known aspects
     is_correct: bool | None = None
     status: Literal["scored", "not_applicable", "unscored"] = "scored"
-    reason: str | None = None  # why there is no score, what is not known, or what was wrong
+    reason: str | None = None  # why the score is missing, what is unknown, or what was wrong
     known_aspects: tuple[str, ...] = ()  # weighted aspects that `overall` is the mean of
     unknown_aspects: tuple[str, ...] = ()  # weighted aspects that are not known
 
     @property
     def band(self) -> Band | None:
-        """1 perfect, ≥ 0.75 good, ≥ 0.50 moderate, below poor; None without a score."""
+        """Return the band: 1 perfect, ≥ 0.75 good, ≥ 0.50 moderate, below poor; None without a score."""
         if self.overall is None:
             return None
         bounds: tuple[tuple[float, Band], ...] = ((1.0, "perfect"), (0.75, "good"), (0.5, "moderate"))
@@ -78,30 +78,31 @@ def tool_correctness(
 
     selection: Jaccard of the tool names as multisets, case-sensitive. parameters: share of the expected
     parameters that are right, under the best matching of expected to used calls of the same tool; extra
-    arguments cost nothing, but where the expected call says `"match": "exact"` each costs a right one. sequence:
-    share of the matched expected calls that stand in their relative order, in the best matching that keeps
-    most of it; 1 when order is free. utilisation: 1 or 0 as `results_used` says.
-    overall: the weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
-    is_correct: false when the known aspects suffice to miss the threshold, whatever the others are; else null while
-    a weighted aspect is unknown.
+    arguments are free unless the expected call has `"match": "exact"`; then each cancels a right one.
+    sequence: share of the matched expected calls that are in their relative order, in the best matching that
+    keeps most of it; 1 if order is free. utilisation: 1 or 0 according to `results_used`. overall: the
+    weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
+    is_correct: false if the known aspects suffice to miss the threshold, whatever the others are; else null
+    while a weighted aspect is unknown.
 
     Expected tools but none used, or none expected but some used: every aspect is 0. None expected and
     none used: not applicable.
 
     Args:
         used: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise, with `"match"` and `"compare"` as in `scores.tools.calls` (ignore, regex, tolerance, subset).
+        expected: Likewise, with `"match"` and `"compare"` as in `scores.tools.calls` (ignore, regex,
+            tolerance, subset).
         sequence_matters: Whether the order of the expected calls counts.
-        results_used: Whether the results reached the answer; None when unknown: utilisation is null, and
-            overall is over the other aspects (null when only utilisation has a weight).
+        results_used: Whether the results reached the answer; None if unknown: utilisation is null, and
+            overall is over the other aspects (null if only utilisation has a weight).
         weights: By aspect, normalised; left out = 0. Default: equal.
-        threshold: Correct when overall reaches it, within 1e-9.
+        threshold: Correct if overall reaches it, within 1e-9.
 
     Returns:
-        The score. A call that cannot be read gives status 'unscored' with the reason, never an exception.
+        The score. An unreadable call gives status 'unscored' with the reason, never an exception.
 
     Raises:
-        ToolWeightsError: If a weight or the threshold is NaN, negative or no number, or all weights are 0.
+        ToolWeightsError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
     """
     shares, limit = _shares(weights), _limit(threshold)
     try:
@@ -135,13 +136,13 @@ def tool_correctness_table(
     weights: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> pl.DataFrame:
-    """Tool scores of the admitted conversations that have expected tools.
+    """Return tool scores of the admitted conversations that have expected tools.
 
-    Only calls by the agent count, and expected calls that are the agent's to make (see `expected_calls`). A truth
-    without a turn is held against all calls of its conversation,
-    and several for one turn against that turn together. Where results need not be used, utilisation is 1
+    Only calls by the agent count, and expected calls of the agent (see `expected_calls`). A truth
+    without a turn is compared with all calls of its conversation,
+    and several for one turn together with that turn. If results need not be used, utilisation is 1
     by declaration; else it is the effective judgment, for a whole conversation that of all turns with
-    calls; null when not judged.
+    calls; null if not judged.
 
     Returns:
         Table `tool_correctness`: one row per version, agent, conversation and turn, sorted. Equal
@@ -150,7 +151,7 @@ def tool_correctness_table(
     Raises:
         ToolWeightsError: As for `tool_correctness`.
     """
-    _shares(weights), _limit(threshold)  # refused also where there is nothing to score
+    _shares(weights), _limit(threshold)  # raise also if there are no rows to score
     admitted = transcripts.filter("is_admitted").select(_ROW)
     truths = _truths(conversations.join(admitted, on=_CONVERSATION, how="semi"))
     calls = tool_calls.filter(pl.col("requestor") == "assistant")
@@ -193,7 +194,7 @@ def _score_columns() -> tuple[str, ...]:
 
 
 def _shares(weights: Mapping[str, float] | None) -> dict[str, Fraction]:
-    """Exact weights that sum to 1."""
+    """Return exact weights that sum to 1."""
     given = dict.fromkeys(ASPECTS, 1.0) if weights is None else weights
     if unknown := sorted(set(given) - set(ASPECTS)):
         raise ToolWeightsError(f"Weights name {', '.join(map(repr, unknown))}")
@@ -232,7 +233,7 @@ _Groups = list[tuple[list[int], list[int], Worth]]
 
 
 def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
-    """For each tool that is expected and used: positions of its expected and used calls, and the right arguments of each pair."""
+    """Return, per tool expected and used: its call positions on both sides, and right arguments per pair."""
     groups: _Groups = []
     for name in sorted({call.name for call in wanted}):
         rows = [i for i, call in enumerate(wanted) if call.name == name]
@@ -243,7 +244,7 @@ def _by_tool(calls: Sequence[Call], wanted: Sequence[ExpectedCall]) -> _Groups:
 
 
 def _sequence(groups: _Groups) -> Fraction:
-    """Longest chain of partners that keeps both orders, per expected call that has a partner."""
+    """Return the longest chain of partners that keeps both orders, per expected call that has a partner."""
     n_matched = sum(min(len(rows), len(columns)) for rows, columns, _ in groups)
     return Fraction(len(in_order(groups)), n_matched) if n_matched else Fraction(0)
 
@@ -271,7 +272,7 @@ def _result(
         return replace(shown, status="unscored")
     total = sum((share * value for _, share, value in known), Fraction(0))
     weight = sum((share for _, share, _ in known), Fraction(0))
-    at_best = total + 1 - weight  # every unknown aspect is perfect
+    at_best = total + 1 - weight  # assume that every unknown aspect is perfect
     is_correct = None if unknown and at_best >= limit else at_best >= limit
     return replace(shown, overall=float(total / weight), is_correct=is_correct)
 
@@ -280,7 +281,7 @@ _Key = tuple[str, str, int | None]
 
 
 def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
-    """Tools that are expected of the agent, by agent, conversation and turn."""
+    """Return tools that are expected of the agent, by agent, conversation and turn."""
     texts = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
     truths: dict[_Key, Expected] = {}
     columns = (*_CONVERSATION, "n_user_messages", "expected")
@@ -293,7 +294,7 @@ def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
 
 
 def _together(first: Expected, second: Expected) -> Expected:
-    """Two truths about one turn as one: the stricter of what they ask, an unknown before a 'no'."""
+    """Merge two truths about one turn: the stricter of their requirements, an unknown before a 'no'."""
     uses = (first.results_should_be_used, second.results_should_be_used)
     return Expected(
         turn_index=first.turn_index,
@@ -315,7 +316,7 @@ def _keys(truths: Mapping[_Key, Expected]) -> pl.DataFrame:
 
 
 def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFrame:
-    """`results_used` per version and turn, and with a null turn for each conversation as a whole."""
+    """Return `results_used` per version and turn, and with a null turn for each conversation as a whole."""
     counts = (pl.col("metric") == UTILISATION_METRIC) & (pl.col("status") == "scored")
     judged = (
         turn_judgments.filter(counts & pl.col("is_effective") & pl.col("value").is_not_null())
@@ -336,7 +337,7 @@ def _utilisation(calls: pl.DataFrame, turn_judgments: pl.DataFrame) -> pl.DataFr
 
 
 def _used(calls: pl.DataFrame) -> Mapping[tuple[str, str], list[tuple[int, dict[str, object]]]]:
-    """Calls of each conversation in order, with their turns."""
+    """Return calls of each conversation in order, with their turns."""
     used = defaultdict[tuple[str, str], list[tuple[int, dict[str, object]]]](list)
     columns = (*_CONVERSATION, "turn_index", "call_index")
     ordered: Iterable[tuple[str, str, int, str, str]] = (

@@ -1,8 +1,8 @@
-"""Expected calls: which calls the truth of a conversation names, and which call that was made answers each.
+"""List the expected calls of each conversation, and the actual call that matches each.
 
-A call is expected of the agent or, with `"requestor": "user"`, of the user, and is matched against the calls of that
-side; in a conversation without any message of a user the agent acts for both. The best one-to-one matching counts:
-a call that was made answers one expected call.
+A call is expected of the agent or, with `"requestor": "user"`, of the user, and is matched against the calls
+of that side; in a conversation without any user message the agent acts for both. The best one-to-one matching
+counts: an actual call matches one expected call.
 """
 
 import json
@@ -19,7 +19,7 @@ from agent_eval.tables import table
 from agent_eval.transcripts.models import EXPECTED, Expected
 
 RECORDED = "action_matches"
-"""Key of a conversation's metadata: what its source says of each expected call, in their order."""
+"""Key of a conversation's metadata: its source's result for each expected call, in their order."""
 NO_USER = "no user takes part: matched against the calls of the agent"
 _CONVERSATION = ("agent_id", "conversation_id")
 Row = dict[str, object]
@@ -28,12 +28,12 @@ ExpectedTool = Mapping[str, JsonValue]
 
 
 def side_of(call: ExpectedTool, *, has_user: bool) -> Side:
-    """Return whose call it is to make: the user's only where a user takes part."""
+    """Return the side that makes the call: the user only if a user takes part."""
     return "user" if has_user and call.get("requestor") == "user" else "assistant"
 
 
 def of_agent(entry: Expected, *, has_user: bool) -> Expected | None:
-    """Return the truth with the agent's expected calls only; None where it says nothing of the agent's calls."""
+    """Return the truth with the agent's expected calls only; None if it has none about the agent."""
     if entry.tools is None:
         return None
     own = tuple(call for call in entry.tools if side_of(call, has_user=has_user) == "assistant")
@@ -41,12 +41,12 @@ def of_agent(entry: Expected, *, has_user: bool) -> Expected | None:
 
 
 def as_demanded(call: ExpectedTool) -> ExpectedTool:
-    """Return the call as `tool_correctness` compares it: further arguments are right unless it says exact."""
+    """Return the call as `tool_correctness` compares it: further arguments are allowed unless exact."""
     return call if "match" in call or not call.get("arguments") else {**call, "match": "partial"}
 
 
 def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Table expected_calls: one row per expected call, sorted; empty where no truth names calls."""
+    """Return table expected_calls: one row per expected call, sorted; empty if no truth names calls."""
     target = table("expected_calls")
     naming = conversations.filter(pl.col("expected").str.contains('"tools"', literal=True))
     made: dict[tuple[str, str], list[_Made]] = {}
@@ -72,7 +72,7 @@ def expected_calls(conversations: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.
 
 @dataclass(frozen=True)
 class _Made:
-    """A call that was made, and where."""
+    """Hold an actual call with its position."""
 
     turn_index: int
     call_index: int
@@ -83,7 +83,7 @@ class _Made:
 
 @dataclass
 class _Wanted:
-    """An expected call with what became of it."""
+    """Hold an expected call with its result."""
 
     call: ExpectedCall | None
     row: Row
@@ -136,7 +136,7 @@ def _wanted(call: ExpectedTool, turn_index: int | None, call_index: int) -> _Wan
 
 
 def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
-    """Write into the rows which call answers each expected one; unknown where an unreadable call might."""
+    """Write the matching call into each expected row; unknown if an unreadable call might match."""
     readable = [(m, m.call) for m in made if m.call is not None]
     asked = [(w, w.call) for w in wanted if w.call is not None]
     partner, _ = partners([[int(want.fits(call)) for _, call in readable] for _, want in asked])
@@ -152,7 +152,7 @@ def _match(wanted: Sequence[_Wanted], made: Sequence[_Made]) -> None:
 
 
 def _with_recorded(rows: Sequence[Row], metadata: str | None) -> Iterator[Row]:
-    """The rows with what the source itself says of each, where it says so of all."""
+    """Add the source's own result of each row, if the source has one for all of them."""
     said = json.loads(metadata).get(RECORDED) if metadata else None
     flags = said if isinstance(said, list) and len(said) == len(rows) else [None] * len(rows)
     for row, flag in zip(rows, flags, strict=True):

@@ -1,6 +1,6 @@
-"""Matchings of expected to used calls: the best one, and among the best the one that keeps most of the order.
+"""Match expected to used calls optimally; among the best matchings, choose the one that keeps most order.
 
-Indices only; what a pair is worth is known elsewhere. Optimal, never greedy.
+Only indices are used; callers define the worth of a pair. The search is optimal, never greedy.
 """
 
 import contextlib
@@ -9,32 +9,32 @@ from collections.abc import Sequence
 
 Worth = Sequence[Sequence[int]]  # a row per expected call, a column per used one; ≥ 0
 Pair = tuple[int, int]
-_STEPS = 20_000  # of the search for order; beyond, the best order found so far stands
+_STEPS = 20_000  # limit of the search for order; beyond it, the best order found so far is used
 
 
 def best_total(worth: Worth) -> int:
-    """The largest total worth of a matching of rows to columns."""
+    """Return the largest total worth of a matching of rows to columns."""
     return sum(worth[i][j] for i, j in best_matching(worth))
 
 
 def best_matching(worth: Worth) -> list[Pair]:
-    """Pairs (row, column) of a matching of the largest total worth; as many pairs as the smaller side has."""
+    """Return a matching of largest total worth as pairs (row, column); as many as the smaller side has."""
     if not worth or not worth[0]:
         return []
     if len(worth) == 1:
         return [(0, max(range(len(worth[0])), key=worth[0].__getitem__))]
-    from scipy.optimize import linear_sum_assignment  # slow to import: only where there is a choice
+    from scipy.optimize import linear_sum_assignment  # slow to import: only if there is a choice
 
     rows, columns = linear_sum_assignment(worth, maximize=True)
     return list(zip(rows.tolist(), columns.tolist(), strict=True))
 
 
 def best_pairs(worth: Worth) -> set[Pair]:
-    """Every pair that some matching of the largest total worth holds."""
+    """Return every pair that some matching of the largest total worth holds."""
     if not worth or not worth[0]:
         return set()
     columns = list(zip(*worth, strict=True))
-    # equal columns are interchangeable, and more of a kind than there are rows are never used
+    # equal columns are interchangeable; at most as many of a kind as there are rows are used
     kinds = Counter(columns)
     kept = [kind for kind, n in kinds.items() for _ in range(min(n, len(worth)))]
     few = list(zip(*kept, strict=True))
@@ -49,10 +49,11 @@ def best_pairs(worth: Worth) -> set[Pair]:
 
 
 def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, least: int = 0) -> set[Pair]:
-    """The longest chain of pairs, ascending on both sides, that one best matching of every group holds.
+    """Return the longest chain of pairs, ascending on both sides, within a best matching of every group.
 
     Args:
-        groups: For each tool the positions of its expected calls, of its used calls, and what a pair is worth.
+        groups: For each tool the positions of its expected calls, of its used calls, and the worth of each
+            pair.
         least: Pairs worth less do not count in the chain.
 
     Returns:
@@ -67,7 +68,7 @@ def in_order(groups: Sequence[tuple[Sequence[int], Sequence[int], Worth]], *, le
 
 
 class _Chains:
-    """Depth-first search for the longest chain, cut off by what the pairs alone would allow."""
+    """Search depth-first for the longest chain, pruned by the bound of single pairs."""
 
     def __init__(
         self,
@@ -84,12 +85,12 @@ class _Chains:
         self._steps = _STEPS
 
     def longest(self) -> set[Pair]:
-        with contextlib.suppress(RecursionError):  # a thousand expected calls: what was found so far
+        with contextlib.suppress(RecursionError):  # a thousand expected calls: keep the chain found so far
             self._search(0, 0, ())
         return set(self._best)
 
     def _allowed(self, width: int) -> list[list[int]]:
-        """[row number][first column] → longest chain of pairs from there on, whether or not they go together."""
+        """Return [row number][first column] → longest chain of pairs from there, compatible or not."""
         bounds = [[0] * (width + 1) for _ in range(len(self._rows) + 1)]
         for at in reversed(range(len(self._rows))):
             columns = set(self._columns[self._rows[at]])
@@ -113,7 +114,7 @@ class _Chains:
         self._search(at + 1, first, chain)
 
     def _go_together(self, chain: tuple[Pair, ...]) -> bool:
-        """Whether a best matching of the last pair's group holds all the chain's pairs of that group."""
+        """Return whether a best matching of the last pair's group holds all its pairs of the chain."""
         g = self._group_of[chain[-1][0]]
         rows, columns, worth = self._groups[g]
         forced = [(rows.index(i), columns.index(j)) for i, j in chain if self._group_of[i] == g]

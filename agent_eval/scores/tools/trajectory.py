@@ -1,7 +1,7 @@
-"""Trajectories: were the expected calls made, in the way that was asked, and nothing forbidden?
+"""Check trajectories: the expected calls were made as required, and none was forbidden.
 
-An assertion about a sequence of calls: it holds or it does not. How far an interaction went right, in shares, is
-told in `scores.tools`.
+A trajectory is an assertion about a sequence of calls: it holds or it does not. `scores.tools` computes how
+far an interaction is right, in shares.
 """
 
 import json
@@ -18,7 +18,7 @@ _LONGEST = 60  # characters of an argument in the diff
 
 
 class UnknownModeError(AgentEvalError, ValueError):
-    """No match mode of that name."""
+    """Raised for an unknown match mode."""
 
     def __init__(self, mode: object) -> None:
         super().__init__(f"Match mode {mode!r} is unknown. Allowed: {', '.join(get_args(Mode))}.")
@@ -26,14 +26,14 @@ class UnknownModeError(AgentEvalError, ValueError):
 
 @dataclass(frozen=True)
 class TrajectoryMatch:
-    """Whether the assertion holds, and what was expected and happened otherwise; tools by name."""
+    """Hold whether the assertion holds, and the differences from the expected calls; tools by name."""
 
     matched: bool
     missing: tuple[str, ...]  # expected, not called
     extra: tuple[str, ...]  # called, not expected
-    out_of_order: tuple[str, ...]  # expected and called, at another place in the order; where order counts
+    out_of_order: tuple[str, ...]  # expected and called at another position; only if order counts
     forbidden: tuple[str, ...]  # called though forbidden
-    found: tuple[bool, ...]  # for each expected call: it was made
+    found: tuple[bool, ...]  # for each expected call whether it was made
     diff: str  # one line per call, for people
 
 
@@ -44,25 +44,26 @@ def match(
     mode: Mode = "strict",
     forbidden: Sequence[str | Mapping[str, object]] = (),
 ) -> TrajectoryMatch:
-    """Hold calls against expected ones.
+    """Compare calls with the expected ones.
 
-    strict: these calls in this order and nothing else. contains: these in this order, others may come between.
-    unordered: these calls as a multiset, in any order. within: nothing outside the expected set; what was expected
-    may be left out or called again. A forbidden call fails every mode.
+    strict: exactly these calls in this order. contains: these in this order, others may come between.
+    unordered: these calls as a multiset, in any order. within: only calls of the expected set; expected calls
+    may be left out or repeated. A forbidden call fails every mode.
 
-    As many expected calls as possible get a partner each, and of all ways to do so one that keeps most of the order
-    is told. `missing`, `extra` and `out_of_order` are facts under every mode; `matched` is the mode's answer.
+    As many expected calls as possible get a partner each; of all ways to do so, one that keeps most of the
+    order is reported. `missing`, `extra` and `out_of_order` are facts under every mode; `matched` is the
+    mode's result.
 
     Args:
         calls: Calls in order, `{"name": …, "arguments": {…}}`; arguments may be a JSON text.
-        expected: Likewise, with `"match"` for the arguments: exact (the default when there are any), partial (extra
-            ones are allowed) or ignore (the default without). `"compare"` as in `scores.tools.calls`.
+        expected: Likewise, with `"match"` for the arguments: exact (the default if there are any), partial
+            (extra ones are allowed) or ignore (the default without). `"compare"` as in `scores.tools.calls`.
         mode: How they are matched.
         forbidden: Names of tools, or expected calls; the latter forbid only calls that fit.
 
     Raises:
-        UnknownModeError: If the mode is not known.
-        MalformedCallError: If a call cannot be read, with its number and what is wrong.
+        UnknownModeError: If the mode is unknown.
+        MalformedCallError: If a call cannot be read, with its number and the reason.
     """
     if mode not in get_args(Mode):
         raise UnknownModeError(mode)
@@ -96,7 +97,7 @@ def match(
 
 
 def partners(fits: Sequence[Sequence[int]]) -> tuple[dict[int, int], set[int]]:
-    """Expected call → its call, as many as possible; and the expected calls whose order is kept."""
+    """Return expected call → its call, as many as possible; and the expected calls whose order is kept."""
     n_calls = len(fits[0]) if fits else 0
     chain = in_order([(range(len(fits)), range(n_calls), fits)], least=1)
     kept, taken = {i for i, _ in chain}, {j for _, j in chain}
@@ -120,7 +121,7 @@ def _diff(
     is_late: Sequence[bool],
     is_barred: Sequence[bool],
 ) -> list[str]:
-    """The calls in the order made, then what was expected and is missing."""
+    """Return the calls in the order made, then the missing expected calls."""
     expected_of = {j: i for i, j in partner.items()}
     lines = []
     for j, call in enumerate(made):
@@ -141,7 +142,7 @@ def _diff(
 
 
 def _nearest(want: ExpectedCall, made: Sequence[Call], partner: Mapping[int, int]) -> str:
-    """How the nearest free call of the same tool differs, if there is one."""
+    """Describe how the nearest free call of the same tool differs, if there is one."""
     free = [c for j, c in enumerate(made) if c.name == want.name and j not in partner.values()]
     if not free:
         return ""
