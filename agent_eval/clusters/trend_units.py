@@ -27,7 +27,7 @@ class UnitSums(NamedTuple):
 
 
 def with_unit(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Return the transcripts with `unit` and `unit_name`: families if all of a run have one, else sessions."""
+    """Add `unit` and `unit_name` to transcripts: families if all of a run have one, else sessions."""
     run = [*_PAIR, "benchmark_id"]
     has_families = pl.col("task_family").is_not_null().all().over(run)
     kind = pl.when(has_families).then(pl.lit(FAMILY)).otherwise(pl.lit(SESSION))
@@ -79,7 +79,7 @@ def unit_of_comparison(here: pl.DataFrame, there: pl.DataFrame) -> pl.DataFrame:
 
 
 def unit_sums(side: pl.DataFrame, rows: pl.DataFrame) -> UnitSums:
-    """Return the sums of one side for the rows of `error_trends` (with metrics), in their order."""
+    """Return the sums of one side for rows of `error_trends` (version, agent, cluster, metrics), in order."""
     of = side.explode("units", "unit_turns").drop_nulls("units")
     eligible = (
         of.filter(pl.col("cluster_id").is_null())

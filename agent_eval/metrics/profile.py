@@ -31,8 +31,8 @@ def asked_since(metric: str) -> str:
 
 
 Scope = Literal["anywhere", "standardised_task", "error_injection", "last_reply"]
-"""Scope in which a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply of the
-standardised task. A session that lacks the standardised task is read as if every conversation were one."""
+"""Scope in which a finding counts: anywhere in what is rated; in the conversations of a test; in the last reply
+of the standardised task. In a session without that task every conversation is treated as one."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class TrialTables(NamedTuple):
 
     @classmethod
     def of(cls, frames: Mapping[str, Any]) -> "TrialTables":
-        """Build it from frames by table name; other tables are left out."""
+        """Build the tuple from frames by table name; other tables are left out."""
         return cls(**{name: frames[name] for name in cls._fields if name in frames})
 
 

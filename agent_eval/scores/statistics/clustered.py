@@ -58,7 +58,7 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Clustere
 
 
 def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Difference:
-    """Return a mean difference (`b` None: of paired values), or A − B of two agents, with interval and t test.
+    """Return a mean difference (`b` None: of paired values), or A − B of two agents, with a t interval and p.
 
     Degrees of freedom of two agents are Welch's.
     """

@@ -130,7 +130,7 @@ def _repeated(trials: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.
 
 
 def conversation_metrics(turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the mean of each metric per conversation (`quantity`, `value`) from effective, scored answers."""
+    """Return each metric's mean per conversation (`quantity`, `value`) from effective, scored answers."""
     counts = pl.col("is_effective") & (pl.col("status") == "scored")
     value = pl.coalesce(pl.col("rating_1to5").cast(pl.Float64), "value")
     key = [*TRIAL, "metric"]

@@ -90,8 +90,8 @@ def tournament(verdicts: pl.DataFrame) -> Tournament:
     """Rate the agents of pairwise verdicts.
 
     Bradley–Terry by penalised likelihood: a win counts 1, a tie half a win each, and every agent has one tie
-    against an agent of average strength, so that an agent with only wins has a rating, too. Intervals are 95
-    %, from the curvature of that likelihood; pairs on one task are assumed independent.
+    against an agent of average strength, so that an agent with only wins has a rating, too. Intervals are
+    95 %, from the curvature of that likelihood; pairs on one task are assumed independent.
 
     Args:
         verdicts: The columns of `VERDICTS`, one row per task, order and judge.

@@ -76,12 +76,14 @@ def tool_correctness(
 ) -> ToolCorrectness:
     """Score the tool calls of one interaction against the expected ones.
 
-    selection: Jaccard of the tool names as multisets, case-sensitive. parameters: share of the expected
-    parameters that are right, under the best matching of expected to used calls of the same tool; extra
-    arguments are free unless the expected call has `"match": "exact"`; then each cancels a right one.
+    selection: Jaccard of the tool names as multisets, case-sensitive.
+    parameters: share of the expected parameters that are right, under the best matching of expected to used
+    calls of the same tool; extra arguments are free unless the expected call has `"match": "exact"`; then each
+    cancels a right one.
     sequence: share of the matched expected calls that are in their relative order, in the best matching that
-    keeps most of it; 1 if order is free. utilisation: 1 or 0 according to `results_used`. overall: the
-    weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
+    keeps most of it; 1 if order is free.
+    utilisation: 1 or 0 according to `results_used`.
+    overall: the weighted mean over the known aspects, exact, so that a perfect trace is 1 under every weighting.
     is_correct: false if the known aspects suffice to miss the threshold, whatever the others are; else null
     while a weighted aspect is unknown.
 
