@@ -43,7 +43,7 @@ def clean(text: str) -> str:
 
 
 def _holds_too_many(text: str) -> bool:
-    """Return whether there are too many values, by commas; those in strings are excluded only if it matters."""
+    """Return whether commas exceed the limit of values; those in strings are excluded only if it matters."""
     if text.count(",") <= MOST_VALUES:
         return False
     return _STRING.sub('""', text).count(",") > MOST_VALUES

@@ -1,6 +1,6 @@
-"""Transcripts: what was said and done: Session, Conversation, Turn, ToolCall; readers and importers.
+"""Model, read and import transcripts: Session, Conversation, Turn, ToolCall.
 
-Reads the native session format (data/sessions) and foreign formats; writes the native format and nothing else.
-Which conversation counts under a version belongs here too (`admission`); what it is worth belongs in `scores`.
-Transcripts are hostile data: parsed and kept, never executed or interpolated.
+Reads the native session format (data/sessions) and foreign formats; writes only the native format.
+`admission` decides which conversation counts under a version; `scores` rates it.
+Transcripts are untrusted data: parsed and stored, never executed or interpolated.
 """

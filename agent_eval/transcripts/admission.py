@@ -1,4 +1,4 @@
-"""Which conversation counts under a methodology version, and as what. What it is worth belongs in `scores`.
+"""Decide which conversation counts under a methodology version, and for which slot; `scores` rates it.
 
 A session counts when it was run for the version (declared) or for any (undeclared). Of an agent's declared
 runs (sessions that share a benchmark_id) the latest valid one counts, never the best; undeclared sessions
@@ -16,7 +16,7 @@ from agent_eval.tables.frames import Agents, Conversations, Sessions
 
 ANY = "any"
 HARNESS_FAILURE = "harness failure"
-_NO_ERROR = ("false", '""', "[]", "{}", "null")  # an injected_error that says: nothing was injected
+_NO_ERROR = ("false", '""', "[]", "{}", "null")  # values of injected_error for "nothing was injected"
 _RUN = ["agent_id", "benchmark_id"]
 _SESSION = ["agent_id", "session_id"]
 
@@ -24,7 +24,7 @@ _SESSION = ["agent_id", "session_id"]
 def is_lost_to_harness() -> pl.Expr:
     """Return whether a row of table transcripts is of an invalid session whose trials were lost.
 
-    They were not lost where another run of the agent for the version counts in their place.
+    They were not lost if another run of the agent for the version counts instead.
     """
     return pl.col("reason").str.starts_with(f"{HARNESS_FAILURE}: ").fill_null(False)
 
@@ -35,7 +35,7 @@ def admit_all(
     agents: Agents,
     methodologies: Mapping[str, Methodology],
 ) -> pl.DataFrame:
-    """Table transcripts for several versions: `admit` for each."""
+    """Return table transcripts for several versions: `admit` for each."""
     parts = (admit(conversations, sessions, agents, m) for m in methodologies.values())
     return pl.concat([table("transcripts").empty(), *parts])
 
@@ -43,7 +43,7 @@ def admit_all(
 def admit(
     conversations: pl.DataFrame, sessions: pl.DataFrame, agents: pl.DataFrame, methodology: Methodology
 ) -> pl.DataFrame:
-    """Table transcripts for one version: one row per conversation, of any number of agents.
+    """Return table transcripts for one version: one row per conversation, of any number of agents.
 
     Args:
         conversations: Table conversations.
@@ -126,7 +126,7 @@ def _reason_of_orphans() -> pl.Expr:
 
 
 def _linked(sessions: pl.DataFrame) -> pl.DataFrame:
-    """The explicit links: one row per session and scenario, with the required test that it serves as well."""
+    """Return the explicit links: one row per session and scenario, with the required test that it serves."""
     stated = sessions.select(*_SESSION, "links").filter(pl.col("links").is_not_null())
     rows = [
         (agent, session, slot, test)
@@ -146,7 +146,7 @@ def _templates(agents: pl.DataFrame, methodology: Methodology) -> pl.DataFrame:
 
 
 def _tests(slugs: list[str]) -> pl.Expr:
-    """The required tests that a conversation of a declared session serves, in the version's order."""
+    """Return the required tests that a conversation of a declared session serves, in the version's order."""
     is_injected = pl.col("injected_error").is_not_null() & ~pl.col("injected_error").is_in(_NO_ERROR)
     served = [
         pl.when(

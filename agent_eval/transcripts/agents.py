@@ -1,4 +1,4 @@
-"""agents.yaml: reading the agents' entries, and adding one without disturbing the file."""
+"""Read the entries of agents.yaml, and append one while keeping the rest of the file unchanged."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from agent_eval.transcripts.models import Agent, is_blank
 
 
 class AgentsFileError(AgentEvalError):
-    """agents.yaml cannot take another entry as it stands."""
+    """Raised when an entry cannot be added to the current agents.yaml."""
 
     def __init__(self, path: Path, agent_id: str, reason: str) -> None:
         super().__init__(
@@ -37,19 +37,19 @@ class AgentsFileError(AgentEvalError):
 
 @dataclass(frozen=True)
 class _Entry:
-    """One item of the list: the agent, or why it was refused."""
+    """Represent one item of the list: the agent, or why it was rejected."""
 
     line: int
     agent: Agent | None
     reason: str
-    claimed_id: object  # what stands under agent_id, right or wrong
+    claimed_id: object  # value of agent_id, valid or not
 
 
 def read_agents(path: Path) -> tuple[dict[str, Agent], list[Refusal]]:
-    """The agents of agents.yaml by id, in its order, and the entries that were refused.
+    """Return the agents of agents.yaml by id, in its order, and the entries that were refused.
 
     The file is a list of entries, or a mapping with the one key `agents` that holds that list.
-    A missing or empty file has no agents; a bad entry does not keep the others out.
+    A missing or empty file has no agents; an invalid entry does not exclude the others.
     """
     if not path.exists() and not path.is_symlink():
         return {}, []
@@ -63,7 +63,7 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
     """Return the text of the file that an entry's `policy` names, relative to the folder of agents.yaml; None without one.
 
     Raises:
-        YamlError: If the file lies outside that folder, cannot be read, is no text, or is empty.
+        YamlError: If the file is outside that folder, cannot be read, is not text, or is empty.
     """
     if agent is None or agent.policy is None:
         return None
@@ -84,10 +84,11 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
 
 
 def add_agent(path: Path, agent: Agent) -> bool:
-    """Append an entry, keeping the rest of the file as it is; False and no change when the id is there.
+    """Append an entry, keeping the rest unchanged; return False, without a change, if the id exists.
 
     Raises:
-        AgentsFileError: If the file cannot be read, holds a bad entry of that id, or would not read back.
+        AgentsFileError: If the file cannot be read, has an invalid entry of that id, or would be invalid
+            afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
@@ -102,7 +103,7 @@ def add_agent(path: Path, agent: Agent) -> bool:
 
 
 def _text(path: Path) -> str:
-    """The file's text; a link that leads out of the data folder is followed neither to read nor to write."""
+    """Return the file's text; a link that leaves the data folder is not followed, to read or to write."""
     if reason := Bounds.of(path.parent / "sessions").refused_file(path):
         raise YamlError(reason)
     return read_text(path)
@@ -139,7 +140,7 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _list_node(root: Node | None) -> YamlList | None:
-    """The list of entries; None when the file has none yet."""
+    """Return the list of entries; None if the file has none yet."""
     if isinstance(root, YamlMapping) and root.keys == ["agents"]:
         root = root.pairs[0][1]
         if is_null(root):
@@ -174,7 +175,7 @@ def _has(text: str, agent_id: str) -> bool:
 
 
 def _write(path: Path, text: str, agent: Agent) -> None:
-    """Write the longer text once it reads back as the old entries and the new one."""
+    """Write the new text after checking that it parses to the old entries and the new one."""
     changed = _appended(text, agent)
     before = list(_entries(text))
     try:

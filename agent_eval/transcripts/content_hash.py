@@ -1,7 +1,7 @@
-"""Content hashes: what a judge may see, byte for byte, and nothing that it may not.
+"""Compute content hashes over exactly the bytes that a judge may see.
 
-A turn's hash covers everything up to and with that turn, so an edit changes the hashes from there on
-and leaves the earlier ones alone. Names of agents, ids, outcomes and costs are not content.
+A turn's hash covers everything up to and including that turn, so an edit changes the hashes from there on
+and keeps the earlier ones. Names of agents, ids, outcomes and costs are not content.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 
 
 def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[str]:
-    """The content hash up to and with each turn, in order; linear in the length of the conversation."""
+    """Yield the content hash up to and including each turn, in order; linear in the conversation's length."""
     state = hashlib.blake2b(canonical(_frame(conversation)), digest_size=16)
     for turn in turns:
         state.update(b"\x1e")
@@ -22,18 +22,18 @@ def turn_hashes(conversation: Conversation, turns: Iterable[Turn]) -> Iterator[s
 
 
 def conversation_hash(conversation: Conversation, last_turn_hash: str | None) -> str:
-    """Hash of the whole conversation as a judge of conversations sees it; without turns, of what frames them."""
+    """Return the hash of the conversation as its judge sees it; without turns, of its context only."""
     last = digest("no turns", _frame(conversation)) if last_turn_hash is None else last_turn_hash
     return digest("conversation", last, conversation.injected_error)
 
 
 def session_hash(conversation_hashes: Iterable[str]) -> str:
-    """Hash of a session's conversations, in any order: what a rating of U1–U6 is given on."""
+    """Return the hash of a session's conversations, in any order; ratings of U1–U6 refer to it."""
     return digest("session", sorted(conversation_hashes))
 
 
 def messages_hash(conversation: Conversation) -> str:
-    """Return the hash of what the agent said and called: of its texts the letters and digits alone, so that retouched copies are equal."""
+    """Return a hash of the agent's texts (letters and digits only) and calls, equal for retouched copies."""
     said = (m for m in conversation.messages if m.role == "assistant")
     return digest(
         "messages", [[_letters(m.content or ""), [[c.name, c.arguments] for c in m.tool_calls]] for m in said]
@@ -45,7 +45,7 @@ def _letters(text: str) -> str:
 
 
 def opening_hash(conversation: Conversation) -> str | None:
-    """Return the hash of the first user message, letter case and spacing aside; None without one."""
+    """Return the hash of the first user message, ignoring case and spacing; None without one."""
     opening = next((m.content for m in conversation.messages if m.role == "user" and m.content), None)
     return None if opening is None else digest("opening", " ".join(opening.split()).casefold())
 

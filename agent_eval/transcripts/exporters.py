@@ -1,6 +1,7 @@
-"""Conversations in the formats of others: OpenAI chat records and ATIF trajectories, one a line.
+"""Export conversations as OpenAI chat records or ATIF trajectories, one per line.
 
-What a format has no place for goes where it allows more (`extra.agent_eval` of ATIF), so that `import` reads it back.
+Fields that a format lacks are stored in its extension (`extra.agent_eval` of ATIF), so that `import` reads
+them back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +30,7 @@ _TOKENS = {
 
 
 class UnknownExportError(AgentEvalError):
-    """There is no export of that name, or nothing to export."""
+    """Raised when the export format is unknown, or there is nothing to export."""
 
 
 def exported(format_name: str, conversation: Conversation) -> Fields:
@@ -48,7 +49,7 @@ def exported(format_name: str, conversation: Conversation) -> Fields:
 def export_lines(
     format_name: str, agent_folder: Path, sessions: tuple[str, ...] = ()
 ) -> Iterator[str | Refusal]:
-    """Yield a line of JSON for each conversation of an agent, by session and line; a bad line is a refusal.
+    """Yield a JSON line for each conversation of an agent, by session and line; an invalid line is a refusal.
 
     Args:
         format_name: openai or atif.
@@ -83,7 +84,7 @@ def export_lines(
 
 
 def _own_fields(conversation: Conversation) -> Fields:
-    """All fields but the messages and the source, those that say something."""
+    """Return all fields without default values, except messages and source."""
     fields: Fields = conversation.model_dump(
         mode="json", exclude_defaults=True, exclude={"messages", "source"}
     )
@@ -141,7 +142,7 @@ def _as_atif(conversation: Conversation) -> Fields:
 
 
 def _step(message: Message) -> Fields:
-    """A message as a step; what ATIF has no field for is in the step's own part of `extra`."""
+    """Return a message as a step; fields that ATIF lacks are in the step's `extra`."""
     fields: Fields = message.model_dump(
         mode="json", exclude_defaults=True, exclude={"tool_calls", "role", "content"}
     )
@@ -177,7 +178,7 @@ def _metrics(message: Message) -> Fields:
 
 
 def _tool_call(call: MessageToolCall, index: int) -> Fields:
-    """A call; ATIF asks for an id and an object of arguments."""
+    """Return a call; ATIF requires an id and an object of arguments."""
     is_plain = isinstance(call.arguments, dict) and call.id is not None and call.note is None
     own: Fields = {} if is_plain else {"id": None, **call.model_dump(mode="json", exclude_defaults=True)}
     arguments = call.arguments if isinstance(call.arguments, dict) else {"value": call.arguments}
@@ -190,7 +191,7 @@ def _tool_call(call: MessageToolCall, index: int) -> Fields:
 
 
 def _add_result(steps: list[Fields], message: Message) -> None:
-    """A tool's answer in the step before it; without an agent's step before it, in a step that says nothing else."""
+    """Add a tool's answer to the preceding agent step; without one, add a step with only the answer."""
     fields: Fields = message.model_dump(
         mode="json", exclude_defaults=True, exclude={"role", "content", "tool_call_id"}
     )

@@ -1,4 +1,4 @@
-"""Conversations to rows of the tables, and back: what the store holds is enough to judge from."""
+"""Convert conversations to rows of the tables and back, without losing anything that judging needs."""
 
 import json
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ _KEYS = ("agent_id", "conversation_id")
 
 @dataclass
 class Rows:
-    """Rows of one table on their way into a frame: memory grows with the frame, not with Python objects."""
+    """Collect rows of one table into a frame: memory grows with the frame, not with Python objects."""
 
     name: str
     pending: list[Row] = field(default_factory=list[Row])
     chunks: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
 
     def add(self, row: Row) -> None:
-        """Take one row; a column that it leaves out is null."""
+        """Add one row; a missing column is null."""
         self.pending.append(row)
         if len(self.pending) >= _CHUNK:
             self._flush()
 
     def frame(self, *, is_distinct: bool = False) -> pl.DataFrame:
-        """All rows so far, checked against the table's contract; `is_distinct`: the first row of each key."""
+        """Return all rows, checked against the table's contract; `is_distinct`: the first row of each key."""
         self._flush()
         rows = pl.concat([table(self.name).empty(), *self.chunks])
         if is_distinct:
@@ -50,7 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class ConversationRows:
-    """The three tables that conversations fill."""
+    """Collect the rows of the three tables that conversations fill."""
 
     conversations: Rows = field(default_factory=lambda: Rows("conversations"))
     turns: Rows = field(default_factory=lambda: Rows("turns"))
@@ -64,7 +64,7 @@ class ConversationRows:
         conversation: Conversation,
         line: int | None = None,
     ) -> None:
-        """Take one conversation with its turns and tool calls; `line`: of its session's file, from 1."""
+        """Add one conversation with its turns and tool calls; `line`: in its session's file, from 1."""
         turns = conversation.turns()
         hashes = list(turn_hashes(conversation, turns))
         keys: Row = {"agent_id": agent_id, "conversation_id": conversation.conversation_id}
@@ -88,7 +88,7 @@ def conversations_from(
 ) -> Iterator[tuple[str, Conversation]]:
     """Rebuild (agent_id, conversation) from tables conversations and turns, sorted by agent and conversation.
 
-    Content hashes come out as they went in. A conversation without turns in `turns` has no messages.
+    Content hashes are preserved. A conversation without turns in `turns` has no messages.
     """
     keys = list(_KEYS)
     spoken = turns.sort([*keys, "turn_index"]).group_by(keys, maintain_order=True).agg("messages")
@@ -156,10 +156,10 @@ def _conversation_row(c: Conversation, turns: tuple[Turn, ...]) -> Row:
 
 
 def _cost(conversation: Conversation) -> float | None:
-    """What the agent cost: `metadata.agent_cost_usd`, else the sum over its messages, US dollars.
+    """Return the agent's cost: `metadata.agent_cost_usd`, else the sum over its messages, US dollars.
 
-    A message without a cost counts as covered by the others (greetings are free text); when no message
-    of the agent carries one, the cost is unknown. The user simulator's messages are not the agent's.
+    A message without a cost counts as included in the others (greetings are fixed text); if no message of
+    the agent has a cost, the cost is unknown. Messages of the user simulator are not counted.
     """
     declared = conversation.metadata.get("agent_cost_usd")
     if isinstance(declared, int | float) and not isinstance(declared, bool) and 0 <= declared < 10**15:

@@ -1,4 +1,4 @@
-"""The native form of sessions and conversations, and how a conversation falls into turns."""
+"""Define the native form of sessions and conversations, and split conversations into turns."""
 
 import datetime
 import itertools
@@ -33,15 +33,15 @@ Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_l
 """An id that is safe as a folder name and in a partition key: no `|`, no `/`, no leading dot."""
 
 Reply = Literal["replied", "no reply", "ended", "none due"]
-"""How a turn came out. replied: the agent said something, or made calls and the conversation went on. no reply: an
+"""Result of a turn. replied: the agent said something, or made calls and it went on. no reply: an
 empty message in place of a reply, or none at all while the conversation goes on. ended: the last turn, without a
 message of the agent or with calls only. none due: before the next user message the user acted or wrote nothing."""
 
 OPERATOR = frozenset({"system", "developer"})
-"""Roles that speak for whoever operates the agent."""
+"""Roles of the agent's operator."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point of other categories, and what is no character
+_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point of other categories, and noncharacters
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\ufdd0-\ufdef\ufffe\uffff"
     "\U000e0100-\U000e0fff]"
 )
@@ -49,12 +49,12 @@ _TOKEN_LIMIT = frozenset({"length", "max_tokens", "max_output_tokens", "max_comp
 
 
 def id_key(conversation_id: str) -> str:
-    """Return what two ids have in common if they are one id: their text in Unicode's composed form (NFC)."""
+    """Return a key that is equal for equal ids: their text in Unicode's composed form (NFC)."""
     return unicodedata.normalize("NFC", conversation_id)
 
 
 def is_blank(text: str | None) -> bool:
-    """Return whether a text shows nothing: none, or only spaces and invisible characters."""
+    """Return whether a text is None or has only spaces and invisible characters."""
     return not text or all(c.isspace() or not c.isprintable() for c in text)
 
 
@@ -69,16 +69,16 @@ SessionRun = Annotated[
 
 
 class Frozen(BaseModel):
-    """Closed and unchangeable; an unknown key is an error that names it."""
+    """Base of immutable models without extra keys; an unknown key is an error that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ToolCall(Frozen):
-    """One call of a tool and what came back."""
+    """Represent one call of a tool and its result."""
 
     name: str
-    arguments: JsonValue = Field(default_factory=dict)  # a string when the call's arguments were not JSON
+    arguments: JsonValue = Field(default_factory=dict)  # a string if the call's arguments were not JSON
     result: str | None = None  # None when no answer was recorded
     is_error: bool | None = None  # None when unknown
     requestor: Literal["assistant", "user"] = "assistant"
@@ -86,9 +86,9 @@ class ToolCall(Frozen):
 
 
 def _arguments(value: object) -> object:
-    """Arguments as an object: a JSON string is parsed, and kept as text when it is not JSON.
+    """Return arguments as an object: a JSON string is parsed, and kept as text if it is not JSON.
 
-    JSON within JSON is parsed to the end, so that reading what was written changes nothing.
+    Nested JSON strings are parsed completely, so that writing and reading again changes nothing.
     """
     while isinstance(value, str):
         try:
@@ -99,7 +99,7 @@ def _arguments(value: object) -> object:
 
 
 def _literal_read(value: Any) -> Any:
-    """A call whose arguments are the text of a Python dict, with that dict and a note; any other as it is."""
+    """Parse arguments that are the text of a Python dict, with a note; return other calls unchanged."""
     if not isinstance(value, dict) or not isinstance(value.get("arguments"), str):
         return value
     text = _arguments(value["arguments"])
@@ -108,7 +108,7 @@ def _literal_read(value: Any) -> Any:
 
 
 class MessageToolCall(Frozen):
-    """A tool call as it stands in a message: OpenAI's nested form and the flat form are both read."""
+    """Represent a tool call in a message; OpenAI's nested form and the flat form are both read."""
 
     id: str | None = None
     name: str
@@ -129,7 +129,7 @@ class MessageToolCall(Frozen):
 
 
 def _text(value: object) -> object:
-    """Content parts ([{type: text, text: …}, …]) as one text; other parts by their type in brackets."""
+    """Return content parts ([{type: text, text: …}, …]) as one text; other parts as [type]."""
     return "\n".join(map(_part, value)) if isinstance(value, list) else value
 
 
@@ -141,7 +141,7 @@ def _part(part: object) -> str:
 
 
 class Message(Frozen):
-    """One message in OpenAI chat form."""
+    """Represent one message in OpenAI chat form."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str | None, BeforeValidator(_text)] = None
@@ -157,12 +157,12 @@ class Message(Frozen):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the token limit ended the message, by the names that providers use for it."""
+        """Return whether the token limit ended the message, by the names that providers use for it."""
         return self.finish_reason is not None and self.finish_reason.casefold() in _TOKEN_LIMIT
 
     @property
     def is_empty(self) -> bool:
-        """Whether the message holds neither a word nor a call."""
+        """Return whether the message has neither text nor calls."""
         return not self.tool_calls and is_blank(self.content)
 
     @model_validator(mode="before")
@@ -174,7 +174,7 @@ class Message(Frozen):
 
 
 class Expected(Frozen):
-    """Ground truth for one turn, or for the whole conversation when `turn_index` is None."""
+    """Define the ground truth for one turn, or for the whole conversation if `turn_index` is None."""
 
     turn_index: TurnIndex | None = None
     tools: tuple[dict[str, JsonValue], ...] | None = (
@@ -193,15 +193,15 @@ EXPECTED: TypeAdapter[tuple[Expected, ...]] = TypeAdapter(
 
 
 class Outcome(Frozen):
-    """What is known of the result. Unknown is None, never 0.
+    """Represent the known result of a conversation. Unknown is None, never 0.
 
-    A text that is one of the classes stands for an outcome of that class.
+    A text with the name of a class is read as an outcome of that class.
     """
 
     correct: bool | None = None
     reward: Annotated[float, Field(allow_inf_nan=False, strict=True)] | None = None
     source: str | None = None
-    error: str | None = None  # what ended the run, where an error did
+    error: str | None = None  # the error that ended the run, if any
     outcome_class: OutcomeClass | None = None  # None: follows from `correct`
 
     @model_validator(mode="before")
@@ -218,19 +218,19 @@ class Outcome(Frozen):
 
     @property
     def classified(self) -> OutcomeClass:
-        """The class; where none is named, the one that `correct` gives."""
+        """Return the class, if not given the one that follows from `correct`."""
         if self.outcome_class is not None:
             return self.outcome_class
         return "unknown" if self.correct is None else "passed" if self.correct else "failed"
 
     @property
     def is_said(self) -> bool:
-        """Whether anything is known of the result: a class, a reward or an error."""
+        """Return whether anything is known of the result: a class, a reward or an error."""
         return self.classified != "unknown" or self.reward is not None or bool(self.error)
 
 
 class Intervention(Frozen):
-    """A human stepped in: what U5 counts."""
+    """Represent an intervention by a human, as counted by U5."""
 
     turn_index: TurnIndex | None = None
     kind: Literal["confirmation", "correction", "help", "blocked"]  # blocked: the agent cannot go on unguided
@@ -238,7 +238,7 @@ class Intervention(Frozen):
 
 
 class Turn(Frozen):
-    """One user message and the agent's reply, up to the next user message."""
+    """Represent one user message and the agent's reply, up to the next user message."""
 
     turn_index: NonNegativeInt
     user_message: str | None
@@ -251,7 +251,7 @@ class Turn(Frozen):
 
 
 class Conversation(Frozen):
-    """One conversation: what the user wanted, what was said, what came of it."""
+    """Represent one conversation: the user's goal, the messages, the outcome."""
 
     conversation_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
     task_id: str | None = None
@@ -275,7 +275,7 @@ class Conversation(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _tools_of_metadata(cls, value: Any) -> Any:
-        """Tools that an importer found but had no place for stand in the metadata."""
+        """Read the tools that an importer stored in the metadata."""
         if not isinstance(value, dict) or value.get("tools") is not None:
             return value
         metadata = value.get("metadata")
@@ -286,7 +286,7 @@ class Conversation(Frozen):
 
     @property
     def policy(self) -> str | None:
-        """The operator's orders: `metadata.policy`, and the system and developer messages before the first user message."""
+        """Return `metadata.policy` and the system and developer messages before the first user message."""
         given = self.metadata.get("policy")
         texts = [given] if isinstance(given, str) else []
         for message in self.messages:
@@ -305,7 +305,7 @@ class Conversation(Frozen):
         return self
 
     def problem(self) -> str | None:
-        """Return what a reader of files rejects though the model accepts it; None if there is nothing.
+        """Return what a reader of files rejects although the model accepts it; None if there is nothing.
 
         The model itself accepts it, because a store may hold what an earlier release accepted.
         """
@@ -336,22 +336,22 @@ class Conversation(Frozen):
 
     @property
     def n_turns(self) -> int:
-        """How many turns the conversation has, without building them."""
+        """Return how many turns the conversation has, without building them."""
         return sum(1 for part in _split(self.messages) if part)
 
     def turns(self) -> tuple[Turn, ...]:
-        """The turns. What comes before the first user message belongs to turn 0; no user message: one turn.
+        """Return the turns. Messages before the first user message belong to turn 0.
 
-        Without messages there is none.
+        Without a user message there is one turn, without messages none.
         """
         parts = [part for part in _split(self.messages) if part]
         return tuple(_turn(i, part, is_last=i + 1 == len(parts)) for i, part in enumerate(parts))
 
 
 class Session(Frozen):
-    """One benchmark session: session.yaml."""
+    """Represent one benchmark session: session.yaml."""
 
-    session_id: Slug | None = None  # the folder's name; stated, it must equal it
+    session_id: Slug | None = None  # must equal the folder's name if given
     methodology_versions: Literal["any"] | tuple[str, ...]  # each once, MAJOR.MINOR.PATCH
     benchmark_id: str | None = None  # default: the session's own id
     date: datetime.date | None = None
@@ -393,7 +393,7 @@ def _check_versions(versions: tuple[str, ...]) -> None:
 
 
 class Agent(Frozen):
-    """One entry of agents.yaml."""
+    """Represent one entry of agents.yaml."""
 
     agent_id: Slug
     name: str | None = None
@@ -433,10 +433,11 @@ def _turn(turn_index: int, messages: tuple[Message, ...], *, is_last: bool) -> T
 
 
 def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> Reply:
-    """How a turn came out, from its user message and the agent's messages after it.
+    """Return the result of a turn from its user message and the agent's messages after it.
 
-    What follows the agent's last call is its answer. An empty last message that is marked as an error is a crash, which
-    the outcome counts; it ends the conversation, as silence does not.
+    The text after the agent's last call is its answer. An empty last message that is marked as an error is a
+    crash, which the outcome counts; it ends the conversation, while an empty message without an error does
+    not.
     """
     answer = list(itertools.takewhile(lambda m: not m.tool_calls, reversed(reply)))
     if answer and all(m.is_empty for m in answer):
@@ -450,7 +451,7 @@ def _reply(user: Message | None, reply: Sequence[Message], *, is_last: bool) -> 
 
 
 def _tool_calls(messages: tuple[Message, ...]) -> Iterator[ToolCall]:
-    """Calls in order with their results: by id, else the next unclaimed tool message in order."""
+    """Yield calls in order with their results: by id, else the next unclaimed tool message in order."""
     results = [m for m in messages if m.role == "tool"]
     calls = [(m.role, call) for m in messages for call in m.tool_calls]
     by_id = {m.tool_call_id: m for m in reversed(results) if m.tool_call_id}

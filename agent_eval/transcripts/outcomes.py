@@ -1,7 +1,8 @@
-"""Outcome classes: how a trial ended, from what a file says of correctness, reward and errors.
+"""Classify how a trial ended, from a file's data on correctness, reward and errors.
 
-Every trial has one. An agent's own error counts as failed; an error of the harness (provider, environment, simulator,
-infrastructure) says nothing of the agent, so that its outcome is unknown. docs/formats.md has the mapping per format.
+Every trial has one outcome class. An agent's own error counts as failed; an error of the harness (provider,
+environment, simulator, infrastructure) is no evidence about the agent, so its outcome is unknown.
+docs/formats.md has the mapping per format.
 """
 
 import re
@@ -40,7 +41,7 @@ HARNESS_ERRORS: Mapping[str, re.Pattern[str]] = {
         r"|fail(ed|ure)? (to|while|during) (reset|start)\w* (the )?(environment|env|sandbox|container)",
     }.items()
 }
-"""Errors that are the harness's, by their documented names."""
+"""Errors of the harness, by their documented names."""
 _OF_THE_AGENT = re.compile(
     r"\b(agent|tool|assistant)\b|^\W*(Key|Value|Type|Index|Attribute|Name|Assertion|Lookup|ZeroDivision|FileNotFound"
     r"|JSONDecode|Validation|Tool)\w*Error\b",
@@ -55,7 +56,7 @@ _EXCEPTION = re.compile(r"(?P<module>(?:\w+\.)*)(?P<name>\w+)(?=:|\n|$)")
 CONTRADICTING = "base_success: contradicting values"
 """Ends the source of an outcome that is unknown because the record's success components differ."""
 _FORMATS = "(openai|tau-bench|tau2|inspect|agentest|swe-agent|mini-swe-agent)"
-"""Formats that say how a trial ended by a reward, an error or an exit state."""
+"""Formats that record the end of a trial as a reward, an error or an exit state."""
 _CONTRADICTING = rf"^{_FORMATS} {CONTRADICTING}$"
 
 _BY_READING = rf"^{_FORMATS} (reward|error|info\.error|termination_reason|exit_status)$"
@@ -63,7 +64,7 @@ _BY_READING = rf"^{_FORMATS} (reward|error|info\.error|termination_reason|exit_s
 
 
 def harness_cause(error: str) -> str | None:
-    """The documented kind of harness error that the text names; None when it is the agent's own."""
+    """Return the documented kind of harness error that the text names; None for an error of the agent."""
     final = final_exception(error)
     if final is None:
         return _cause_in(error)
@@ -72,7 +73,7 @@ def harness_cause(error: str) -> str | None:
         return _cause_in(final)
     if _OF_THE_AGENT.search(raised[0]) or _OF_THE_AGENT.search(raised["name"]):
         return None
-    return _cause_in(raised[0]) or _cause_in(final)  # the type decides, whatever the message quotes
+    return _cause_in(raised[0]) or _cause_in(final)  # the exception type decides, not quoted text
 
 
 def _cause_in(text: str) -> str | None:
@@ -85,8 +86,8 @@ def _cause_in(text: str) -> str | None:
 def final_exception(error: str) -> str | None:
     """Return the exception with which a Python traceback ends, with its message; None for a text without frames.
 
-    A frame is a `File "...", line n` line with its lines of code. Where the text breaks off within the frames, what is
-    left are its lines before the first frame.
+    A frame is a `File "...", line n` line with its lines of code. If the text is truncated within the frames,
+    the lines before the first frame are used.
     """
     rows = error.splitlines()
     frames = [(i, frame) for i, row in enumerate(rows) if (frame := _FRAME.match(row))]
@@ -104,7 +105,7 @@ def final_exception(error: str) -> str | None:
 
 
 def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
-    """The lines after a frame's lines of code; in a text without indentation, the line after the frame is code."""
+    """Return the lines after a frame's code; in a text without indentation, one line of code is assumed."""
     if indent == 0:
         return rows[1:] if any(row.strip() for row in rows[1:]) else rows
     is_code = (len(row) - len(row.lstrip(" \t|")) >= indent or not row.strip() for row in rows)
@@ -112,23 +113,23 @@ def _after_code(rows: Sequence[str], indent: int) -> Sequence[str]:
 
 
 def class_of_error(error: str) -> OutcomeClass:
-    """The class of a trial that ended in this error without a success."""
+    """Return the class of a trial that ended in this error without a success."""
     return "agent_error" if harness_cause(error) is None else "harness_error"
 
 
 def completed(fields: Mapping[str, object]) -> dict[str, object]:
-    """The fields of an outcome with its class where an error decides it, and with `correct` where the class does.
+    """Add the class to an outcome's fields if its error decides it, and `correct` if the class does.
 
-    An error decides the class where the trial is known as not correct, whatever its reward, and where nothing is
-    known and the reward is not above 0. It decides nothing where the trial was correct. A class that says no more than
-    `correct` does is left out, so that one outcome has one form.
+    An error decides the class if the trial is known as not correct, for any reward, and if correctness is
+    unknown and the reward is not above 0. It has no effect if the trial was correct. A class that follows
+    from `correct` is omitted, so that each outcome has one form.
     """
     implied = _by_error(fields)
     named = fields.get("outcome_class") or implied
     correct = fields.get("correct")
     if correct is None and named in ("passed", "failed", "agent_error"):
         correct = named == "passed"
-    elif correct is False and named == "harness_error":  # what broke is no failure of the agent
+    elif correct is False and named == "harness_error":  # the harness failed, not the agent
         correct = None
     plain = {True: "passed", False: "failed", None: "unknown"}
     if isinstance(correct, bool | None) and implied is None and named == plain[correct]:
@@ -137,7 +138,7 @@ def completed(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
-    """What the error of an outcome says where no success does; None without one."""
+    """Return the class from the error of an outcome without a success; None without an error."""
     reward, error = fields.get("reward"), fields.get("error")
     is_rewarded = isinstance(reward, int | float) and not isinstance(reward, bool) and reward > ROUNDING
     correct = fields.get("correct")
@@ -152,7 +153,7 @@ def _by_error(fields: Mapping[str, object]) -> OutcomeClass | None:
 
 
 def contradiction(outcome_class: OutcomeClass | None, correct: bool | None) -> str | None:
-    """What is wrong with an outcome whose class and `correct` differ; None when they agree."""
+    """Return the contradiction between an outcome's class and `correct`; None if they agree."""
     wanted = {"passed": True, "failed": False, "agent_error": False}
     if outcome_class is None or wanted.get(outcome_class) == correct:
         return None
@@ -170,17 +171,17 @@ def has_contradicting_components(source: str | None) -> bool:
 
 
 def is_failure_by_reading(correct: bool, source: str | None) -> bool:
-    """Whether an importer read a failure from a reward of 0 or an error; a declared failure stands for itself."""
+    """Return whether an importer derived a failure from a reward of 0 or an error; false if declared."""
     return not correct and re.search(_BY_READING, source or "") is not None
 
 
 def with_rewards_read(
     conversations: pl.DataFrame, success_reward: float | None
 ) -> tuple[pl.DataFrame, list[tuple[str, Refusal]]]:
-    """Decide what only rewards can: with `success_reward` all of them, without it what no reward can tell.
+    """Decide outcomes from rewards: all with `success_reward`, else mark those that rewards cannot decide.
 
-    Where a session has rewards above 0 that are not 1, and none of its trials is known as passed, the failures that
-    were read from a reward of 0 or an error are unknown too: 0 of them passed would be an error of reading, not a
+    If a session has rewards above 0 that are not 1, and none of its trials is known as passed, the failures
+    derived from a reward of 0 or an error become unknown too: "0 passed" would be a reading error, not a
     result. Declared failures stay.
 
     Args:
@@ -228,7 +229,7 @@ def with_rewards_read(
 
 
 def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
-    """A refusal for each session of these conversations, whose success components contradict each other."""
+    """Return a refusal for each session of these conversations, whose success components contradict."""
     counts = conversations.group_by("session_id").len().sort("session_id")
     return [
         (session_id, Refusal(f"{session_id}/conversations.jsonl", 0, contradicting_components(n)))
@@ -245,7 +246,7 @@ def contradicting_components(n: int) -> str:
 
 
 def unreadable_rewards(n_between: int, n_passed: int = 0) -> str:
-    """Return the sentence about a source of which no success, or not every success, can be recognised."""
+    """Return the sentence about a source in which no success, or not every success, can be determined."""
     if n_passed:
         what = f"their trials count as unknown, beside {n_passed} that passed; rewards of 0 count as failures"
     else:

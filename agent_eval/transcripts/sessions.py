@@ -1,4 +1,4 @@
-"""The reader of the native format: an agent's session folders into frames, refusals named one by one."""
+"""Read the native format: an agent's session folders to frames, with a list of refusals."""
 
 import hashlib
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ FILES = (SESSION, CONVERSATIONS, ERRORS)
 
 @dataclass(frozen=True)
 class IngestedSession:
-    """One agent's session folders as frames of the tables of these names."""
+    """Hold one agent's sessions as frames of the tables with these names."""
 
     conversations: pl.DataFrame
     turns: pl.DataFrame
@@ -49,7 +49,7 @@ class IngestedSession:
 
 
 def agent_ids(sessions_folder: Path) -> tuple[list[str], list[Refusal]]:
-    """The agents that have a folder here, sorted, and the entries that are no agent's folder."""
+    """Return the agents that have a folder here, sorted, and refusals of entries that are not."""
     found: list[str] = []
     refusals: list[Refusal] = []
     bounds = Bounds.of(sessions_folder)
@@ -68,15 +68,15 @@ def read_sessions(
 ) -> IngestedSession:
     """Read an agent's sessions, `folder`/<session_id>/{session.yaml, conversations.jsonl}.
 
-    A missing folder has no sessions. What cannot be used becomes a row of `import_errors`, and the rest
-    goes on: a session whose session.yaml is bad is left out as a whole, a bad line alone. Of two
-    conversations with one id the first counts, in the order of session ids and lines.
+    A missing folder has no sessions. Invalid parts become rows of `import_errors`, and the rest is read:
+    a session with an invalid session.yaml is omitted as a whole, an invalid line alone. Of two
+    conversations with the same id the first counts, in the order of session ids and lines.
 
     Args:
         agent_id: The agent.
         folder: Its sessions.
-        success_reward: The least reward that counts as a success where nothing else says; null: 1.
-        policy: The rules that the agent was given, for conversations that hold none of their own.
+        success_reward: The least reward that counts as a success if nothing else decides; null: 1.
+        policy: The rules that the agent was given, for conversations without their own.
     """
     reader = _SessionReader(agent_id, Bounds.of(folder.parent), policy)
     if folder.exists() and (reason := reader.bounds.refused_folder(folder, "agent")):
@@ -91,7 +91,7 @@ def read_sessions(
 
 
 def sessions_hash(agent: Agent | None, folder: Path) -> str:
-    """Hash of an agent's entry in agents.yaml and of all that `read_sessions` reads, 32 hex digits.
+    """Return the hash of an agent's entry in agents.yaml and all that `read_sessions` reads, 32 hex digits.
 
     Names and bytes count, times and the order of the file system do not; a missing folder is an empty one.
     """
@@ -121,14 +121,14 @@ def _n_lines(path: Path) -> int:
         with path.open("rb") as stream:
             return sum(block.count(b"\n") for block in iter(lambda: stream.read(MEGABYTE), b""))
     except OSError:
-        return 0  # the reader names it
+        return 0  # the reader reports it
 
 
 def read_session_file(folder: Path) -> Session:
-    """The session.yaml of one session folder.
+    """Read the session.yaml of one session folder.
 
     Raises:
-        YamlError: If it is missing, no YAML, or no valid session; the reason names the key.
+        YamlError: If it is missing, not YAML, or not a valid session; the reason names the key.
     """
     path = folder / SESSION
     if reason := Bounds.of(folder.parent.parent).refused_file(path):
@@ -150,7 +150,7 @@ def read_session_file(folder: Path) -> Session:
 
 @dataclass
 class _SessionReader:
-    """What has been read of one agent so far."""
+    """Collect the sessions of one agent while reading."""
 
     agent_id: str
     bounds: Bounds
@@ -175,12 +175,12 @@ class _SessionReader:
             self.refuse(folder.name, refusal)
 
     def refuse(self, session_id: str | None, refusal: Refusal) -> None:
-        """Note one refusal; the session is null where a folder is no session's."""
+        """Record one refusal; the session is null if a folder is not a session's."""
         row: Row = {"agent_id": self.agent_id, "session_id": session_id, **vars(refusal)}
         self.errors.add(row)
 
     def ingested(self, success_reward: float | None = None) -> IngestedSession:
-        """The frames; a session whose rewards tell no success is an error of reading."""
+        """Return the frames; a session whose rewards do not determine any success is a reading error."""
         conversations, unreadable = with_rewards_read(self.rows.conversations.frame(), success_reward)
         for session_id, refusal in unreadable:
             self.refuse(session_id, refusal)
@@ -204,11 +204,11 @@ class _SessionReader:
                 yield record
             elif reason := self._take_line(folder.name, task_set, record):
                 yield Refusal(file, record.number, reason)
-        if is_empty and not (folder / ERRORS).is_file():  # else an import says why
+        if is_empty and not (folder / ERRORS).is_file():  # otherwise the import's errors give the reason
             yield Refusal(file, 0, "the file holds no conversation; expected one JSON object a line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
-        """What an importer refused when it wrote the session."""
+        """Yield the refusals recorded by the importer that wrote the session."""
         path, file = folder / ERRORS, f"{folder.name}/{ERRORS}"
         if not path.exists() and not path.is_symlink():
             return
@@ -219,7 +219,7 @@ class _SessionReader:
             yield record if isinstance(record, Refusal) else _earlier(record, file)
 
     def _take_line(self, session_id: str, task_set: str | None, record: Record) -> str | None:
-        """Take in one line; the reason when it is refused."""
+        """Ingest one line; return the reason if it is rejected."""
         value = record.value
         if not isinstance(value, dict):
             return 'the line is no JSON object; expected {"conversation_id": …, "messages": […]}'
@@ -274,7 +274,7 @@ def _earlier(record: Record, file: str) -> Refusal:
 
 
 def _file_hash(bounds: Bounds, path: Path) -> str:
-    """Hash of a file's bytes, or why it would not be read."""
+    """Return the hash of a file's bytes, or why it is not read."""
     if reason := bounds.refused_file(path):
         return reason
     state = hashlib.blake2b(digest_size=16)

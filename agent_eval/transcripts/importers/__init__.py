@@ -1,7 +1,7 @@
-"""Importers: one module per foreign format, and the one door that writes the native form.
+"""Import foreign formats, one module per format; only `intake` writes the native form.
 
 A module reads its format into conversations and refusals, one record at a time; `intake` writes them. `auto` imports
-many files, `detection` recognises their formats, `inputs` finds them. To add a format, see docs/formats.md.
+many files, `detection` detects their formats, `inputs` finds them. To add a format, see docs/formats.md.
 """
 
 from agent_eval.transcripts.importers.catalog import FORMATS

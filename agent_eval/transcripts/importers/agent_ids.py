@@ -1,4 +1,4 @@
-"""Conversation ids of an agent's sessions: they are unique within an agent."""
+"""Keep conversation ids unique across an agent's sessions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agent_eval.transcripts.sessions import CONVERSATIONS
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Which other session of the agent holds an id."""
+    """Look up which other session of the agent has an id."""
 
     sessions: Mapping[str, Mapping[str, None]]
     own: str
@@ -22,9 +22,10 @@ class Elsewhere:
 
 
 class AgentIds:
-    """The conversation ids of an agent's sessions: they are unique within an agent.
+    """Hold the conversation ids of an agent's sessions; ids are unique within an agent.
 
-    The session folders are read once; a command that imports many files hands the same object to each import.
+    The session folders are read once; a command that imports many files passes the same object to each
+    import.
     """
 
     def __init__(self, agent_folder: Path) -> None:
@@ -39,7 +40,7 @@ class AgentIds:
         return Elsewhere(self._sessions, session)
 
     def put(self, session: str, names: Sequence[str]) -> None:
-        """Note that a session now holds these conversations and no others."""
+        """Record that a session now contains exactly these conversations."""
         for name in self._of.get(session, ()):
             self._sessions.get(name, {}).pop(session, None)
         self._of[session] = [id_key(name) for name in names]
@@ -51,7 +52,7 @@ class AgentIds:
 
 
 def conversation_ids(path: Path) -> list[str]:
-    """Return the ids in a session's file of conversations, each once; none where it is missing."""
+    """Return the distinct ids in a session's file of conversations; empty if it is missing."""
     records = json_lines(path, path.name) if path.is_file() else ()
     values = (record.value for record in records if isinstance(record, Record))
     names = (value.get("conversation_id") for value in values if isinstance(value, dict))

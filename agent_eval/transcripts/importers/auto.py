@@ -1,4 +1,4 @@
-"""Importing many files at once, each recognised by what is in it."""
+"""Import many files at once, detecting the format of each from its content."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from agent_eval.transcripts.importers.intake import ImportReport, import_file
 from agent_eval.transcripts.importers.slots import Slots
 
 AUTO = "auto"
-"""Name of the format that stands for \"by what is in the file\"."""
+"""Name of the format that is detected from the file's content."""
 
 
 @dataclass(frozen=True)
 class FileReport:
-    """What came of one file. `report` is None where it was not imported: `reason` says why."""
+    """Report the import of one file. If it failed, `report` is None and `reason` gives the cause."""
 
     name: str
     format_name: str | None
     report: ImportReport | None
     reason: str = ""
-    is_recognised: bool = False  # its format was found by what is in it
+    is_recognised: bool = False  # its format was detected from its content
     is_skipped: bool = (
-        False  # not JSON, and found in a folder or an archive: no transcript was expected of it
+        False  # not JSON, and found in a folder or an archive, so not expected to be a transcript
     )
 
 
@@ -41,12 +41,12 @@ def import_files(
     task_set: str | None = None,
     slots: Slots | None = None,
 ) -> Iterator[FileReport]:
-    """Import each file into a session of its own, and yield its report when it is done.
+    """Import each file into its own session, and yield its report when it is finished.
 
-    A file that cannot be imported is reported and the others go on.
+    A file that cannot be imported is reported; the others are imported.
 
     Args:
-        format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is recognised.
+        format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is detected.
         files: The files.
         sessions_folder: data/sessions.
         agent_id: The agent that the transcripts are of.
@@ -56,7 +56,7 @@ def import_files(
         slots: Slots and disclosures by task.
 
     Raises:
-        AgentEvalError: If the agent's id cannot be used.
+        AgentEvalError: If the agent's id is invalid.
     """
     ids = AgentIds(sessions_folder / agent_id)
     names = [session_id] if session_id is not None and len(files) == 1 else session_ids(files)

@@ -1,4 +1,4 @@
-"""What every importer shares: records in, native conversations out, a refusal for each record that is none."""
+"""Share code of all importers: convert records to native conversations, and invalid records to refusals."""
 
 import hashlib
 import math
@@ -22,48 +22,48 @@ from agent_eval.transcripts.outcomes import CONTRADICTING, ROUNDING, class_of_er
 
 LONGEST_ID = 512
 RECORDED_REWARD = "recorded_reward"
-"""Key of `metadata`: a reward that the file gives as true or false, as it is there."""
+"""Key of `metadata`: a reward that the file gives as true or false, unchanged."""
 DEFINITION_REFUSED = "task_definition_refused"
-"""Key of `metadata`: why the definition of a conversation's task was left out."""
+"""Key of `metadata`: why the definition of a conversation's task was omitted."""
 _Item = TypeVar("_Item")
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
 
 
 class NotThisFormatError(Exception):
-    """A record, or a whole file, is not of the format; the text says what was expected."""
+    """Raised when a record or a whole file is not of the format; the message says what was expected."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The file that is imported. `session_id` makes ids unique that the format does not number globally."""
+    """Identify the imported file. `session_id` makes ids unique that the format does not number globally."""
 
     path: Path | ZipMember
     session_id: str
-    name: str | None = None  # shown in place of the path's name
+    name: str | None = None  # shown instead of the path's name
 
     @property
     def file(self) -> str:
-        """The file's name, without its folders."""
+        """Return the file's name, without its folders."""
         return clean(self.name or PurePath(self.path.name).name or "file")
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A part of a file that is no conversation and is left out; `import` prints how often each reason occurs."""
+    """Represent an omitted part of a file that is not a conversation; `import` counts each reason."""
 
     reason: str
 
 
 Success = bool | Literal["contradicting"] | None
-"""What the success components of a record say together."""
+"""The combined value of a record's success components."""
 Found = Conversation | Refusal | LeftOut
-"""What an importer yields."""
+"""The items that an importer yields."""
 Importer = Callable[[Source], Iterator[Found]]
 
 
 class Ids:
-    """Conversation ids and trial numbers that are unique and the same in every import of the file."""
+    """Assign conversation ids and trial numbers that are unique and the same in every import of the file."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -72,16 +72,16 @@ class Ids:
         self._ids: set[str] = set()
 
     def of_record(self, task_id: str | None, trial: JsonValue, number: int) -> Fields:
-        """task_id, trial and conversation_id; a record without a task id is named after its number in the file."""
+        """Return task_id, trial and conversation_id; without a task id the record's number names it."""
         if task_id is None:
             return {"conversation_id": self.named(str(number)), "trial": _integer(trial)}
         return self.numbered(task_id, trial)
 
     def numbered(self, task_id: str, trial: JsonValue) -> Fields:
-        """task_id, trial and conversation_id for a record that has no id of its own.
+        """Return task_id, trial and conversation_id for a record without an id.
 
-        A trial that is taken gives way to the task's lowest free number: some files put the task's index
-        where the trial belongs, and trials with equal numbers would count as one.
+        A trial number already in use is replaced by the task's lowest free number: some files give the
+        task's index as the trial, and trials with equal numbers would count as one.
         """
         taken = self._trials.setdefault(task_id, set())
         number = _integer(trial)
@@ -91,16 +91,16 @@ class Ids:
         return {"task_id": task_id, "trial": number, "conversation_id": self.named(f"{task_id}-{number}")}
 
     def named(self, name: str) -> str:
-        """An id that no other session of the agent has."""
+        """Return an id that no other session of the agent has."""
         full = f"{self._session_id}:{name}"
         return full if len(full) <= LONGEST_ID else f"{full[:400]}…{digest(full)}"
 
     def is_claimed(self, conversation_id: str) -> bool:
-        """Whether the id stands earlier in the file."""
+        """Return whether the id was used earlier in the file."""
         return id_key(conversation_id) in self._ids
 
     def claim(self, conversation_id: str) -> None:
-        """Remember an id."""
+        """Record an id as used."""
         self._ids.add(id_key(conversation_id))
 
     def _lowest_free(self, task_id: str, taken: set[int]) -> int:
@@ -112,13 +112,13 @@ class Ids:
 
 
 Convert = Callable[[Mapping[str, JsonValue], Ids, int], Fields]
-"""From a record, the ids given so far and the record's number; raises NotThisFormatError."""
+"""Converts a record, with the ids used so far and the record's number; raises NotThisFormatError."""
 
 
 def conversations(
     source: Source, format_name: str, records: Iterator[Record | Refusal | LeftOut], convert: Convert
 ) -> Iterator[Found]:
-    """Convert each record; one that is no conversation is a refusal with its number."""
+    """Convert each record; one that is not a conversation becomes a refusal with its number."""
     ids = Ids(source.session_id)
     for record in records:
         if isinstance(record, Refusal | LeftOut):
@@ -155,16 +155,16 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
 def unrepeated(
     source: Source, records: Iterator[Record | Refusal], transcript: str, names: Sequence[str]
 ) -> Iterator[Record | Refusal]:
-    """Refuse each record that repeats an earlier one word for word.
+    """Reject each record that repeats an earlier one exactly.
 
-    Equal records are separate trials unless they name their trial: a deterministic agent ends alike every time. Runs
-    without any message may well end alike too.
+    Equal records are separate trials unless they name their trial: a deterministic agent repeats its output,
+    and runs without any message can be equal too.
 
     Args:
         source: The file.
         records: Its records.
         transcript: The key of a record's messages.
-        names: The keys of which each names one trial; a record without any of them is a trial of its own.
+        names: Keys that each identify one trial; a record without any of them is a separate trial.
     """
     seen: dict[bytes, int] = {}
     for record in records:
@@ -181,16 +181,16 @@ def unrepeated(
 def _fingerprint(record: Record) -> bytes:
     try:
         text = canonical(record.value)
-    except RecursionError:  # refused later, by name
+    except RecursionError:  # rejected later, with its reason
         text = str(record.number).encode()
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
-    """The elements of one array of a JSON file, one at a time: `item`, or under keys, e.g. `simulations.item`.
+    """Yield the elements of an array of a JSON file: `item`, or under keys, e.g. `simulations.item`.
 
-    An element that cannot be read is a refusal of its own. Where the file breaks off, the elements before stay
-    and the break is a refusal.
+    An unreadable element becomes a refusal. If the file is truncated, the elements before are kept and the
+    truncation is a refusal.
     """
     number = 0
     keys = prefix.split(".")[:-1]
@@ -206,7 +206,7 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
 
 
 def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) -> Iterator[_Item | Refusal]:
-    """The records; when there are none, one refusal that says what was expected."""
+    """Yield the records; if there are none, one refusal that says what was expected."""
     is_empty = True
     for record in records:
         is_empty = is_empty and isinstance(record, LeftOut)
@@ -216,62 +216,62 @@ def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) ->
 
 
 def mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    """The object, or an empty one for anything else."""
+    """Return the object, or an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def listed(value: JsonValue) -> list[JsonValue]:
-    """The list, or an empty one for anything else."""
+    """Return the list, or an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: JsonValue) -> str | None:
-    """A text as it is, null as None, anything else as its JSON."""
+    """Return a text unchanged, null as None, any other value as its JSON."""
     return value if value is None or isinstance(value, str) else dumps(value)
 
 
 def number_of(value: JsonValue) -> float | None:
-    """A number that is none of true and false; None for anything else."""
+    """Return the value if it is a number and not a boolean, else None."""
     is_one = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**300
     return float(cast("float", value)) if is_one else None
 
 
 def task_id_of(record: Mapping[str, JsonValue]) -> str | None:
-    """The id of the record's task as text; None where it is missing, null or empty. Ids that look the same are one id."""
+    """Return the record's task id as text; None if missing, null or empty. Ids that look equal are one id."""
     return unicodedata.normalize("NFC", text_of(record.get("task_id")) or "") or None
 
 
 def reward_of(value: JsonValue) -> float | None:
-    """A reward, also as text; true and false are read as 1 and 0. None if it is not a finite number."""
+    """Return a reward, also from text; true and false are 1 and 0. None if it is not a finite number."""
     if isinstance(value, bool):
         return float(value)
     return _number_in(value) if isinstance(value, str) else number_of(value)
 
 
 def reward_note(value: JsonValue) -> dict[str, JsonValue]:
-    """The entry of `metadata` for a reward that is true or false; empty for any other."""
+    """Return the entry of `metadata` for a reward that is true or false; empty for any other."""
     return {RECORDED_REWARD: value} if isinstance(value, bool) else {}
 
 
 def _integer(value: JsonValue) -> int | None:
-    """A whole number that a table can hold; true and false are none."""
+    """Return a whole number that a table can store, not a boolean; else None."""
     is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     return cast("int", value) if is_one else None
 
 
 def paid(value: JsonValue) -> float | None:
-    """A recorded cost; 0 is what is written when the price is unknown, so it is None."""
+    """Return a recorded cost; None for 0, which is written when the price is unknown."""
     cost = number_of(value)
     return cost if cost is not None and cost > 0 else None
 
 
 def without_nulls(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The entries that say something."""
+    """Return the entries whose value is not null."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def yes_or_no(value: JsonValue) -> bool | None:
-    """True and false, also written as 1 and 0 (within 1e-6); None for anything else."""
+    """Return true or false, also from 1 and 0 (within 1e-6); None for anything else."""
     if isinstance(value, bool):
         return value
     number = number_of(value)
@@ -281,13 +281,14 @@ def yes_or_no(value: JsonValue) -> bool | None:
 
 
 def base_success(record: Mapping[str, JsonValue], transcript: str) -> Success:
-    """Return the success component of a composite reward, wherever it is in the record.
+    """Return the success component of a composite reward, at any place in the record.
 
-    Several are "contradicting" unless they are equal; a number that is neither 0 nor 1 alone says nothing.
+    Several are "contradicting" unless they are equal; a single number other than 0 and 1 is ignored.
 
     Args:
         record: The record.
-        transcript: The key of its messages, which are not searched: a transcript's words never decide an outcome.
+        transcript: The key of its messages, which are not searched: a transcript's text never decides an
+            outcome.
     """
     found: set[bool | None] = set()
     level: list[JsonValue] = [{key: value for key, value in record.items() if key != transcript}]
@@ -304,7 +305,7 @@ def _inside(value: JsonValue) -> Iterable[JsonValue]:
 
 
 def _number_in(text: str) -> float | None:
-    """A reward that the file writes as text; null if it is not a finite number."""
+    """Return a reward that the file writes as text; null if it is not a finite number."""
     try:
         number = float(text)
     except ValueError:
@@ -315,13 +316,13 @@ def _number_in(text: str) -> float | None:
 def reward_outcome(
     format_name: str, reward: JsonValue, success: Success, error: tuple[str, JsonValue] | None = None
 ) -> Fields:
-    """`correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
+    """Return `correct` from the success component, else from a reward within 1e-6 of 0 or 1, else unknown.
 
     Args:
         format_name: The format.
         reward: As recorded.
         success: From `base_success`.
-        error: Where the record keeps an error, and what stands there; it decides where no reward above 0 does.
+        error: The key of the record's error, and its value; it decides if no reward above 0 does.
     """
     number = reward_of(reward)
     place, text = error or ("", None)
@@ -350,7 +351,7 @@ def reward_outcome(
 
 
 def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue]] | None:
-    """Expected calls from a task's actions. No action says nothing of reads: None, tools are no part of the truth."""
+    """Return expected calls from a task's actions; None without any, since read calls are unknown then."""
     calls = [mapping(action) for action in listed(actions)]
     found: list[dict[str, JsonValue]] = [
         {"name": call.get("name"), "arguments": call.get(arguments) or {}} for call in calls
@@ -361,12 +362,12 @@ def tools_called(actions: JsonValue, arguments: str) -> list[dict[str, JsonValue
 def whole_truth(
     tools: list[dict[str, JsonValue]] | None, answer: str | None, assertions: list[JsonValue]
 ) -> list[Fields]:
-    """Expected for the whole conversation; empty when the task says nothing."""
+    """Return `expected` for the whole conversation; empty if the task defines nothing."""
     if tools is None and answer is None and not assertions:
         return []
     return [{"turn_index": None, "tools": tools, "answer": answer, "assertions": assertions}]
 
 
 def joined(values: JsonValue) -> str | None:
-    """Several texts, a line each; None without any."""
+    """Return several texts joined, one per line; None without any."""
     return "\n".join(text_of(v) or "" for v in listed(values)) or None

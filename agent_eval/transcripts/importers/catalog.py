@@ -1,4 +1,4 @@
-"""Every format that can be imported, by its name, and how a file of it is recognised."""
+"""List every format that can be imported, by name, and how its files are detected."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Record = Mapping[str, JsonValue]
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its reader, and whether one record of a file looks like it."""
+    """Describe a format: its reader, and a test whether one record of a file looks like it."""
 
     name: str
     read: Importer
@@ -45,12 +45,12 @@ RECOGNISED = (
 """Every format; the first that a file looks like is the one that `import auto` reads it as."""
 FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
 TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain, inspect.NAME: inspect.task}
-"""What a file itself says of its set of tasks, for formats that say so."""
+"""Readers of the task set that a file names, for formats that name it."""
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A format that is recognised and not read: why, and what to import in its place."""
+    """Describe a format that is detected but not read: why, and what to import instead."""
 
     name: str
     reason: str
@@ -104,4 +104,4 @@ UNSUPPORTED = (
         _is_inspect_header,
     ),
 )
-"""Formats that are named when they are met, in place of \"not recognised\"."""
+"""Formats that are named in the message when detected, instead of \"not recognised\"."""

@@ -1,4 +1,4 @@
-"""Which format a file is of, by what is in it; its name does not matter."""
+"""Detect the format of a file from its content; its name does not matter."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +14,7 @@ from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Re
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
 
 LARGEST_SAMPLE = 20 * MEGABYTE
-"""Bytes of a single JSON value that is read whole to recognise it; of a larger one only the keys are read."""
+"""Largest JSON value that is read whole for detection, bytes; only the keys of a larger one are read."""
 _LINES = 50
 _MAGIC = {
     b"PK\x03\x04": "a zip archive in an archive; unpack it first",
@@ -32,7 +32,7 @@ _MAGIC = {
 
 @dataclass(frozen=True)
 class Detected:
-    """The format's name, or why there is none. `is_json` is false for a file that is none of ours by its bytes."""
+    """Report the format's name, or why none was detected. `is_json` is false if the bytes are not JSON."""
 
     format_name: str | None
     reason: str = ""
@@ -40,9 +40,9 @@ class Detected:
 
 
 def detect(source: Source) -> Detected:
-    """Return the format of a file, from its first records.
+    """Detect the format of a file from its first records.
 
-    A format that is recognised but not read is a reason that begins with its name.
+    A format that is detected but not supported gives a reason that begins with its name.
     """
     try:
         if inspect.is_archive(source.path):
@@ -73,7 +73,7 @@ def _no_json(head: bytes) -> str | None:
 
 
 def _samples(source: Source, head: bytes) -> list[JsonValue]:
-    """The first records; of a large single value an object with its keys and no values."""
+    """Return the first records; for a large single value an object with its keys and no values."""
     if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)

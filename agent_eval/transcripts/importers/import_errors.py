@@ -1,4 +1,4 @@
-"""What keeps a whole file from being imported."""
+"""Define the errors that prevent the import of a whole file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,14 +8,14 @@ from agent_eval.formats.files import SLUG_FORM
 
 
 class UnknownFormatError(AgentEvalError):
-    """There is no importer of that name."""
+    """Raised when the format is unknown."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(known))}.")
 
 
 class InvalidAgentIdError(AgentEvalError):
-    """The text cannot name an agent's folder and stand in a partition key."""
+    """Raised when the text is not valid as an agent's folder name and partition key."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
@@ -24,7 +24,7 @@ class InvalidAgentIdError(AgentEvalError):
 
 
 class InvalidSessionIdError(AgentEvalError):
-    """The text cannot name a session's folder."""
+    """Raised when the text is not valid as a session's folder name."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
@@ -33,21 +33,21 @@ class InvalidSessionIdError(AgentEvalError):
 
 
 class InvalidSessionError(AgentEvalError):
-    """The session would be written with a wrong setting."""
+    """Raised when a setting of the session is invalid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The session cannot be written: {reason}.")
 
 
 class NoTranscriptsError(AgentEvalError):
-    """The path holds no file to read."""
+    """Raised when the path has no file to read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}. Name one file with transcripts, gzipped or not.")
 
 
 class SessionExistsError(AgentEvalError):
-    """The session's folder holds something that this import did not write."""
+    """Raised when the session's folder contains files that were not imported from this file."""
 
     def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
         super().__init__(
@@ -57,7 +57,7 @@ class SessionExistsError(AgentEvalError):
 
 
 class OutsideProjectError(AgentEvalError):
-    """The session's folder would lie outside the sessions folder."""
+    """Raised when the session's folder would lie outside the sessions folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The files that paths name: folders and archives are walked, patterns matched, nothing is followed out of a folder."""
+"""Find the files to import: walk folders and archives, match patterns, follow no link out of a folder."""
 
 import glob
 import os
@@ -24,16 +24,16 @@ _PATTERN = frozenset("*?[")
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file to import. `path` is None where it cannot be read: `reason` says why."""
+    """Represent a file to import. If it cannot be read, `path` is None and `reason` gives the cause."""
 
-    name: str  # as it is shown: with the folders or the archive that it was found in
+    name: str  # for display: with the folders or the archive that it was found in
     path: Path | ZipMember | None
     reason: str = ""
-    is_named: bool = True  # false: found in a folder or an archive, where other files may be as well
+    is_named: bool = True  # false: found in a folder or an archive, which may have other files too
 
     @property
     def file(self) -> str:
-        """The name without folders."""
+        """Return the name without folders."""
         return PurePath(self.name).name or "file"
 
 
@@ -45,7 +45,7 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
 
     Args:
         paths: Paths and patterns, or `-`.
-        stdin: The file that holds what came on standard input.
+        stdin: The file with the content of standard input.
 
     Raises:
         NoTranscriptsError: If a path does not exist or a pattern matches nothing, or there are more than 100,000 files.
@@ -65,7 +65,7 @@ def spooled(stream: BinaryIO) -> Path:
     """Write standard input to a temporary file, as files are read more than once. The caller removes it.
 
     Raises:
-        NoTranscriptsError: If it is longer than 1 GB; nothing is left behind then.
+        NoTranscriptsError: If it is longer than 1 GB; no file is left then.
     """
     size = 0
     with NamedTemporaryFile(prefix="agent-eval-", suffix=".stdin", delete=False) as file:
@@ -86,7 +86,7 @@ def spooled(stream: BinaryIO) -> Path:
 
 
 def session_ids(files: Sequence[InputFile]) -> list[str]:
-    """Return the session of each file: named after the file, with its folders where several files have one name."""
+    """Return the session id of each file: its name, with its folders if several files have the same name."""
     short = [default_session_id(file.file) for file in files]
     n_uses = Counter(short)
     taken = Counter[str]()
@@ -124,7 +124,7 @@ def _named(text: str, stdin: Path | None) -> Iterator[InputFile]:
 
 
 def _walked(folder: Path) -> Iterator[InputFile]:
-    """The files below a folder; a link to a folder is not followed, one to a file only within the folder."""
+    """Yield the files below a folder; links to folders are not followed, links to files only within it."""
     root = Path(os.path.realpath(folder))
     for base, folders, names in os.walk(folder, onerror=None, followlinks=False):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

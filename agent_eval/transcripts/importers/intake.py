@@ -1,4 +1,4 @@
-"""Taking a file in: from a foreign format to a session folder in native form, whole or not at all."""
+"""Import a file of a foreign format into a session folder in native form, completely or not at all."""
 
 import filecmp
 import os
@@ -53,7 +53,7 @@ MOST_TOLD = 10_000  # refusals of one import that are listed one by one
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What came of one import. `is_changed` is false when the session was there already, byte for byte."""
+    """Report one import. `is_changed` is false if an identical session existed already."""
 
     session_id: str
     n_imported: int
@@ -63,22 +63,22 @@ class ImportReport:
     folder: Path
     n_rewards_between: int = 0  # rewards above 0 that are not 1, of trials whose success is unknown
     n_passed: int = 0
-    notes: tuple[str, ...] = ()  # what was left out, or not read as it is in the file; a sentence each
+    notes: tuple[str, ...] = ()  # omitted or reinterpreted parts of the file, one sentence each
     n_contradicting: int = 0  # records whose success components contradict each other
-    n_before: int = 0  # conversations that the session held before this import
+    n_before: int = 0  # conversations of the session before this import
     n_turns: int = 0
-    n_removed: int = 0  # those of them that it no longer holds, by conversation_id
+    n_removed: int = 0  # those of them that were removed, by conversation_id
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One import: what, and where to. `origin` begins the source of each of its conversations."""
+    """Describe one import: input and target. `origin` is the prefix of each conversation's source."""
 
     source: Source
     origin: str
     agent_id: str
     folder: Path
-    settings: Mapping[str, object]  # what was asked for; the rest of an existing session.yaml stays
+    settings: Mapping[str, object]  # requested settings; the rest of an existing session.yaml stays
     task_set: str
 
 
@@ -97,10 +97,11 @@ def import_file(
 ) -> ImportReport:
     """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
 
-    Bad records are refused one by one, reported, and kept beside the session. Importing the same again
-    changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps what
-    was added to it by hand; the report has the number of conversations that were removed thereby. When every record is refused, a session that has conversations stays as it is; where there
-    is none, one without conversations is written, so that its refused records are counted. Any import replaces it.
+    Invalid records are rejected one by one, reported, and stored beside the session. Importing the same file
+    again changes nothing; a changed file of the same name replaces its session, whose session.yaml keeps
+    manual additions; the report has the number of removed conversations. If every record is rejected, a
+    session with conversations stays unchanged; if there is none, a session without conversations is written,
+    so that its rejected records are counted. Any import replaces it.
 
     Args:
         format_name: A key of FORMATS.
@@ -110,12 +111,12 @@ def import_file(
         session_id: Default: the file's name without its endings, as a slug.
         methodology_versions: The versions that the session was run for; None: any.
         task_set: Default: the domain that a tau2 file names, else the format's name.
-        name: The file's name as it is shown and stored; default: the path's.
-        ids: The ids of the agent's sessions, if several files are imported; it is kept up to date.
+        name: The file's name for display and storage; default: the path's.
+        ids: The ids of the agent's sessions, if several files are imported; it is updated.
         slots: Slots and disclosures by task; they are added to the conversations and to session.yaml.
 
     Raises:
-        AgentEvalError: If the format, an id or the file is wrong, or the session is not this file's.
+        AgentEvalError: If the format, an id or the file is invalid, or the session belongs to another file.
     """
     if format_name not in FORMATS:
         raise UnknownFormatError(format_name, FORMATS)
@@ -151,7 +152,7 @@ def _own_task_set(format_name: str, source: Source) -> str | None:
 
 
 def default_session_id(file: str) -> str:
-    """Return the slug of a file's name without its endings such as .gz, .json; 'session' when nothing is left of it."""
+    """Return the slug of a file's name without its endings such as .gz, .json; 'session' if that is empty."""
     name = file.lower()
     while name.endswith(_ENDINGS):
         name = name.rpartition(".")[0]
@@ -199,7 +200,7 @@ def _take_in(
             _put_in_place(new, wanted.folder)
             ids.put(wanted.folder.name, seen.ids)
     with suppress(OSError):
-        agent_folder.rmdir()  # only when it was made for nothing
+        agent_folder.rmdir()  # only if it was created for nothing
     return ImportReport(
         session_id=wanted.folder.name,
         n_imported=n_imported,
@@ -224,7 +225,7 @@ def _take_in(
 
 @dataclass
 class _Seen:
-    """What the conversations of an import are, counted as they pass. `not_seen` holds earlier ids that did not pass."""
+    """Count the conversations of an import while they pass. `not_seen`: earlier ids that did not pass."""
 
     not_seen: set[str]
     n_passed: int = 0
@@ -236,7 +237,7 @@ class _Seen:
     left_out: Counter[str] = field(default_factory=Counter[str])
 
     def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
-        """Yield the conversations and refusals; everything is counted."""
+        """Yield the conversations and refusals, counting all items."""
         for item in found:
             if isinstance(item, LeftOut):
                 self.left_out[item.reason] += 1
@@ -262,7 +263,7 @@ def _note_of_flags(n: int, n_imported: int) -> tuple[str, ...]:
 
 
 def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
-    """What is found, the conversations with their slots."""
+    """Yield the found items; conversations get their slots."""
     for item in found:
         if not isinstance(item, Conversation):
             yield item
@@ -276,13 +277,13 @@ def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterato
 
 
 def _number(item: Conversation) -> int:
-    """The number of the record that a conversation was read from."""
+    """Return the number of the record that a conversation was read from."""
     number = re.search(r"#(\d+) ", item.source or "")
     return int(number[1]) if number else 0
 
 
 def _counting_left_out(found: Iterator[Found], left_out: Counter[str]) -> Iterator[Found]:
-    """What is found, counting why definitions of tasks were left out."""
+    """Yield the found items, counting why definitions of tasks were omitted."""
     for item in found:
         reason = item.metadata.get(DEFINITION_REFUSED) if isinstance(item, Conversation) else None
         if reason is not None:
@@ -292,7 +293,7 @@ def _counting_left_out(found: Iterator[Found], left_out: Counter[str]) -> Iterat
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside; what a killed import left there is cleared away."""
+    """Yield a hidden folder beside the target, after removing the remains of a killed import."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
@@ -303,10 +304,10 @@ def _temporary(folder: Path) -> Iterator[Path]:
 
 
 def _session_text(wanted: _Wanted) -> bytes:
-    """session.yaml: the existing one with what was asked for, or a new one.
+    """Return session.yaml: the existing one with the requested settings, or a new one.
 
     Raises:
-        SessionExistsError: If the folder is there and this file did not fill it.
+        SessionExistsError: If the folder exists and was not written from this file.
     """
     settings = {"methodology_versions": "any", "task_set": wanted.task_set, **wanted.settings}
     notes = f"Imported from {wanted.origin}."
@@ -339,7 +340,7 @@ def _has_conversations(folder: Path) -> bool:
 def _check_origin(wanted: _Wanted) -> None:
     path = wanted.folder / CONVERSATIONS
     if (wanted.folder / ERRORS).is_file() and not _has_conversations(wanted.folder):
-        return  # an import of which every record was refused
+        return  # an import whose records were all rejected
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
     match = _ORIGIN.fullmatch(str(value.get("source"))) if isinstance(value, dict) else None
@@ -353,7 +354,7 @@ def _check_origin(wanted: _Wanted) -> None:
 
 
 def _new_to_agent(found: Iterator[Found], taken: Elsewhere, file: str) -> Iterator[Found]:
-    """Refuse what the agent has already: it would be read from one of the two sessions only."""
+    """Reject conversations that the agent already has: only one of the two sessions would be read."""
     for item in found:
         session = taken.get(id_key(item.conversation_id)) if isinstance(item, Conversation) else None
         if isinstance(item, Conversation) and session is not None:
@@ -364,7 +365,7 @@ def _new_to_agent(found: Iterator[Found], taken: Elsewhere, file: str) -> Iterat
 
 
 def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
-    """Numbers imported and refused. conversations.jsonl as the conversations come, then import_errors.jsonl when some were refused."""
+    """Stream conversations.jsonl, then import_errors.jsonl if needed; return the counts and refusals."""
     n_imported = n_refused = 0
     refusals: list[Refusal] = []
     with (folder / CONVERSATIONS).open("wb") as stream:
@@ -392,7 +393,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _is_same(old: Path, new: Path) -> bool:
-    """Whether the files are there already, byte for byte."""
+    """Return whether identical files exist already."""
     pairs = [(old / name, new / name) for name in FILES]
     return all(
         filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
@@ -401,7 +402,7 @@ def _is_same(old: Path, new: Path) -> bool:
 
 
 def _put_in_place(new: Path, folder: Path) -> None:
-    """The new session at once; in an old one each file at once, so that what else stands there stays."""
+    """Move a new session atomically; in an existing one replace each file atomically and keep other files."""
     if not folder.exists():
         sync_folder(new)
         new.rename(folder)

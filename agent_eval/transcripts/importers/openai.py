@@ -44,7 +44,7 @@ _KNOWN |= {"functions", "system", "instructions", PAIR}
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a chat file, or of a proxy's log of requests and responses.
+    """Yield the conversations of a chat file, or of a proxy's log of requests and responses.
 
     Records of one session are one conversation. A record that repeats the beginning of a later one is left out.
     """
@@ -60,7 +60,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _whole(source: Source) -> Iterator[Record | Refusal]:
-    """The records: bare lists of messages and pairs of request and response as objects with messages."""
+    """Yield the records; bare lists of messages and request/response pairs become objects with messages."""
     for record in records_of(source, EXPECTED, _is_message):
         if isinstance(record, Record) and isinstance(record.value, list):
             yield Record(record.number, {"messages": record.value}, record.size)
@@ -74,7 +74,7 @@ def _whole(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _is_message(value: JsonValue) -> bool:
-    """Whether an array that begins with the value is one conversation, not a list of conversations."""
+    """Return whether an array that begins with the value is one conversation, not a list of conversations."""
     return isinstance(value, dict) and "role" in value
 
 
@@ -98,7 +98,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
-    """The records of one session as one conversation."""
+    """Return the records of one session as one conversation."""
     thread = Thread()
     more: dict[str, JsonValue] = {}
     for record in map(mapping, listed(group["records"])):
@@ -127,7 +127,7 @@ def _knowledge(value: JsonValue) -> list[str]:
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> object:
-    """The declared outcome as it is, else from `correct`, base_success, `error` and `reward`."""
+    """Return the declared outcome unchanged, else from `correct`, base_success, `error` and `reward`."""
     if record.get("outcome") is not None:
         return record["outcome"]
     error = record.get("error")

@@ -1,4 +1,4 @@
-"""Benchmark slots for transcripts of any format: a CSV file with the columns task_id, slot, disclosures, and task_family."""
+"""Read benchmark slots for transcripts from a CSV file: task_id, slot, disclosures and task_family."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from agent_eval.formats.validation_messages import explain
 from agent_eval.transcripts.models import Conversation, Scenario, Session, id_key
 
 COLUMNS = ("task_id", "slot", "disclosures")
-FAMILY = "task_family"  # a column that may be left out
+FAMILY = "task_family"  # an optional column
 LARGEST = 10 * MEGABYTE
 OF_SESSION = ("u3_scope", "repeatability_tested", "date", "session_run", "benchmark_id", "evaluator")
 OF_CONVERSATION = ("injected_error", "interventions")
@@ -24,7 +24,7 @@ _WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "
 
 
 class SlotsFileError(AgentEvalError):
-    """The file of slots cannot be used."""
+    """Raised when the file of slots is invalid."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class SlotsFileError(AgentEvalError):
 
 @dataclass(frozen=True)
 class Slot:
-    """One row: the slot of a task, and what is disclosed of its conversations."""
+    """Represent one row: the slot of a task, and the disclosures of its conversations."""
 
     line: int
     slot: str | None
@@ -43,9 +43,9 @@ class Slot:
 
 @dataclass
 class Slots:
-    """The slots of a file by task id, and what the file discloses of the session.
+    """Hold the slots of a file by task id, and its disclosures of the session.
 
-    `met` grows with the task ids for which a conversation was found.
+    `met` collects the task ids for which a conversation was found.
     """
 
     path: Path
@@ -54,13 +54,13 @@ class Slots:
     met: set[str] = field(default_factory=set[str])
 
     def placed(self, conversation: Conversation, session_id: str) -> Conversation:
-        """Return the conversation with its slot and disclosures; as it is if no row names it.
+        """Return the conversation with its slot and disclosures; unchanged if no row names it.
 
         A row names it by its task id, by its conversation id with or without the session in front, or by the id of
         one of its traces.
 
         Raises:
-            ValidationError: If what a row discloses is not valid for the conversation.
+            ValidationError: If a row's disclosures are not valid for the conversation.
         """
         name = next((key for key in _names(conversation, session_id) if key in self.by_task), None)
         if name is None:
@@ -75,7 +75,7 @@ class Slots:
         return Conversation.model_validate({**conversation.model_dump(exclude_defaults=True), **changed})
 
     def unmet(self) -> list[str]:
-        """Return the rows that no conversation was found for, a sentence each."""
+        """Return one sentence for each row without a matching conversation."""
         return [
             f"{self.path.name}:{slot.line}: no conversation has the task_id {task[:80]!r}"
             for task, slot in self.by_task.items()
@@ -84,7 +84,7 @@ class Slots:
 
 
 def read_slots(path: Path) -> Slots:
-    """Read a file of slots; `task_family`, a column that may be left out, names the family of the task.
+    """Read a file of slots; the optional column `task_family` names the family of the task.
 
     `slot` is D1 to D5, standardised_task, hallucination, error_injection or empty. `disclosures` is empty, a JSON
     object, or `key=value` joined by `;`. Of the session: u3_scope, repeatability_tested, date, session_run,

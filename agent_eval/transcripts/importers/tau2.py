@@ -1,8 +1,8 @@
-"""tau2-bench result files: one JSON object with `tasks` and `simulations`.
+"""Import tau2-bench result files: one JSON object with `tasks` and `simulations`.
 
-The truth of a simulation is what it was checked against: `reward_info.action_checks[].action`. The task definition of
-its id adds goal, profile and what the checks leave out, but only where it fits: files exist whose simulations were run
-on another numbering of the tasks.
+The ground truth of a simulation is what it was checked against: `reward_info.action_checks[].action`. The
+task definition with its id adds goal, profile and what the checks omit, but only if it matches: in some files
+the simulations use another numbering of the tasks.
 """
 
 import re
@@ -46,7 +46,7 @@ from agent_eval.transcripts.outcomes import OutcomeClass, class_of_error
 NAME = "tau2"
 EXPECTED = "a JSON object with the arrays tasks and simulations"
 ACTION_MATCHES = "action_matches"
-"""Key of `metadata`: what the file's own check said of each expected call, in their order."""
+"""Key of `metadata`: the result of the file's own check of each expected call, in order."""
 _KEPT = ("termination_reason", "duration", "seed")
 _BY_REASON: Mapping[str, OutcomeClass] = {
     "agent_error": "agent_error",
@@ -57,7 +57,7 @@ _BY_REASON: Mapping[str, OutcomeClass] = {
     "user_error": "harness_error",
     "infrastructure_error": "harness_error",
 }
-"""What ended a simulation without a success → its class; other reasons leave it to the reward."""
+"""Termination reason of an unsuccessful simulation → its class; for other reasons the reward decides."""
 _HEAD = 1_000_000  # bytes
 _ENVIRONMENT = re.compile(r'"environment_info"\s*:\s*\{')
 _NOTHING_TO_CHECK = "No actions to evaluate"
@@ -68,7 +68,7 @@ Call = dict[str, JsonValue]
 
 @dataclass(frozen=True)
 class _Definition:
-    """What the file's task of one id says."""
+    """Hold the definition of one task in the file."""
 
     fields: Fields  # goal and profile
     calls: list[Call]
@@ -81,10 +81,10 @@ _NO_DEFINITION = _Definition({}, [], None, [], frozenset())
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a tau2 result file.
+    """Yield the conversations of a tau2 result file.
 
-    The file is gone through twice, for tasks and for simulations, so that their order does not matter and
-    no more than the tasks' definitions and one simulation is in memory.
+    The file is read twice, for tasks and for simulations, so that their order does not matter and
+    only the tasks' definitions and one simulation are in memory.
     """
     definitions, orders = dict(_definitions(source)), _orders(source)
 
@@ -103,7 +103,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def domain(source: Source) -> str | None:
-    """The domain of the file's tasks, e.g. airline; None where its first task does not name one."""
+    """Return the domain of the file's tasks, e.g. airline; None if its first task does not name one."""
     for record in islice(array_records(source, "tasks.item"), 1):
         scenario = mapping(mapping(getattr(record, "value", None)).get("user_scenario"))
         named = mapping(scenario.get("instructions")).get("domain")
@@ -112,18 +112,18 @@ def domain(source: Source) -> str | None:
 
 
 def _orders(source: Source) -> Mapping[str, JsonValue]:
-    """`policy` and `tools` of the file's environment, where its first megabyte names them."""
+    """Return `policy` and `tools` of the file's environment, if they are in its first megabyte."""
     try:
         with opened(source.path) as stream:
             head = stream.read(_HEAD).decode("utf-8", "replace")
-    except BREAKS:  # the simulations tell
+    except BREAKS:  # reported when the simulations are read
         return {}
     place = _ENVIRONMENT.search(head)
     if place is None:
         return {}
     try:
         environment = mapping(JSONDecoder().raw_decode(head, place.end() - 1)[0])
-    except ValueError:  # longer than the head, or broken: the simulations tell
+    except ValueError:  # longer than the head, or invalid: reported when the simulations are read
         return {}
     tools = environment.get("tool_defs")
     of_dicts = isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
@@ -167,7 +167,7 @@ def _conversation(
 
 
 def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
-    """A success by the reward, else what the termination reason means, else the reward."""
+    """Return the outcome: success by the reward, else the termination reason's class, else the reward."""
     success = base_success(record, "messages")
     said = reward_outcome(NAME, reward, success)
     reason = text_of(record.get("termination_reason")) or ""
@@ -191,14 +191,14 @@ def _outcome(record: Mapping[str, JsonValue], reward: JsonValue) -> Fields:
 
 
 def _with_crash(messages: list[Fields], termination_reason: JsonValue) -> list[Fields]:
-    """Mark the message with which the agent broke the simulation off: the harness refused it, so no one read it."""
+    """Mark the agent's message that ended the simulation: the harness rejected it, so it was not read."""
     if termination_reason == "agent_error" and messages and messages[-1].get("role") == "assistant":
         messages[-1]["is_error"] = True
     return messages
 
 
 def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fields]:
-    """What the simulation was checked against; where it was not checked, what the definition says."""
+    """Return what the simulation was checked against; if it was not checked, what the definition expects."""
     calls = _checked_calls(reward)
     said = [mapping(check).get("info") for check in listed(reward.get("communicate_checks"))]
     wanted = [mapping(check).get("nl_assertion") for check in listed(reward.get("nl_assertions"))]
@@ -212,7 +212,7 @@ def _truth(reward: Mapping[str, JsonValue], definition: _Definition) -> list[Fie
 
 
 def _checked_calls(reward: Mapping[str, JsonValue]) -> list[Call] | None:
-    """The calls that the simulation was checked against; None where it was not checked."""
+    """Return the calls that the simulation was checked against; None if it was not checked."""
     if isinstance(checks := reward.get("action_checks"), list):
         return _calls(mapping(check).get("action") for check in checks)
     note = mapping(mapping(reward.get("info")).get("action")).get("note")
@@ -225,7 +225,7 @@ def _action_matches(reward: Mapping[str, JsonValue]) -> list[JsonValue] | None:
 
 
 def _calls(actions: Iterable[JsonValue]) -> list[Call]:
-    """Expected calls of both sides. All arguments are compared, or those that `compare_args` names."""
+    """Return expected calls of both sides. All arguments are compared, or those that `compare_args` names."""
     return [
         {"name": action.get("name"), "arguments": action.get("arguments") or {}, "match": "exact"}
         | without_nulls({"compare_args": action.get("compare_args")})
@@ -237,7 +237,7 @@ def _calls(actions: Iterable[JsonValue]) -> list[Call]:
 def _why_refused(
     definition: _Definition, reward: Mapping[str, JsonValue], messages: Iterable[Fields]
 ) -> str | None:
-    """Why the definition is not of the task that was run; None where nothing speaks against it."""
+    """Return why the definition does not match the task that was run; None if it does."""
     calls = _checked_calls(reward)
     if calls is not None and sorted(calls, key=canonical) != sorted(definition.calls, key=canonical):
         return "its expected actions are not those that the simulation was checked against"
@@ -249,7 +249,7 @@ def _why_refused(
 
 
 def _named_by_tools(texts: Iterable[str]) -> Iterator[str]:
-    """User ids that the environment itself gave; an agent may also ask for one that it made up."""
+    """Yield user ids returned by the environment; ids in an agent's calls may be invented."""
     for text in texts:
         if '"user_id"' in text:
             try:
@@ -261,7 +261,7 @@ def _named_by_tools(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _flat(messages: JsonValue) -> JsonValue:
-    """Several tool answers packed into one message stand one by one."""
+    """Return the messages, with several tool answers in one message split into single ones."""
     if not isinstance(messages, list):
         return messages
     flat: list[JsonValue] = []
@@ -286,7 +286,7 @@ def _metadata(record: Mapping[str, JsonValue], trial: object) -> dict[str, JsonV
 
 
 def _definitions(source: Source) -> Iterator[tuple[str, _Definition]]:
-    """The file's tasks by id. A file that breaks here breaks at its simulations too."""
+    """Yield the file's tasks by id. A truncated file is reported when its simulations are read."""
     for record in array_records(source, "tasks.item"):
         task = mapping(getattr(record, "value", None))
         if task_id := text_of(task.get("id")):

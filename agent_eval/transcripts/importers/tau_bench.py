@@ -32,7 +32,7 @@ EXPECTED = "a JSON array of {task_id, reward, info, traj, trial}"
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a tau-bench result file."""
+    """Yield the conversations of a tau-bench result file."""
     records = unrepeated(source, array_records(source, "item"), "traj", names=["trial"])
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -62,7 +62,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _error(record: Mapping[str, JsonValue], info: Mapping[str, JsonValue]) -> tuple[str, JsonValue]:
-    """Where the record keeps its error, in `info` or beside it, and what is there."""
+    """Return the key of the record's error, in `info` or beside it, and its value."""
     is_beside = info.get("error") in (None, False, "")
     return ("error", record.get("error")) if is_beside else ("info.error", info.get("error"))
 

@@ -1,1 +1,1 @@
-"""Importers of other evaluation tools' results, one module per format."""
+"""Import the results of other evaluation tools, one module per format."""

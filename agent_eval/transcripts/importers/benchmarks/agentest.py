@@ -29,7 +29,7 @@ EXPECTED = 'a JSON object with "scenarios": [{"scenarioName", "conversations": [
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of all scenarios; a scenario is a task, its conversations are its trials."""
+    """Yield the conversations of all scenarios; a scenario is a task, its conversations are its trials."""
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 
 
@@ -107,7 +107,7 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _scores(evaluation: Mapping[str, JsonValue], turn_index: int | None) -> list[JsonValue]:
-    """What Agentest's own judge said, by metric."""
+    """Return the scores of Agentest's own judge, by metric."""
     return [
         without_nulls({"name": name, "turn_index": turn_index, **mapping(said)})
         if isinstance(said, dict)

@@ -29,7 +29,7 @@ _KEPT = ("assistant_id", "language")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The sessions of a data set, one conversation each; `context` is what a judge may know."""
+    """Yield the sessions of a data set, one conversation each; `context` is what a judge may know."""
     return conversations(
         source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
     )
@@ -80,7 +80,7 @@ def _turn(turn: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _truth(turn: Mapping[str, JsonValue], index: int) -> list[Fields]:
-    """The expected answer and calls of a turn; nothing where the file gives neither."""
+    """Return the expected answer and calls of a turn; empty if the file gives neither."""
     agentic = mapping(turn.get("ground_truth_agentic"))
     answer = text_of(turn.get("ground_truth_assistant"))
     tools = [

@@ -41,7 +41,7 @@ _STARTS = ("header.json", "_journal/start.json")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The samples of a log; a sample is a task, its epochs are the trials."""
+    """Yield the samples of a log; a sample is a task, its epochs are the trials."""
     header = _header(source)
     model = text_of(header.get("model"))
 
@@ -66,12 +66,12 @@ def is_archive(path: Path | ZipMember) -> bool:
 
 
 def task(source: Source) -> str | None:
-    """Return the name of the log's task; None where it has none."""
+    """Return the name of the log's task; None without one."""
     return text_of(_header(source).get("task"))
 
 
 def _header(source: Source) -> Mapping[str, JsonValue]:
-    """The part `eval` of the log; empty where it cannot be read: then the samples cannot either, or need none."""
+    """Return the part `eval` of the log; empty if unreadable: then the samples are too, or do not need it."""
     path: Path | ZipMember = source.path
     try:
         if is_archive(path):
@@ -143,7 +143,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int, model:
 
 
 def _message(value: JsonValue) -> JsonValue:
-    """A message as others write it: a tool's name is under `function`, its error in `error`."""
+    """Return a message in the common form; Inspect has a tool's name in `function`, errors in `error`."""
     message = mapping(value)
     if message.get("role") != "tool":
         return value
@@ -153,7 +153,7 @@ def _message(value: JsonValue) -> JsonValue:
 
 
 def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
-    """Tokens, time and stop reason of the last model call, on the last message of the agent."""
+    """Add tokens, time and stop reason of the last model call to the last message of the agent."""
     last = next((m for m in reversed(thread.messages) if m["role"] == "assistant"), None)
     if last is None:
         return
@@ -169,7 +169,7 @@ def _measure(thread: Thread, output: Mapping[str, JsonValue]) -> None:
 
 
 def _schemas(record: Mapping[str, JsonValue]) -> Sequence[JsonValue]:
-    """The tools of the first model call that had any."""
+    """Return the tools of the first model call that had any."""
     calls = (mapping(event) for event in listed(record.get("events")))
     return next(
         (tools for call in calls if call.get("event") == "model" and (tools := listed(call.get("tools")))), ()
@@ -177,7 +177,7 @@ def _schemas(record: Mapping[str, JsonValue]) -> Sequence[JsonValue]:
 
 
 def _resolved(value: JsonValue, attachments: Mapping[str, JsonValue]) -> JsonValue:
-    """The value with the long texts that the log keeps apart."""
+    """Return the value with the long texts that the log stores separately."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
@@ -204,7 +204,7 @@ def _metadata(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _outcome(record: Mapping[str, JsonValue]) -> Fields:
-    """From the scores, if all of them that are one number or one grade agree; else from the error; else unknown."""
+    """Return the outcome from the scores if all numbers and grades agree, else the error, else unknown."""
     values = {_reward(mapping(score).get("value")) for score in mapping(record.get("scores")).values()} - {
         None
     }

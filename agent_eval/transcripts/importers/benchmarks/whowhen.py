@@ -29,7 +29,7 @@ _KEPT = ("level", "file")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The runs of a file. Each agent's messages have its name; the question is the user's message."""
+    """Yield the runs of a file. Each agent's messages have its name; the question is the user's message."""
     return conversations(
         source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
     )
@@ -72,7 +72,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _message(value: Mapping[str, JsonValue]) -> Fields:
-    """A message with its speaker: the file names speakers by `name`, or by `role` as in `Orchestrator (thought)`."""
+    """Return a message with its speaker, from `name` or from `role` as in `Orchestrator (thought)`."""
     role = text_of(value.get("role")) or ""
     name = text_of(value.get("name")) or (None if role in ("assistant", "user") else role)
     speaker = (name or role).lower()

@@ -1,1 +1,1 @@
-"""Importers of chat data sets and API logs, one module per format."""
+"""Import chat data sets and API logs, one module per format."""

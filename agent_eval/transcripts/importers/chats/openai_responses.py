@@ -33,7 +33,7 @@ _SESSION = ("session_id", "conversation_id", "thread_id")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a log: responses that name their `previous_response_id` or one `conversation` are one."""
+    """Yield the conversations of a log; `previous_response_id` or `conversation` link their responses."""
     root: dict[str, str] = {}
     records = grouped(source, lambda: _items(source), lambda value: _key(mapping(value), root))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
@@ -61,7 +61,7 @@ def _items(source: Source) -> Iterator[Item]:
 
 
 def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Mapping[str, JsonValue]]:
-    """The request and the response of a record; a record that is one of them alone stands for both."""
+    """Return the request and the response of a record; a record with only one of them is used for both."""
     found = [
         next((inner for key in keys if (inner := mapping(parsed(record.get(key))))), {})
         for keys in (REQUESTS, RESPONSES)
@@ -71,7 +71,7 @@ def _parts(record: Mapping[str, JsonValue]) -> tuple[Mapping[str, JsonValue], Ma
 
 
 def _key(record: Mapping[str, JsonValue], root: dict[str, str]) -> str | None:
-    """The first response of the chain, the API's conversation, or the log's session."""
+    """Return the first response of the chain, the API's conversation, or the log's session."""
     request, response = _parts(record)
     own = text_of(response.get("id"))
     before = text_of(response.get("previous_response_id") or request.get("previous_response_id"))

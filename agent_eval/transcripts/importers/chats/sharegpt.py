@@ -33,7 +33,7 @@ _KNOWN = {"id", "conversations", "system", "tools"}
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a data set."""
+    """Yield the conversations of a data set."""
     return conversations(
         source, NAME, or_nothing_found(source, records_of(source, EXPECTED), EXPECTED), _conversation
     )

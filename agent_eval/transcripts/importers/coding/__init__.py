@@ -1,1 +1,1 @@
-"""Importers of coding agents' own logs and trajectories, one module per format."""
+"""Import logs and trajectories of coding agents, one module per format."""

@@ -29,12 +29,12 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 NAME = "atif"
 EXPECTED = 'an ATIF trajectory: {"schema_version": "ATIF-v…", "agent": {…}, "steps": […]}'
 OWN = "agent_eval"
-"""Key of the root's `extra`: fields of the native form that ATIF has no place for, written by `export`."""
+"""Key of the root's `extra`: native fields that ATIF lacks, written by `export`."""
 _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The trajectories of a file, one a line, in an array, or the only one; subagents' are conversations of their own."""
+    """Yield the trajectories of a file (lines, an array or one); subagents' are separate conversations."""
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 
 
@@ -80,7 +80,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
-    """What `export` wrote beside the trajectory; its metadata take the place of those that the trajectory gives."""
+    """Return the fields that `export` added to the trajectory; their metadata replace the trajectory's."""
     keys = {"tools": "tools", "metadata": "metadata"}
     return {key: value for key, value in own.items() if key not in ("messages", "source")} | (
         {} if own else {key: said[key] for key in keys}

@@ -29,7 +29,7 @@ _META = ("cwd", "gitBranch", "version")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The sessions of a log, one conversation each; what a subagent did (isSidechain) is a conversation of its own."""
+    """Yield the sessions of a log, one conversation each; a subagent's (isSidechain) is a separate one."""
     records = grouped(source, lambda: _spoken(source), lambda value: text_of(mapping(value).get("session")))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -41,7 +41,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _spoken(source: Source) -> Iterator[Item]:
-    """The lines that hold a message, each with its session."""
+    """Yield the lines that hold a message, each with its session."""
     for record in json_lines(source.path, source.file):
         line = mapping(record.value) if isinstance(record, Record) else {}
         if not isinstance(record, Record):
@@ -94,7 +94,7 @@ def _messages(line: Mapping[str, JsonValue], message: Mapping[str, JsonValue]) -
 
 
 def _joined(before: list[Fields], found: list[Fields]) -> list[Fields]:
-    """The blocks of one message that the log splits over several lines, put into its first line's message."""
+    """Merge the blocks of a message that the log splits over several lines into its first line's message."""
     first, last = found[0], before[-1]
     if first["role"] != "assistant" or last["role"] != "assistant":
         return found

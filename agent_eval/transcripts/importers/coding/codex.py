@@ -32,11 +32,11 @@ _META = ("cwd", "cli_version", "originator", "model_provider")
 _BY_PROGRAM = re.compile(
     r"\s*(<(environment_context|user_instructions|turn_aborted|permissions|skills|INSTRUCTIONS)\b|# AGENTS\.md)"
 )
-"""Begins a message of role user that Codex itself wrote."""
+"""Beginnings of messages of role user that Codex itself wrote."""
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The sessions of a log, one conversation each. Messages that Codex wrote in the user's name get role developer."""
+    """Yield the sessions of a log, one conversation each; user messages by Codex get role developer."""
     records = grouped(source, lambda: _marked(source), lambda value: text_of(mapping(value).get("session")))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -48,7 +48,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _marked(source: Source) -> Iterator[Item]:
-    """The lines with the session that each belongs to: the last one that began, forks of it included."""
+    """Yield the lines, each with its session: the last one that began, including its forks."""
     session, related = "", set[str | None]()
     for record in json_lines(source.path, source.file):
         if not isinstance(record, Record):
@@ -65,7 +65,7 @@ def _marked(source: Source) -> Iterator[Item]:
 
 
 def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """What a line says of its session; empty for any other line."""
+    """Return the session metadata of a line; empty for any other line."""
     if line.get("type") == "session_meta":
         return mapping(line.get("payload"))
     return line if "type" not in line and {"id", "timestamp"} <= set(line) else {}

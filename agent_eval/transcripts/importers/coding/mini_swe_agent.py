@@ -35,7 +35,7 @@ _OUTPUT = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The trajectory of a file. Commands in the agent's text are calls of `bash`, what came back is their answer."""
+    """Yield the trajectory of a file. Commands in the agent's text are calls of `bash` with their output."""
     stem = PurePath(source.file).name.split(".")[0]
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, _number: int) -> Fields:

@@ -40,11 +40,11 @@ LIMITS = (
     "Cost",
     "Context",
 )
-"""Parts of exit states of a run that its limits ended."""
+"""Parts of the exit states of runs that ended at a limit."""
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The trajectory of a file; its task is the instance that the run names, else the file's name."""
+    """Yield the trajectory of a file; its task is the run's instance, else the file's name."""
     stem = PurePath(source.file).name.split(".")[0]
 
     def convert(record: Mapping[str, JsonValue], ids: Ids, _number: int) -> Fields:
@@ -92,7 +92,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Field
 
 
 def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
-    """Return what an exit state says: a submission nothing of success, a limit a failure, an error its class."""
+    """Return the outcome of an exit state: unknown if submitted, failed at a limit, else by the error."""
     status = text_of(exit_status) or ""
     if not status or status.lower().startswith("submitted"):
         return {}
@@ -103,7 +103,7 @@ def outcome_of(format_name: str, exit_status: JsonValue) -> Fields:
 
 
 def _numbered(messages: Iterable[Fields]) -> Iterator[Fields]:
-    """The messages with ids of calls that occur once: SWE-agent's demonstrations and replays use an id again."""
+    """Yield the messages with unique call ids: SWE-agent's demonstrations and replays reuse ids."""
     n_uses = Counter[str]()
     for message in messages:
         calls = message.get("tool_calls")
@@ -121,7 +121,7 @@ def _nth(call_id: str, n: int) -> str:
 
 
 def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    """A message of the history; demonstrations are no part of the run, and a command's output is a tool's answer."""
+    """Yield a message of the history, without demonstrations; a command's output is a tool's answer."""
     if entry.get("is_demo") is True:
         return
     calls = listed(entry.get("tool_calls"))
@@ -139,7 +139,7 @@ def _entry(entry: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
 
 
 def _step(step: Mapping[str, JsonValue], index: int) -> Iterator[Fields]:
-    """A step of the trajectory: what the model said, its command as a call, and what came back."""
+    """Yield a step of the trajectory: the model's text, its command as a call, and the output."""
     action = text_of(step.get("action")) or ""
     call: Fields = {"id": f"step-{index}", "name": action.split(None, 1)[0] if action.strip() else "command"}
     call["arguments"] = {"command": action}

@@ -1,1 +1,1 @@
-"""What the importers of several formats share: how files are laid out, forms of messages, conversations put together."""
+"""Share code of several importers: file layouts, message forms, assembly of conversations."""

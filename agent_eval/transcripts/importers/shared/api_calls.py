@@ -1,4 +1,4 @@
-"""What a model API was sent and what it answered: OpenAI chat and Responses, Anthropic, Gemini, Ollama, AI SDK.
+"""Read requests and responses of model APIs: OpenAI chat and Responses, Anthropic, Gemini, Ollama, AI SDK.
 
 The same shapes are the inputs and outputs of spans in traces, and the request and response that a proxy logs.
 """
@@ -118,7 +118,7 @@ def _as_assistant(value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list[Fields]:
-    """The reply with the response's usage, model and reason to stop, on its last message."""
+    """Return the reply with the response's usage, model and reason to stop, on its last message."""
     last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
     if last is None:
         return messages
@@ -136,7 +136,7 @@ def _measured(messages: list[Fields], response: Mapping[str, JsonValue]) -> list
 
 
 def _instruction(value: JsonValue) -> str | None:
-    """Instructions as text: a text, text blocks, or Gemini's {parts: […]}."""
+    """Return instructions as text: a text, text blocks, or Gemini's {parts: […]}."""
     if isinstance(value, dict):
         value = value.get("parts", value.get("content", value.get("text")))
     if isinstance(value, list):
@@ -151,18 +151,18 @@ def _instruction(value: JsonValue) -> str | None:
 
 
 def instruct(thread: Thread, value: JsonValue) -> None:
-    """Take instructions in any of their forms, also as JSON text."""
+    """Add instructions in any of their forms, also as JSON text."""
     thread.instruct(_instruction(parsed(value)))
 
 
 def _unnested(values: list[JsonValue] | str) -> JsonValue:
-    """LangChain gives a list of prompts, each a list of messages: the first."""
+    """Return the first prompt if the value is LangChain's list of prompts, each a list of messages."""
     is_nested = isinstance(values, list) and bool(values) and isinstance(values[0], list)
     return values[0] if is_nested else values
 
 
 def _without_schemas(thread: Thread, values: list[JsonValue]) -> list[JsonValue]:
-    """The messages among the values; tool schemas that some frameworks put there go to the thread."""
+    """Return the messages among the values; tool schemas that some frameworks put there go to the thread."""
     messages: list[JsonValue] = []
     for value in values:
         content = parsed(mapping(value).get("content"))

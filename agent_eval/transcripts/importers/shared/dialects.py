@@ -1,8 +1,8 @@
-"""Messages in any provider's form as native messages.
+"""Convert messages in any provider's form to native messages.
 
-Read are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions and of Gemini,
-LangChain messages, parts of Bedrock and of the Vercel AI SDK. A message may become several: a user message with tool results is a tool
-message for each result, then what the user wrote.
+Supported are OpenAI chat messages and Responses items, Anthropic blocks, the parts of the GenAI conventions
+and of Gemini, LangChain messages, parts of Bedrock and of the Vercel AI SDK. A message may become several: a
+user message with tool results becomes a tool message for each result, then the user's text.
 
 Two keys are added to native messages, which `threads` takes out again: `reasoning`, `model`.
 """
@@ -85,7 +85,7 @@ _RESULT_ITEMS = frozenset(
 
 @dataclass
 class _Parts:
-    """What the content of one message holds."""
+    """Collect the parts of one message's content."""
 
     texts: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
@@ -105,7 +105,7 @@ def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fie
         role: The role of a bare text.
 
     Raises:
-        NotThisFormatError: If a value is neither a text nor an object with a role or a kind that is known.
+        NotThisFormatError: If a value is neither a text nor an object with a known role or kind.
     """
     return [message for i, value in enumerate(values) for message in _messages(value, role, i)]
 
@@ -151,7 +151,7 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """A message out of LangChain's envelopes, {"type", "data"} and {"lc", "id", "kwargs"}; any other as it is."""
+    """Unwrap LangChain's envelopes {"type", "data"} and {"lc", "id", "kwargs"}; others are unchanged."""
     if isinstance(inner := value.get("data"), dict) and "content" in inner and "content" not in value:
         return {"type": value.get("type"), **inner}
     if isinstance(inner := value.get("kwargs"), dict) and "lc" in value:
@@ -160,7 +160,7 @@ def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _kind(value: JsonValue) -> str:
-    """The `type` of an item or a part; an empty text where it has none."""
+    """Return the `type` of an item or a part; an empty text without one."""
     kind = mapping(value).get("type")
     return kind if isinstance(kind, str) else ""
 
@@ -171,7 +171,7 @@ def _role(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
-    """A message with a role: the tool results in it, and the message itself."""
+    """Yield a message with a role: the tool results in it, and the message itself."""
     parts = _parts(value)
     parts.calls += _calls(value)
     reasoning = [
@@ -204,7 +204,7 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
 
 
 def _first_id(value: Mapping[str, JsonValue]) -> str | None:
-    """The id of a call that SWE-agent lists under `tool_call_ids`."""
+    """Return the id of a call that SWE-agent lists under `tool_call_ids`."""
     return next((i for i in listed(value.get("tool_call_ids")) if isinstance(i, str)), None)
 
 
@@ -216,7 +216,7 @@ def _failed(value: Mapping[str, JsonValue]) -> Fields:
 
 
 def _said(value: JsonValue) -> str | None:
-    """The text of a reasoning field."""
+    """Return the text of a reasoning field."""
     if isinstance(value, dict):
         value = value.get("content", value.get("text"))
     return value if isinstance(value, str) and value.strip() else None
@@ -294,7 +294,7 @@ def _id(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
-    """An item of the Responses API that is a call, and the result that some kinds bring along."""
+    """Yield a call item of the Responses API, and the result that some kinds include."""
     kind = str(value.get("type"))
     call = _call(value)
     call["name"] = call["name"] or kind.removesuffix("_call")
@@ -333,7 +333,7 @@ def result_text(value: JsonValue) -> str | None:
 
 
 def _plain(part: JsonValue) -> str | None:
-    """The text of a block, None where it has none."""
+    """Return the text of a block, None without one."""
     if isinstance(part, str):
         return part
     fields = mapping(part)
@@ -342,7 +342,7 @@ def _plain(part: JsonValue) -> str | None:
 
 
 def parsed(value: JsonValue) -> JsonValue:
-    """Return the value of a text that holds JSON (an object, an array or a text); any other value as it is."""
+    """Return the value of a text that holds JSON (object, array or text); any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[", '"')):
         return value
     try:
@@ -352,7 +352,7 @@ def parsed(value: JsonValue) -> JsonValue:
 
 
 def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
-    """Why the model stopped, in the message or in the raw reply that tau2 keeps with it."""
+    """Return why the model stopped, from the message or the raw reply that tau2 stores with it."""
     places = (value, mapping(value.get("raw_data")))
     names = ("finish_reason", "stop_reason", "stopReason")
     found = (place.get(name) for place in places for name in names)
@@ -360,7 +360,7 @@ def _finish_reason(value: Mapping[str, JsonValue]) -> str | None:
 
 
 def measured(value: Mapping[str, JsonValue]) -> Fields:
-    """Return time, latency, usage, cost and stop reason of a message, those that it has."""
+    """Return time, latency, usage, cost and stop reason of a message, if present."""
     seconds = number_of(value.get("generation_time_seconds"))
     latency = number_of(value.get("latency_ms"))
     fields: Fields = {

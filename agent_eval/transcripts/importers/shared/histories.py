@@ -1,4 +1,4 @@
-"""Chat records that repeat what was said before: records of one session, and histories that a later record repeats."""
+"""Merge chat records of one session, and drop histories that a later record repeats."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 FOLDED = "records repeat the beginning of a later record; they are folded into it"
 PAIR = "_pair"
-"""Key of a record that was made from a request and its response: its own id is that of the call."""
+"""Key of a record built from a request and its response: its id is the call's id."""
 _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")
 _OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
 
@@ -48,7 +48,7 @@ def folded(source: Source, records: Callable[[], Iterator[Record | Refusal]]) ->
 
 
 def _alone(item: Record) -> Record:
-    """A record that belongs to no session as it was."""
+    """Return a record without a session in its original form."""
     group = mapping(item.value)
     if group.get("key") is None:
         return Record(item.number, listed(group.get("records"))[0], item.size)
@@ -56,7 +56,7 @@ def _alone(item: Record) -> Record:
 
 
 def session_of(value: JsonValue) -> str | None:
-    """Return the session of a record; None where it stands for itself."""
+    """Return the session of a record; None if it belongs to no session."""
     record = mapping(value)
     if any(record.get(name) is not None for name in _OWN) or (record.get("id") and not record.get(PAIR)):
         return None
@@ -65,7 +65,7 @@ def session_of(value: JsonValue) -> str | None:
 
 
 def _looked_through(records: Iterator[Record | Refusal]) -> tuple[set[int], bool]:
-    """The numbers of records that a later one repeats from its beginning, and whether any belongs to a session."""
+    """Return the numbers of records that a later one repeats, and whether any belongs to a session."""
     ends: dict[bytes, list[int]] = {}
     repeated: set[int] = set()
     has_sessions = False
@@ -79,7 +79,7 @@ def _looked_through(records: Iterator[Record | Refusal]) -> tuple[set[int], bool
         for i, message in enumerate(messages):
             try:
                 state.update(canonical(_content(mapping(message))))
-            except RecursionError:  # refused later, by name
+            except RecursionError:  # rejected later, with its reason
                 break
             if i + 1 < len(messages):
                 repeated.update(ends.pop(state.digest(), ()))
@@ -89,7 +89,7 @@ def _looked_through(records: Iterator[Record | Refusal]) -> tuple[set[int], bool
 
 
 def _may_repeat(record: Mapping[str, JsonValue]) -> bool:
-    """Whether a record is nothing but a history: no id, session, task or outcome of its own."""
+    """Return whether a record is only a history, without its own id, session, task or outcome."""
     is_own = record.get("id") is not None and not record.get(PAIR)
     return not is_own and all(record.get(name) is None for name in _OWN) and session_of(dict(record)) is None
 

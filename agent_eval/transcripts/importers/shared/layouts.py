@@ -1,4 +1,4 @@
-"""Records of a JSON file however it is laid out, and records that belong together put together."""
+"""Read the records of a JSON file in any layout, and group records that belong together."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ def records_of(
 
     Args:
         source: The file.
-        expected: What a record should be, for the refusal of one that is no JSON.
+        expected: The expected form, for the refusal of a record that is not JSON.
         is_part: Whether an array with this first element is one record rather than a list of records.
     """
     layout = layout_of(source, is_part)
@@ -62,7 +62,7 @@ def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None
 
 
 def _holds_records(source: Source, is_part: Callable[[JsonValue], bool] | None) -> bool:
-    """Whether the array's first element can be read and is a record, not a part of one."""
+    """Return whether the array's first element can be read and is a record, not a part of one."""
     first = next(itertools.islice(array_records(source, "item"), 1), None)
     return isinstance(first, Record) and not (is_part and is_part(first.value))
 
@@ -76,7 +76,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _document(source: Source, expected: str) -> Iterator[Record | Refusal]:
-    """The one value of a pretty-printed file."""
+    """Yield the one value of a pretty-printed file."""
     try:
         with opened(source.path) as stream:
             text = stream.read(LONGEST_LINE + 1)
@@ -98,8 +98,8 @@ def grouped(
 ) -> Iterator[Item]:
     """Put records with equal keys together: one record {"key": …, "records": […]} for each key, at its last record.
 
-    The items are gone through twice: a group is given out as soon as it is complete, so that only unfinished groups
-    are in memory. A record without a key is a group of its own. The number of a group is that of its first record.
+    The items are read twice: a group is yielded as soon as it is complete, so that only incomplete groups are
+    in memory. A record without a key is a separate group. The number of a group is that of its first record.
 
     Args:
         source: The file.

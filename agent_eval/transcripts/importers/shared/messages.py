@@ -1,4 +1,4 @@
-"""Messages of OpenAI chat form, and of forms close to it, as native messages. All are kept, in order."""
+"""Convert messages of OpenAI chat form, and similar forms, to native messages. All are kept, in order."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ _PLAIN = ("content", "name", "tool_call_id")
 
 
 def chat_messages(values: JsonValue) -> list[Fields]:
-    """Native messages from a list of chat messages; keys that a judge has no use for are dropped.
+    """Return native messages from a list of chat messages; keys not needed by a judge are dropped.
 
     A message in another provider's form (Anthropic's blocks, parts of the GenAI conventions) may become several.
 
-    None without a list: a run that crashed may have no messages.
+    Returns None without a list: a crashed run may have no messages.
 
     Raises:
         NotThisFormatError: If it is neither null nor a list of objects.
@@ -31,7 +31,7 @@ def chat_messages(values: JsonValue) -> list[Fields]:
 
 
 def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
-    """As `chat_messages`, with the keys `reasoning` and `model` that `threads.Thread` takes out of the messages."""
+    """Return `chat_messages` with the keys `reasoning` and `model`, which `threads.Thread` removes."""
     found: list[Fields] = []
     for i, value in enumerate(values):
         is_plain = not isinstance(value, dict) or not is_foreign(value)
@@ -56,7 +56,7 @@ def _message(value: JsonValue, index: int) -> Fields:
 
 
 def _beside(value: Mapping[str, JsonValue]) -> Fields:
-    """What the model thought, and which model it was."""
+    """Return the model's reasoning and its name."""
     thoughts = (value.get(key) for key in ("reasoning_content", "reasoning"))
     said = next((text for text in thoughts if isinstance(text, str) and text.strip()), None)
     model = value.get("model")
@@ -65,7 +65,7 @@ def _beside(value: Mapping[str, JsonValue]) -> Fields:
 
 
 def _calls(value: Mapping[str, JsonValue]) -> list[Fields]:
-    legacy = value.get("function_call")  # the form before tool_calls
+    legacy = value.get("function_call")  # the older form of tool_calls
     return [_call(call) for call in (listed(value.get("tool_calls")) or ([legacy] if legacy else []))]
 
 

@@ -1,7 +1,8 @@
-"""Requests and responses that a proxy or a batch logs, as chat records.
+"""Convert requests and responses logged by a proxy or a batch to chat records.
 
-Read are records {"request": …, "response": …}, each as an object, as JSON text, or under `body`; LiteLLM's payloads
-{"messages": …, "response": …}; and an API's response alone. A response that is an error is how the conversation ended.
+Supported are records {"request": …, "response": …}, each as an object, as JSON text, or under `body`;
+LiteLLM's payloads {"messages": …, "response": …}; and an API's response alone. A response that is an error
+ends the conversation.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ def _is_response(record: Mapping[str, JsonValue]) -> bool:
 
 
 def _body(record: Mapping[str, JsonValue], keys: tuple[str, ...]) -> Mapping[str, JsonValue]:
-    """The object under one of the keys, out of its JSON text and its envelope."""
+    """Return the object under one of the keys, parsed from JSON text and unwrapped."""
     for key in keys:
         found = mapping(parsed(record.get(key)))
         inner = mapping(parsed(found.get("body", found.get("json"))))
@@ -83,7 +84,7 @@ def as_record(record: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _time(record: Mapping[str, JsonValue], reply: list[Fields]) -> None:
-    """When the reply began and how long it took, where the log says so."""
+    """Add the start and duration of the reply, if the log has them."""
     if not reply:
         return
     began = next((text for key in _STARTED if (text := text_of(record.get(key)))), None)

@@ -1,4 +1,4 @@
-"""One conversation put together from parts: model calls that repeat the history, tool runs, traces of one session."""
+"""Assemble one conversation from model calls that repeat the history, tool runs and traces of a session."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,19 +12,19 @@ from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.models import is_blank
 
 POLICY = "policy"
-"""Key of `metadata`: instructions that the source gives apart from the messages."""
+"""Key of `metadata`: instructions that the source stores separately from the messages."""
 SOURCE_SCORES = "source_scores"
 """Key of `metadata`: scores that the source itself gives, a list of {name, value, …}."""
 MODELS = "models"
 """Key of `metadata`: the models that replied, in the order of their first reply."""
 _INSTRUCTING = ("system", "developer")
 REASONING = "reasoning"
-"""Key of `metadata`: what the model thought, a list of {message_index, text}; a judge is not shown it."""
+"""Key of `metadata`: the model's reasoning, a list of {message_index, text}; not shown to judges."""
 
 
 @dataclass
 class Thread:
-    """A conversation as it grows, with what is known of it beside its messages."""
+    """Build a conversation incrementally, with its data beside the messages."""
 
     messages: list[Fields] = field(default_factory=list[Fields])
     policy: list[str] = field(default_factory=list[str])
@@ -51,12 +51,12 @@ class Thread:
         return self._keys
 
     def instruct(self, text: str | None) -> None:
-        """Take instructions that the source gives apart from the messages, each text once."""
+        """Add instructions that the source stores separately from the messages, each text once."""
         if text and not is_blank(text) and text not in self.policy:
             self.policy.append(text)
 
     def know_tools(self, value: JsonValue) -> None:
-        """Take tool schemas, each once: a list of objects, also as JSON text, or an object of them by name."""
+        """Add tool schemas, each once: a list of objects, also as JSON text, or an object of them by name."""
         value = parsed(value)
         values = list(value.values()) if isinstance(value, dict) else listed(value)
         for schema in map(parsed, values):
@@ -64,19 +64,19 @@ class Thread:
                 self.tools.setdefault(canonical(schema), schema)
 
     def extend(self, messages: Iterable[Fields]) -> None:
-        """Append messages as they are."""
+        """Append messages unchanged."""
         self.messages.extend(messages)
 
     def merge(self, history: Sequence[Fields], reply: Sequence[Fields]) -> None:
-        """Append what a model call adds: the part of its input that is not yet here, and its reply."""
+        """Append the new messages of a model call: the part of its input not here yet, and its reply."""
         self.extend(self._unseen(history))
         self.extend(reply)
 
     def _unseen(self, history: Sequence[Fields]) -> list[Fields]:
-        """The messages of a call's input that are not here yet.
+        """Return the messages of a call's input that are not here yet.
 
-        Both are walked together: a message is found again at or after the last one that was found. A message of the
-        assistant that stands where one stands here is that one in another form.
+        Both lists are walked together: a match is searched at or after the last match. An assistant message
+        at the position of one that is here is the same message in another form.
         """
         self.keys()
         at = 0
@@ -98,7 +98,7 @@ class Thread:
         return at < len(self.messages) and self.messages[at]["role"] == "assistant"
 
     def answer(self, name: str | None, arguments: JsonValue, message: Fields) -> None:
-        """Append what a tool answered: to its call if it is known, else with a call of its own.
+        """Append a tool's answer: to its call if it is known, else with a new call.
 
         Args:
             name: The tool.
@@ -123,7 +123,7 @@ class Thread:
         self.extend([{**message, "tool_call_id": call_id}])
 
     def _note(self) -> None:
-        """Take note of the calls and answers in the messages that came since the last time."""
+        """Record the calls and answers in the messages that were added since the last call."""
         for message in self.messages[self._n_noted :]:
             if message.get("role") == "tool" and message.get("tool_call_id") is not None:
                 self._answered.add(message["tool_call_id"])
@@ -134,7 +134,7 @@ class Thread:
         self._n_noted = len(self.messages)
 
     def follow(self, other: "Thread") -> None:
-        """Append a later part of the conversation, which may repeat what is here from its beginning."""
+        """Append a later part of the conversation, which may repeat the messages from the beginning."""
         mine, theirs = self.keys(), other.keys()
         repeats = len(theirs) > len(mine) and theirs[: len(mine)] == mine
         told = len(mine) if repeats else 0
@@ -170,7 +170,7 @@ class Thread:
 
 
 def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
-    """The messages; one that holds reasoning alone gives it to the next message of the assistant."""
+    """Yield the messages; a message with only reasoning passes it to the next message of the assistant."""
     waiting: list[str] = []
     for message in messages:
         is_bare = not message.get("content") and not message.get("tool_calls")
@@ -185,7 +185,7 @@ def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
 
 
 def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> None:
-    """Scores are listed together, costs added; of anything else the first value stays."""
+    """Merge metadata: scores are concatenated, costs added; of any other key the first value stays."""
     for key, value in more.items():
         mine = into.get(key)
         if key == SOURCE_SCORES and isinstance(mine, list) and isinstance(value, list):
@@ -197,7 +197,7 @@ def _add_metadata(into: dict[str, JsonValue], more: Mapping[str, JsonValue]) -> 
 
 
 def message_key(message: Fields) -> bytes:
-    """Return what two copies of one message have in common: role, text and calls; for an answer the call's id."""
+    """Return a key equal for copies of one message: role, text and calls; for an answer the call's id."""
     role, content = message.get("role"), message.get("content")
     if role == "tool" and message.get("tool_call_id"):
         return canonical(["tool", message["tool_call_id"]])

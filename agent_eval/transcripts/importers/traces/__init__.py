@@ -1,1 +1,1 @@
-"""Importers of observability traces, one module per format; `assembly` puts model calls together."""
+"""Import observability traces, one module per format; `assembly` joins model calls to conversations."""

@@ -1,4 +1,4 @@
-"""Model calls and tool runs of traces, put together to conversations."""
+"""Assemble model calls and tool runs of traces to conversations."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One call of a model. Times are texts as the source has them; `start` sorts."""
+    """Represent one model call. Times are texts as in the source; `start` is sortable."""
 
     start: float | str
     input: JsonValue
@@ -30,7 +30,7 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class ToolRun:
-    """One run of a tool."""
+    """Represent one run of a tool."""
 
     start: float | str
     name: str | None
@@ -42,16 +42,16 @@ class ToolRun:
 
 @dataclass
 class Trace:
-    """What one trace holds of a conversation."""
+    """Hold the part of a conversation in one trace."""
 
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     runs: list[ToolRun] = field(default_factory=list[ToolRun])
 
 
 def thread_of_trace(trace: Trace) -> Thread:
-    """Return the conversation of a trace: its model calls in order of their start, and what its tools answered.
+    """Return the conversation of a trace: its model calls in order of their start, and its tools' answers.
 
-    The part of a call's input that earlier calls had or gave is not repeated.
+    The part of a call's input that is in earlier calls' input or output is not repeated.
     """
     thread = Thread()
     steps: Sequence[ModelCall | ToolRun] = sorted(
@@ -99,7 +99,7 @@ def _take(thread: Thread, call: ModelCall) -> None:
 def _read(
     reader: Callable[[Thread, JsonValue], list[Fields]], thread: Thread, value: JsonValue, role: str
 ) -> list[Fields]:
-    """The messages of a call's input or output; what is in no form that is known is a message with its JSON."""
+    """Return the messages of a call's input or output; an unknown form becomes a message with its JSON."""
     try:
         return reader(thread, value)
     except NotThisFormatError:
@@ -107,7 +107,7 @@ def _read(
 
 
 def session_thread(traces: Iterable[Trace]) -> Thread:
-    """Return the conversation of a session: its traces in the order given, repeated histories left out."""
+    """Return the conversation of a session: its traces in the given order, without repeated histories."""
     whole = Thread()
     for trace in traces:
         whole.follow(thread_of_trace(trace))

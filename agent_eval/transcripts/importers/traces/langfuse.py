@@ -34,7 +34,7 @@ _SCORE = ("name", "value", "stringValue", "dataType", "source", "comment", "obse
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The traces of an export; those of one `sessionId` are one conversation, in the order of the file."""
+    """Yield the traces of an export; those of one `sessionId` are one conversation, in file order."""
     records = grouped(source, lambda: _traces(source), lambda value: _session(mapping(value)))
     return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
 
@@ -53,7 +53,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _unpaged(source: Source) -> Iterator[Record | Refusal]:
-    """The records; those of a page of the API, {"data": […], "meta": {…}}, one by one."""
+    """Yield the records; those of a page of the API, {"data": […], "meta": {…}}, one by one."""
     for record in records_of(source, EXPECTED):
         value = mapping(record.value) if isinstance(record, Record) else {}
         if isinstance(record, Record) and "meta" in value and isinstance(value.get("data"), list):
@@ -65,7 +65,7 @@ def _unpaged(source: Source) -> Iterator[Record | Refusal]:
 
 
 def _traces(source: Source) -> Iterator[Item]:
-    """The traces; observations that stand alone become one trace for each `traceId`."""
+    """Yield the traces; separate observations become one trace for each `traceId`."""
     return grouped_observations(source) if _is_flat(source) else _whole(source)
 
 
@@ -157,7 +157,7 @@ def _thread(trace: Mapping[str, JsonValue], observations: list[Mapping[str, Json
 
 
 def _opening(trace: Mapping[str, JsonValue], roots: list[Mapping[str, JsonValue]]) -> ModelCall | None:
-    """What the user asked, from the trace or its root, where no generation has it."""
+    """Return the user's question from the trace or its root, if no generation has it."""
     value = next((o.get("input") for o in (trace, *roots) if o.get("input")), None)
     return None if value is None else ModelCall(start="", input=value, output=None)
 

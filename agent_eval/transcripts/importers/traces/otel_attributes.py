@@ -1,6 +1,6 @@
-"""Attributes of spans that hold messages: the GenAI conventions (current and older), OpenInference, OpenLLMetry, AI SDK.
+"""Read messages from span attributes: GenAI conventions (current, older), OpenInference, OpenLLMetry, AI SDK.
 
-A span's attributes are one flat object with dotted keys, as OTLP's `attributes` decodes to it.
+A span's attributes are one flat object with dotted keys, as decoded from OTLP's `attributes`.
 """
 
 import re
@@ -56,7 +56,7 @@ Attributes = Mapping[str, JsonValue]
 
 
 def first(attributes: Attributes, keys: Iterable[str]) -> JsonValue:
-    """Return the first of these attributes that is there and not empty."""
+    """Return the first of these attributes that is present and not empty."""
     return next((value for key in keys if (value := attributes.get(key)) not in (None, "", [], {})), None)
 
 
@@ -68,7 +68,7 @@ def is_tool_run(attributes: Attributes) -> bool:
 
 
 def holds_messages(attributes: Attributes) -> bool:
-    """Return whether the span says what a model was sent or what it answered."""
+    """Return whether the span has a model's input or output."""
     keys = (*_INPUTS, *_OUTPUTS, *_REPLIES)
     return any(key in attributes for key in keys) or any(key.startswith(_FLAT) for key in attributes)
 
@@ -84,7 +84,7 @@ def tool_run(attributes: Attributes) -> tuple[str | None, str | None, JsonValue,
 
 
 def inputs(attributes: Attributes) -> JsonValue:
-    """Return what the model was sent, in any form that `api_calls.sent` reads; None without it."""
+    """Return the model's input, in any form that `api_calls.sent` reads; None without it."""
     for prefix in ("llm.input_messages", "gen_ai.prompt"):
         if messages := unflattened(attributes, prefix):
             return messages
@@ -92,7 +92,7 @@ def inputs(attributes: Attributes) -> JsonValue:
 
 
 def outputs(attributes: Attributes) -> JsonValue:
-    """Return what the model answered, in any form that `api_calls.replied` reads; None without it."""
+    """Return the model's output, in any form that `api_calls.replied` reads; None without it."""
     for prefix in ("llm.output_messages", "gen_ai.completion"):
         if messages := unflattened(attributes, prefix):
             return [{"role": "assistant", **mapping(message)} for message in messages]
@@ -104,7 +104,7 @@ def outputs(attributes: Attributes) -> JsonValue:
 
 
 def system(attributes: Attributes) -> JsonValue:
-    """Return instructions that are kept apart from the messages."""
+    """Return instructions that are stored separately from the messages."""
     return parsed(first(attributes, _SYSTEMS))
 
 
@@ -139,7 +139,7 @@ def finish_reason(attributes: Attributes) -> str | None:
 
 
 def parsed_number(value: JsonValue) -> float | None:
-    """Return a number, also where it is written as text."""
+    """Return a number, also from text."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -149,10 +149,10 @@ def parsed_number(value: JsonValue) -> float | None:
 
 
 def unflattened(attributes: Attributes, prefix: str) -> list[JsonValue]:
-    """Return the list of objects that `<prefix>.<i>.<key>` attributes spell out; empty without any.
+    """Return the list of objects given by `<prefix>.<i>.<key>` attributes; empty without any.
 
     OpenInference puts each message under `message.`, its parts under `message.contents.<i>.message_content.` and its
-    calls under `message.tool_calls.<i>.tool_call.`; OpenLLMetry leaves these out.
+    calls under `message.tool_calls.<i>.tool_call.`; OpenLLMetry omits these prefixes.
     """
     start = f"{prefix}."
     inner = {key.removeprefix(start): value for key, value in attributes.items() if key.startswith(start)}

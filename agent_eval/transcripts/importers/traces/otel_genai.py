@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of GenAI applications: OTLP JSON, spans as SDKs print them, and dumps of a span's attributes."""
+"""Import OpenTelemetry traces of GenAI applications: OTLP JSON, SDK console spans, dumps of attributes."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ _LISTS = ("scopeSpans", "instrumentationLibrarySpans", "scope_spans")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """The conversations of a file of spans: one for each trace, or for the traces that share a session's id."""
+    """Yield the conversations of a file of spans: one per trace, or per traces with one session id."""
     sessions: dict[str, str] = {}
 
     def spans() -> Iterator[Item]:
@@ -70,7 +70,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 
 
 def _has_model_call(item: Item) -> bool:
-    """Whether a group of spans holds a model call; true for anything else, which is passed on."""
+    """Return whether a group of spans holds a model call; true for anything else, which is passed on."""
     if not isinstance(item, Record):
         return True
     spans = map(mapping, listed(mapping(item.value).get("records")))
@@ -78,7 +78,7 @@ def _has_model_call(item: Item) -> bool:
 
 
 def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
-    """The spans that hold messages or tool runs, in one form; the sessions of traces are noted."""
+    """Yield the spans with messages or tool runs, in one form; record the sessions of traces."""
     for record in records_of(source, EXPECTED):
         if isinstance(record, Refusal):
             yield record
@@ -95,7 +95,7 @@ def _spans(source: Source, sessions: dict[str, str]) -> Iterator[Item]:
 
 
 def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
-    """The spans in a record, however deep OTLP nests them."""
+    """Yield the spans in a record, at any depth of OTLP's nesting."""
     record = mapping(value)
     resources = listed(record.get("resourceSpans", record.get("resource_spans")))
     if not resources:
@@ -108,7 +108,7 @@ def _in(value: JsonValue) -> Iterator[Mapping[str, JsonValue]]:
 
 
 def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
-    """A span as {trace, span, parent, start, end, attributes, is_error}, whichever program wrote it."""
+    """Return a span as {trace, span, parent, start, end, attributes, is_error}, for any source."""
     context = mapping(span.get("spanContext", span.get("context")))
     is_bare = "attributes" not in span
     attributes = dict(span) if is_bare else _attributes(span["attributes"])
@@ -148,7 +148,7 @@ def _plain(span: Mapping[str, JsonValue], number: int) -> dict[str, JsonValue]:
 
 
 def _attributes(value: JsonValue) -> dict[str, JsonValue]:
-    """Attributes as a flat object: OTLP's list of keys and typed values, or an object that may be nested."""
+    """Return attributes as a flat object, from OTLP's list of typed values or from a nested object."""
     if isinstance(value, list):
         pairs = [mapping(item) for item in value]
         return {str(pair.get("key")): _typed(pair.get("value")) for pair in pairs if "key" in pair}
@@ -171,7 +171,7 @@ def _attributes(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def _typed(value: JsonValue) -> JsonValue:
-    """A value of OTLP, {"stringValue": …} and the like, as JSON has it."""
+    """Return a typed OTLP value, e.g. {"stringValue": …}, as JSON."""
     fields = mapping(value)
     for kind in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
         if kind in fields:
@@ -188,7 +188,7 @@ def _typed(value: JsonValue) -> JsonValue:
 
 
 def _time(span: Mapping[str, JsonValue], keys: tuple[str, ...]) -> int | None:
-    """A time of a span in nanoseconds since 1970; None where it is missing."""
+    """Return a time of a span in nanoseconds since 1970; None if missing."""
     value = next((span[key] for key in keys if span.get(key) is not None), None)
     if isinstance(value, list) and len(value) == 2:  # [seconds, nanoseconds]
         whole, part = number_of(value[0]), number_of(value[1])
@@ -229,7 +229,7 @@ def _start(span: Mapping[str, JsonValue]) -> int:
 
 
 def _trace(spans: list[Mapping[str, JsonValue]]) -> Trace:
-    """The model calls and tool runs of a trace. A span around other model calls repeats them, and is not read."""
+    """Return the model calls and tool runs of a trace; a span around other model calls is skipped."""
     parents = {text_of(s.get("span")): text_of(s.get("parent")) for s in spans}
     calls = [s for s in spans if not otel.is_tool_run(mapping(s.get("attributes")))]
     around = {ancestor for call in calls for ancestor in _ancestors(text_of(call.get("span")), parents)}
