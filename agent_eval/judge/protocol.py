@@ -121,7 +121,7 @@ class TurnsUpTo(Sequence[Turn]):
 
 @dataclass(frozen=True)
 class Question:
-    """Asks metrics about one turn, one conversation (`turn_index` None) or one session (several conversations).
+    """Asks metrics about a turn, a conversation (`turn_index` None) or a session (several conversations).
 
     `content_hash` covers everything a judge may see; `keys` are the question keys by metric name
     (judge/keys.py).

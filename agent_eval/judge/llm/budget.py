@@ -30,7 +30,7 @@ class Price:
     written: float | None = None
 
     def of(self, n_in: int, n_out: int, n_cached: int = 0, n_written: int = 0) -> float:
-        """Return a call's cost; of its `n_in` prompt tokens, some are read from the cache or written to it."""
+        """Return a call's cost; of its `n_in` prompt tokens, some are read from or written to the cache."""
         cached = self.sent if self.cached is None else self.cached
         written = self.sent if self.written is None else self.written
         fresh = n_in - n_cached - n_written

@@ -320,7 +320,7 @@ class ModelJudge:
 
 
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
-    """Return the limits after a prompt was too long: the server's context if named, else half the used one."""
+    """Return the limits after a prompt was too long: the server's context if named, else half of ours."""
     named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
     fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
     tokens = min(fits) if fits else max(used.context_tokens // 2, LEAST_CONTEXT)

@@ -130,7 +130,7 @@ def _bounded() -> Any:
 
 @lru_cache(maxsize=1024)
 def _validator(text: str) -> Any:
-    """Return a validator that fetches nothing; None for schemas that are broken, too large or with key patterns."""
+    """Return a validator that fetches nothing; None for a broken or too large schema, or key patterns."""
     from jsonschema import FormatChecker
     from referencing import Registry
 
