@@ -1,6 +1,6 @@
-"""Defs: Dagster only. Partitions, sources, thin assets, resources, the IO manager.
+"""Define everything of Dagster: partitions, sources, thin assets, resources, the IO manager.
 
-An asset wires; a function in another room computes. No formula, no SQL, no prompt belongs here.
+An asset only connects; a function in another package computes. Formulas, SQL and prompts do not belong here.
 """
 
 import warnings

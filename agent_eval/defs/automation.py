@@ -1,9 +1,9 @@
-"""Automation: who notices a change, who redoes what it makes stale, who tells of failures.
+"""Automate runs: detect changes, re-run stale partitions, report failures.
 
-`source_changes` notices and shows it, `redo_stale` starts `reconcile`, which does what `agent-eval run` does, for what
-is stale and nothing else; `nightly` does the same every night, boards and report included; `weekly_audit` asks judge
-models again; `failed_runs` tells. All but `weekly_audit` run from the start: what automation may spend on judges has a
-cap of its own, and without it automation asks no judge that costs money.
+`source_changes` detects and shows changes; `redo_stale` starts `reconcile`, which does what `agent-eval run`
+does, only for stale partitions; `nightly` does the same every night, boards and report included;
+`weekly_audit` asks judge models again; `failed_runs` reports failures. All but `weekly_audit` are on by
+default: automation has its own spending cap for judges, and without it asks no paid judge.
 """
 
 import importlib
@@ -27,7 +27,7 @@ from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
 BUSY = "a run is under way; the sources are looked at when it is done"
-LISTED = 5  # stale partitions that a tick names
+LISTED = 5  # stale partitions listed per tick
 
 
 @dg.sensor(
@@ -36,9 +36,10 @@ LISTED = 5  # stale partitions that a tick names
     description="Reports new, changed and removed sessions, ratings, methodology and judge settings, by partition.",
 )
 def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-    """Observe what differs from what was observed last, and add the partitions of new agents.
+    """Observe sources that changed since the last observation, and add the partitions of new agents.
 
-    Never while a run works on the store: Dagster would take an observation in its middle for one that the run has read.
+    Skipped while a run uses the store: Dagster would assume that the run has read an observation made during
+    it.
     """
     project = Project.open()
     with project.store.only_one("run", wait=False) as is_idle:
@@ -61,13 +62,13 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
         context.log.warning(f"Methodology {version} is new: reload the code location to get its partitions.")
-    edited = project.registry.edited()  # not observed: its boards stay as they were
+    edited = project.registry.edited()  # not observed: its boards stay unchanged
     for problem in edited.values():
         context.log.warning(str(EditedVersionError(problem)))
     return [v for v in project.registry.versions if v in loaded and v not in edited]
 
 
-# Hands nothing on. The table IO manager would keep the place for runs from the process that needs it.
+# No output: the table IO manager would hold the lock for runs that the child process needs.
 @dg.op(
     out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"),
     config_schema={
@@ -76,7 +77,7 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
-    """`agent-eval run` in a process of its own: its exit code 2 fails this run, 1 is a warning."""
+    """Run `agent-eval run` in a separate process; exit code 2 fails this run, 1 is a warning."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
@@ -91,13 +92,13 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
-# A crash is not the work's fault: without a retry the same state would not be requested again.
+# After a crash, retry: the same state would not be requested again otherwise.
 @dg.job(
     description="What `agent-eval run` does: everything stale; with `boards`, all boards and the report.",
     tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
 )
 def reconcile() -> None:
-    """One op."""
+    """Run the one op."""
     run_what_is_stale()
 
 
@@ -108,11 +109,11 @@ def reconcile() -> None:
     description="Runs `reconcile` when something is stale and nothing is under way. Stop it to materialise by hand only.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-    """Ask what `agent-eval run` asks, and request one run for it.
+    """Compute what is stale, as `agent-eval run` does, and request one run for it.
 
-    The state is asked, not the order of events, so nothing is lost and nothing is made twice. What a run could not
-    bring up to date is not tried again until the files, the settings or the stored rows are others: the cursor holds
-    the state that was requested last.
+    The state decides, not the order of events, so no work is lost or done twice. Partitions that a run could
+    not bring up to date are not retried until the files, the settings or the stored rows change: the cursor
+    is the state that was requested last.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance)) is not None:
@@ -138,7 +139,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         )
     named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
     context.log.info(f"{stale.height} stale partitions: {named}{' …' if stale.height > LISTED else ''}")
-    # An edited version stops a run of all versions: the others go on without it.
+    # An edited version would stop a run of all versions, so only the others are run.
     only = versions if project.registry.edited() else []
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_config=config)], cursor=state)
@@ -173,7 +174,7 @@ weekly_audit = dg.ScheduleDefinition(
     description="Calls the function that setting failure_hook names, with what failed and why.",
 )
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
-    """Tell of a failed run: to the log, and to the project's own hook if it has one."""
+    """Report a failed run to the log, and to the project's own hook if it has one."""
     run = context.dagster_run
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
     why = context.failure_event.message

@@ -1,7 +1,7 @@
-"""Checks that an asset's own op reports: broken data never reaches the store, and the asset page says why.
+"""Report asset checks from the asset's own op: invalid data is not stored, the asset page shows why.
 
-They guard against defects of ours; what is wrong with a single judgment is set aside as a row before (quarantine).
-One evaluation per run and check, for all its partitions together; the rows in question stand in the metadata.
+They detect defects of this code; an invalid single judgment is quarantined as a row before.
+There is one evaluation per run and check, for all its partitions; the rows in question are in the metadata.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ SET_ASIDE = "nothing_set_aside"
 
 
 def check_specs(name: str) -> list[dg.AssetCheckSpec]:
-    """The checks of the asset that fills table `name`: blocking ones, and a warning for quarantined rows."""
+    """Return the checks of the asset of table `name`: blocking ones, and a warning for quarantined rows."""
     parent = PARENTS.get(name, ("",))[0]
     specs = [
         dg.AssetCheckSpec(check, asset=name, blocking=True, description=_MEANING[check].format(parent=parent))
@@ -45,17 +45,17 @@ def checked(
     *,
     output: str,
 ) -> Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]:
-    """The results of all checks of one table, then its rows without those set aside.
+    """Yield the results of all checks of one table, then its rows without quarantined ones.
 
     Args:
         name: The table.
         frame: Its new rows.
         partitions: The partitions of this run, one row per key.
-        others: The frames that the rows were made from or with, by table name.
-        output: The op's name for them.
+        others: The frames that the rows were computed from or with, by table name.
+        output: The name of the op's output.
 
     Raises:
-        dg.Failure: After the results, if a blocking check failed; the stored rows stay as they are.
+        dg.Failure: After the results, if a blocking check failed; the stored rows stay unchanged.
     """
     contract = table(name)
     try:

@@ -1,4 +1,4 @@
-"""Dagster's SQLite event log, written a batch at a time: the same files and rows, far fewer commits.
+"""Write Dagster's SQLite event log in batches: the same files and rows, with far fewer commits.
 
 Configured in dagster.yaml, so that every process on that Dagster home uses it; see docs/decisions/0007.
 """
@@ -26,7 +26,7 @@ from agent_eval.defs.dagster_internals import (
 )
 
 BATCH_SIZE = 200
-"""Events in one transaction: few enough that another writer to the index does not wait long."""
+"""Events in one transaction: few enough for a short wait of other writers to the index."""
 _NO_RUN = ""  # the run id of an event that belongs to no run
 _LATEST = """
     SELECT max(id) FROM event_logs
@@ -44,11 +44,12 @@ _PURGE = (
 
 
 class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
-    """Dagster's own storage, which still writes and reads every row; only connections and commits differ.
+    """Extend Dagster's own storage, which writes and reads every row; only connections and commits differ.
 
-    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are kept, and a
-    connection to the index (another one after a fork, or when the file is another one); each event is one
-    transaction, and a batch of events, one per partition of an asset, shares one. Files lie where Dagster's own lie.
+    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are reused,
+    and a connection to the index (a new one after a fork, or when the file was replaced); each event is one
+    transaction, and a batch of events, one per partition of an asset, shares one. File locations are
+    Dagster's own.
     """
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
@@ -58,30 +59,30 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def config_type(cls) -> dict[str, object]:
-        """No settings: the folder is that of the instance."""
+        """Return no settings: the folder is the instance's."""
         return {}
 
     @classmethod
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, object]
     ) -> Self:
-        """As configured in dagster.yaml."""
+        """Create the storage as configured in dagster.yaml."""
         return cls(inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:
-        """Open the log of that instance; from here on Dagster hands over events in batches, in this process."""
+        """Open the log of that instance; from then on Dagster passes events in batches, in this process."""
         super().__init__(str(Path(instance.root_directory) / "history" / "runs"), self._inst_data)
         super().register_instance(instance)
         os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", str(BATCH_SIZE))
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store all or none; when it raises, Dagster stores them one by one."""
+        """Store all events or none; if this raises, Dagster stores them one by one."""
         with self._in_one_transaction(e.run_id for e in events):
             for event in events:
                 self.store_event(event)
 
     def store_event(self, event: EventLogEntry) -> None:
-        """Store an event in the file of its run and, if it is of the kinds that queries across runs read, in the index."""
+        """Store an event in the file of its run and, if queries across runs read its kind, in the index."""
         if not hasattr(self._batch, "connections") and _is_in_index(event):
             with self._in_one_transaction([event.run_id]):
                 super().store_event(event)
@@ -95,19 +96,19 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             yield
 
     def runs_shown(self) -> set[str]:
-        """The runs that made or observed what an asset partition shows now, or that evaluated a check last."""
+        """Return the runs behind the current state of asset partitions, or that evaluated a check last."""
         with self._connect(INDEX_SHARD_NAME) as connection:
             return {run_id for (run_id,) in connection.execute(text(_RUNS_SHOWN))}
 
     def purge_observations(self, before: datetime) -> None:
-        """Remove the events outside of runs that are older than that, all but the latest of each asset partition."""
+        """Remove older events outside of runs, except the latest of each asset partition."""
         with self._connect(INDEX_SHARD_NAME) as connection:
             for statement in _PURGE:
                 connection.execute(text(statement), {"before": before.astimezone(UTC).replace(tzinfo=None)})
 
     @contextmanager
     def _in_one_transaction(self, run_ids: Iterable[str]) -> Iterator[None]:
-        """One transaction for each file; the index commits last."""
+        """Hold one transaction for each file; the index commits last."""
         shards = [INDEX_SHARD_NAME, *dict.fromkeys(run_ids)]
         with self._db_lock, ExitStack() as stack:
             self._batch.connections = {s: stack.enter_context(self._transaction(s)) for s in shards}
@@ -117,14 +118,14 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
                 del self._batch.connections
 
     def has_table(self, table_name: str) -> bool:
-        """Asked anew for every event that has tags; a table that is there stays."""
+        """Return whether a table exists; cached, since Dagster asks for every event with tags."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        """A connection in a transaction: of the batch that this thread is storing, else one of its own."""
+        """Yield a connection in a transaction: this thread's current batch, else a new one."""
         if batch := getattr(self._batch, "connections", None):
             yield batch[shard]
         else:
@@ -143,7 +144,8 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     def _kept(self, shard: str) -> int | None:
         """Return the inode of the index; None for a file whose connections are closed after each transaction.
 
-        Who watches a run sees its file change, which happens when the last connection closes (the log is written ahead).
+        Watchers of a run wait for its file to change, which happens when the last connection closes
+        (write-ahead log).
         """
         if shard != INDEX_SHARD_NAME:
             return None
@@ -154,14 +156,14 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
 
 def _is_in_index(event: EventLogEntry) -> bool:
-    """Whether Dagster also writes the event to the index: events of assets, of their checks, and of a run's status."""
+    """Return whether the event is also in the index: events of assets, asset checks and run status."""
     kind = event.dagster_event_type.value if event.dagster_event_type else ""
     return kind.startswith(("ASSET_", "PIPELINE_", "RUN_"))
 
 
 @functools.lru_cache(maxsize=32)
 def _engine(url: str, inode: int | None, _process: int) -> Engine:
-    """Return the engine of one file, for this process and as long as the file is the same one.
+    """Return the engine of one file, for this process and until the file is replaced.
 
     Args:
         url: The file, as SQLAlchemy names it.

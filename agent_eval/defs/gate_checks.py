@@ -1,8 +1,9 @@
-"""Gates as checks: each is on the page of the asset that it concerns, and reported by that asset's own op.
+"""Report gates as asset checks, each on the page of its asset and by that asset's own op.
 
-They never block. A failed check says which agents failed and why; an unknown gate fails its check too, as a warning.
-A check speaks of every agent and version, not only of those of its run: of the others it says what table gate_results
-holds. So it turns green only when the last cause is gone. When gate_results is made, all checks are reported again.
+They never block. A failed check lists which agents failed and why; an unknown gate fails its check too, as a
+warning. A check covers every agent and version, not only those of its run: the others are read from table
+gate_results. So it passes only when the last cause is resolved. When gate_results is computed, all checks are
+reported again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,9 +65,9 @@ def gate_check_results(
 
     Args:
         context: The context of the asset, for its partitions.
-        project: The project, for what is stored of all other partitions.
+        project: The project, for the stored rows of all other partitions.
         asset: The asset.
-        at_hand: The rows of these partitions by table: what the gates are decided by, or they themselves.
+        at_hand: The rows of these partitions by table: the inputs of the gates, or the gates themselves.
     """
     gates = at_hand["gate_results"] if "gate_results" in at_hand else gates_of(project, at_hand)
     own = key_frame(context.assets_def.partitions_def, context.partition_keys)
@@ -79,7 +80,7 @@ def gate_check_results(
 
 
 def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
-    """Report the gate checks of the other assets, which saw the gates of some partitions before they were made anew."""
+    """Report the gate checks of other assets again, after the gates of some partitions were recomputed."""
     for asset in _CHECKS.keys() - {"gate_results"}:
         for name, gate in _CHECKS[asset].items():
             found = gate_result(asset, name, gates.filter(pl.col("gate") == gate))
@@ -96,7 +97,7 @@ def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
 
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
-    """The outcome of a check from the gates that it stands for; where none is demanded there is nothing to fail."""
+    """Return the result of a check from its gates; without a configured gate it passes."""
     red = rows.filter(pl.col("result") != "passed").sort("result")  # failed before unknown
     is_failed = "failed" in set(red["result"])
     told = (

@@ -1,4 +1,4 @@
-"""The Dagster instance behind a command: its trouble in one line, interrupts heeded, runs that a kill left open closed."""
+"""Manage a command's Dagster instance: errors in one line, interrupts, runs left open by a kill."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from agent_eval.storage import Store
 
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
 UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
-LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command, or the job that called it
+LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command or the job that started it
 PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
 
 
 class DagsterHomeError(AgentEvalError):
-    """Dagster cannot keep its own records of runs and events."""
+    """Raised when Dagster cannot store its own records of runs and events."""
 
     def __init__(self, home: Path, why: str) -> None:
         super().__init__(
@@ -32,12 +32,12 @@ class DagsterHomeError(AgentEvalError):
 
 @contextlib.contextmanager
 def records_in(home: Path) -> Iterator[None]:
-    """Trouble with Dagster's databases becomes one line that names the folder.
+    """Raise errors of Dagster's databases as one line that names the folder.
 
     Raises:
         DagsterHomeError: If they cannot be read or written, e.g. because the disk is full.
     """
-    from sqlalchemy.exc import DBAPIError  # costs more than the time that the definitions may take
+    from sqlalchemy.exc import DBAPIError  # slower than the time limit for loading the definitions
 
     try:
         yield
@@ -48,10 +48,10 @@ def records_in(home: Path) -> Iterator[None]:
 
 
 def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> list[str]:
-    """Mark the runs that a killed process left under way as failed; their ids. Dagster would wait for them for ever.
+    """Mark runs left open by a killed process as failed; return their ids. Dagster would wait forever.
 
-    Only for who holds the store's place for runs: a run of `agent-eval run` is then dead, since the command held the
-    place before it started one, and so is the run that signed in there and did not leave.
+    Call only while holding the store's lock for runs: then a run of `agent-eval run` is dead, since the
+    command held the lock before it started one, and so is the run recorded as holder that did not release it.
     """
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
     if last := store.signed_in("run"):
@@ -66,10 +66,10 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
 
 
 def what_differs(instance: dg.DagsterInstance) -> str | None:
-    """What an instance lacks that `agent-eval ui` sets up, in one line; None if it lacks nothing.
+    """Return which setup of `agent-eval ui` an instance lacks, in one line; None if it lacks nothing.
 
-    A `dagster dev` on a DAGSTER_HOME of its own is such an instance. Runs still follow one another, as the store's lock
-    sees to, but wait as processes.
+    A `dagster dev` with its own DAGSTER_HOME is such an instance. The store's lock still serialises runs, but
+    they wait as processes.
     """
     queue = instance.get_concurrency_config().run_queue_config
     lacks = [
@@ -95,7 +95,7 @@ def what_differs(instance: dg.DagsterInstance) -> str | None:
 
 @contextlib.contextmanager
 def interrupts_heeded() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed meanwhile: Dagster turns it into a failed step, or forgets it between steps."""
+    """Yield a function: was Ctrl-C pressed? Dagster makes it a failed step, or loses it between steps."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return

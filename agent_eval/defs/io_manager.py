@@ -1,4 +1,4 @@
-"""Between Dagster and the store: a partition key becomes an exact key of rows, and nothing else."""
+"""Connect Dagster and the store: convert a partition key to the exact key of its rows."""
 
 import contextlib
 import os
@@ -17,13 +17,13 @@ from agent_eval.tables import table
 
 
 class TableIO(dg.ConfigurableIOManager):
-    """Stores each asset's frame in the table of its name; loads exactly the rows of the wanted partitions.
+    """Store each asset's frame in the table of its name; load exactly the rows of the requested partitions.
 
-    From its first step to its last a run has the store to itself, as `agent-eval run` has: runs follow one another, and
-    what is newer was made from what was newest. Its place goes with the process, however it ends.
+    Only one run uses the store at a time, from its first step to its last, like `agent-eval run`: newer rows
+    are always computed from the newest ones. The lock is released when the process ends, for any reason.
 
     Rows of a methodology version that was edited after it was frozen are neither loaded nor stored: an asset of that
-    version fails before its body asks a judge, and its tables stay as they were.
+    version fails before its body asks a judge, and its tables stay unchanged.
     """
 
     root: str | None = None
@@ -33,11 +33,11 @@ class TableIO(dg.ConfigurableIOManager):
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Wait for the store's place for runs, and sign in there. What the run writes is its user's alone."""
+        """Wait for the store's lock for runs and record the holder. The run's files are private to its user."""
         os.umask(0o077)
         self._store = Project.open(self.root).store
         self._turn.enter_context(self._store.only_one("run"))
-        held = project_of_run(self.root, context.run)  # its sources, before anything is read for the rows
+        held = project_of_run(self.root, context.run)  # its sources, read before any input of the rows
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
         if context.run:
@@ -45,7 +45,7 @@ class TableIO(dg.ConfigurableIOManager):
             self._turn.callback(self._store.sign_in, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Store what was spent, and release the store for the next run, whatever fails."""
+        """Store the spending, and release the store for the next run even on errors."""
         with self._turn:
             if self._project.own_judge is not None:
                 self._project.record_spending(run_id=context.run.run_id if context.run else "")
@@ -54,7 +54,7 @@ class TableIO(dg.ConfigurableIOManager):
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""
         release_outputs(context)
         target = table(context.asset_key.path[-1])
-        if not context.has_asset_partitions:  # of no agent and no version: rows are only added
+        if not context.has_asset_partitions:  # without agent and version: rows are only added
             self._store.upsert(target, obj, run_id=context.run_id)
             return
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)

@@ -1,4 +1,4 @@
-"""Runs started from the command line: the same assets, on the same instance, as the UI's."""
+"""Start runs from the command line, with the same assets and instance as the UI."""
 
 import contextlib
 import fcntl
@@ -35,7 +35,7 @@ _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 _OF_PAIRS: tuple[Stage, Stage] = ("agent x version", "gates")
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
-"""A run that is to be started: its assets, and the first and last of its partitions."""
+"""A run to be started: its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name")
@@ -43,7 +43,7 @@ _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_
 
 
 class RunFailedError(AgentEvalError):
-    """A Dagster run did not succeed."""
+    """Raised when a Dagster run did not succeed."""
 
     def __init__(self, run_id: str, stage: str, why: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class RunFailedError(AgentEvalError):
 
 
 class UnknownPartitionError(AgentEvalError):
-    """A version is wanted that the loaded definitions do not have."""
+    """Raised when a requested version is not in the loaded definitions."""
 
     def __init__(self, strangers: Collection[str], versions: Sequence[str]) -> None:
         super().__init__(
@@ -64,7 +64,7 @@ class UnknownPartitionError(AgentEvalError):
 
 @contextlib.contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """The variable set for a while: resources find the project by the root rule."""
+    """Set an environment variable temporarily: resources find the project by the root rule."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -76,7 +76,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def dagster_home(root: Path) -> Path:
-    """DAGSTER_HOME, else `.dagster` in the project; created and initialised once, under a lock."""
+    """Return DAGSTER_HOME, else `.dagster` in the project; created and initialised once, under a lock."""
     home = Path(os.environ.get("DAGSTER_HOME") or root / ".dagster").resolve()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -89,15 +89,15 @@ def dagster_home(root: Path) -> Path:
             shutil.copyfile(own if own.is_file() else _SHIPPED, settings)
         if not all((home / file).exists() for file in _DATABASES):
             with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
-                instance.get_dynamic_partitions("agent")  # touches every database once
+                instance.get_dynamic_partitions("agent")  # opens every database once
     return home
 
 
 @dataclass
 class Launch:
-    """Materialises stale pairs in ranges: agents first, then agent × version, its gates, the boards, the report.
+    """Materialise stale pairs in ranges: agents, then agent × version, its gates, the boards, the report.
 
-    Only for who holds the store's place for runs.
+    Use only while holding the store's lock for runs.
     """
 
     project: Project
@@ -108,7 +108,7 @@ class Launch:
 
     @classmethod
     def at(cls, project: Project, defs: dg.Definitions, sources: Sources) -> "Launch":
-        """Start runs of these definitions on the project's Dagster instance, which read these sources."""
+        """Prepare runs of these definitions and sources on the project's Dagster instance."""
         home = dagster_home(project.home.root)
         instance = dg.DagsterInstance.from_config(str(home))
         launch = cls(project=project, defs=defs, instance=instance, sources=sources, _stages=by_stage(defs))
@@ -119,7 +119,7 @@ class Launch:
 
     @contextlib.contextmanager
     def taking_over(self) -> Iterator[None]:
-        """For the one `agent-eval run` under way: marks a killed run as failed and reports database errors in one line.
+        """Mark a killed run as failed, report database errors in one line; only for the active run.
 
         Raises:
             DagsterHomeError: If Dagster's databases cannot be read or written.
@@ -129,23 +129,23 @@ class Launch:
             yield
 
     def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
-        """Tell Dagster the data versions of the sources that this run reads."""
+        """Report the data versions of the sources that this run reads to Dagster."""
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
         report(self.instance, news(self.sources, observed(self.instance), {*agents, *versions, *pairs}))
 
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
-        """Run every stage that has work, on exactly the assets and partitions that are stale; yields a line per finished run.
+        """Run every stage that has work, on exactly what is stale; yield a line per finished run.
 
-        Partitions with the same stale assets share a run where they are neighbours, up to `max_conversations_per_run`.
-        Gates come when all pairs that they may be compared with are made (in the same run, if one run makes all of
-        these), then the boards.
+        Partitions with the same stale assets share a run if they are neighbours, up to
+        `max_conversations_per_run`. Gates come when all pairs that they may be compared with are made (in the
+        same run, if one run makes all of these), then the boards.
 
         Args:
-            stale: What is to be made: asset, agent_id and methodology_version, as in table run_state.
-            boards_of: Versions whose boards are made in any case.
+            stale: What to compute: asset, agent_id and methodology_version, as in table run_state.
+            boards_of: Versions whose boards are computed in any case.
 
         Raises:
-            UnknownPartitionError: If a version is wanted that the loaded definitions do not have.
+            UnknownPartitionError: If a requested version is not in the loaded definitions.
             RunFailedError: If a run does not succeed; the later runs are not started.
         """
         planned = self._planned(stale, boards_of)
@@ -192,7 +192,7 @@ class Launch:
     def _together(
         self, stale: pl.DataFrame, stage: Stage
     ) -> Iterator[tuple[list[dg.AssetKey], pl.DataFrame]]:
-        """The stale partitions of a stage by what is stale of them, each with the assets that are made together."""
+        """Yield the stale partitions of a stage by stale assets, with those computed together."""
         graph = self.defs.resolve_asset_graph()
         names = [key.path[-1] for key in self._stages[stage]]
         by_partition = (
@@ -205,7 +205,7 @@ class Launch:
             yield sorted({key for of_op in ops for key in of_op}), rows
 
     def publish(self) -> str:
-        """Make what shows all boards together: the HTML report.
+        """Publish the HTML report of all boards.
 
         Raises:
             RunFailedError: If it cannot be written.
@@ -213,12 +213,12 @@ class Launch:
         return self._run("whole", self._stages["whole"])
 
     def forget(self, agents: Collection[str]) -> None:
-        """Drop the partitions of agents that are gone."""
+        """Delete the partitions of removed agents."""
         for agent in agents:
             self.instance.delete_dynamic_partition("agent", agent)
 
     def purge(self) -> None:
-        """Remove what Dagster kept of runs older than the setting `keep_runs_days`."""
+        """Remove Dagster's records of runs older than the setting `keep_runs_days`."""
         kept = timedelta(days=self.project.settings.keep_runs_days)
         purge_history(self.instance, datetime.now(UTC) - kept)
 
@@ -248,9 +248,9 @@ class Launch:
 
 
 def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
-    """Return the tags that say who started a run: another run, whose id it gave to this process, or the command.
+    """Return the tags for who started a run: another run, whose id this process got, or the command.
 
-    The sensor or schedule that started the other run is named again: else the UI shows "Manually launched". Without
+    The sensor or schedule of the other run is copied: otherwise the UI shows "Manually launched". Without
     `dagster/root_run_id`: Dagster counts runs with it as retries of the other run, which would then not be retried.
     """
     parent = os.environ.get(PARENT_RUN, "").partition(" ")[0]
@@ -265,7 +265,7 @@ def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:
-    """The innermost cause of the first step that failed, in one line."""
+    """Return the innermost cause of the first step that failed, in one line."""
     errors = [e.step_failure_data.error for e in result.filter_events(lambda e: e.is_step_failure)]
     error = next((e for e in errors if e), None)
     while error is not None and error.cause is not None:
@@ -274,7 +274,7 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
 
 
 def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:
-    """Stage of `Launch` → the assets that it makes. An audit is no part of a run."""
+    """Return the assets of each stage of `Launch`. An audit is not part of a run."""
     graph = defs.resolve_asset_graph()
     stages: dict[Stage, list[dg.AssetKey]] = {stage: [] for stage in get_args(Stage)}
     for key in graph.materializable_asset_keys:

@@ -1,4 +1,4 @@
-"""The way from a score to its sources, on the page of the asset that holds the score."""
+"""Show the lineage of a score on the page of its asset."""
 
 import dagster as dg
 import polars as pl
@@ -17,7 +17,7 @@ _SHOWN = [*_RATED, "session_id", "conversation_id", "target", "criterion", "rati
 
 
 def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str) -> None:
-    """Add to each partition of this run the section `lineage` (tables, rows, runs, judges, prompts, hashes); for a composite its ratings too."""
+    """Add section `lineage` (tables, rows, runs, judges, prompts, hashes, ratings) per partition."""
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
     written = written_by_partition(project.store, {step: table(step) for step in MADE_FROM})
     rated = project.store.read(
@@ -50,7 +50,7 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
 
 
 def _judges(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The models that some pairs keep: agent_id, methodology_version, models."""
+    """Return the stored judge models of some pairs: agent_id, methodology_version, models."""
     specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
     rows = [(*pair, " + ".join(spec.models)) for pair, spec in specs.items()]
     return pl.DataFrame(rows, schema=dict.fromkeys((*pairs.columns, "models"), pl.String), orient="row")

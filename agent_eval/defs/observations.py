@@ -1,6 +1,6 @@
-"""What Dagster knows of the sources: data versions observed by partition, and what has to be observed anew.
+"""Read and report the observed data versions of the sources, by partition.
 
-An observation is reported only when it says something new, so that its event stands for a change.
+An observation is reported only if the data version differs, so that each event is a change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,12 +11,12 @@ import dagster as dg
 from agent_eval.project.data_versions import Sources
 
 DATA_VERSION = "dagster/data_version"
-_AT_ONCE = 200  # few enough that another writer to the event log does not wait long
+_AT_ONCE = 200  # few enough for a short wait of other writers to the event log
 NAMES = tuple(Sources.__dataclass_fields__)
 
 
 def observed(instance: dg.DagsterInstance) -> Sources:
-    """The data versions that were observed last, by source and partition."""
+    """Return the data versions that were observed last, by source and partition."""
     found = {}
     for name in NAMES:
         tags = instance.event_log_storage.get_latest_tags_by_partition(
@@ -29,7 +29,7 @@ def observed(instance: dg.DagsterInstance) -> Sources:
 def news(
     now: Sources, before: Sources, partitions: Collection[str] | None = None
 ) -> list[dg.AssetObservation]:
-    """One observation for each partition (of `partitions`, if given) whose data version is not the observed one."""
+    """Return one observation per partition (of `partitions`, if given) with a changed data version."""
     seen: Mapping[str, Mapping[str, str]] = before.by_name()
     return [
         dg.AssetObservation(name, partition=partition, tags={DATA_VERSION: version})

@@ -1,6 +1,6 @@
-"""The three partition shapes: agent (dynamic), version (static, from the methodology files), and agent × version.
+"""Define the partitions: agent (dynamic), version (static, from the methodology files), agent × version.
 
-What is made of all of them together, the report, has no partitions: its shape is `whole`.
+The report covers all of them and has no partitions: its shape is `whole`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ def _version_names() -> tuple[str, ...]:
 
 
 def project_settings() -> Settings:
-    """The settings of the project that the definitions are loaded for; the defaults where there is none."""
+    """Return the settings of the project that the definitions are loaded for; defaults without one."""
     try:
         return read_settings(find_root())
     except NoRootError:
@@ -45,7 +45,7 @@ _COLUMN = {"agent": "agent_id", "version": "methodology_version"}
 
 
 def shape_of(partitions: dg.PartitionsDefinition | None) -> Shape:
-    """What the partitions of an asset are."""
+    """Return the partition shape of an asset."""
     if partitions is None:
         return "whole"
     return "agent x version" if partitions == PAIRS else "version" if partitions == VERSIONS else "agent"
@@ -67,7 +67,7 @@ def versions_of(context: dg.AssetExecutionContext) -> set[str]:
 
 
 def key_frame(partitions: dg.PartitionsDefinition | None, keys: Iterable[str]) -> pl.DataFrame:
-    """Partition keys as a frame with the columns that stored tables carry: agent_id, methodology_version."""
+    """Return partition keys as a frame with the columns of stored tables: agent_id, methodology_version."""
     if isinstance(partitions, dg.MultiPartitionsDefinition):
         parsed = [partitions.get_partition_key_from_str(k).keys_by_dimension for k in keys]
         return pl.DataFrame(
@@ -83,12 +83,12 @@ def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
 
 
 def stretches(wanted: Collection[str], order: Sequence[str]) -> list[list[str]]:
-    """Return each unbroken stretch of wanted keys: a range run needs neighbours."""
+    """Return each contiguous range of requested keys: a range run needs neighbours."""
     return [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
 
 
 def chunks(keys: Sequence[str], sizes: Mapping[str, int], limit: int | None) -> Iterator[list[str]]:
-    """Cut neighbouring keys into parts whose sizes add up to `limit` at most; a key that is larger has a part of its own."""
+    """Split neighbouring keys into parts of total size up to `limit`; a larger key is a separate part."""
     part: list[str] = []
     total = 0
     for key in keys:
@@ -108,14 +108,15 @@ def rectangles(
     sizes: Mapping[str, int] | None = None,
     limit: int | None = None,
 ) -> Iterator[tuple[AgentVersion, AgentVersion]]:
-    """Cover the pairs, and nothing else, by rectangles (first, last): neighbouring agents with the same versions share one.
+    """Cover exactly the pairs by rectangles (first, last); neighbouring agents with equal versions share one.
 
     Args:
         pairs: The pairs to cover.
         agents: All agents, in the order of their partitions.
         versions: All versions, in the order of their partitions.
         sizes: Conversations of each agent, each of which counts once per version.
-        limit: Conversations of a rectangle, at most; one agent under one version is never cut. None: no limit.
+        limit: Maximum conversations of a rectangle; one agent under one version is never split. None: no
+            limit.
     """
     wanted: dict[str, set[str]] = {}
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""What Dagster keeps of old runs: removed after a while, except for what the present state of the assets stands on."""
+"""Purge Dagster's records of old runs, except those that the current state of the assets needs."""
 
 import shutil
 from datetime import datetime
@@ -9,16 +9,16 @@ import dagster as dg
 from agent_eval.defs.event_log import BatchedSqliteEventLogStorage
 
 MOST_AT_ONCE = 500
-"""Runs that one call removes, so that a run which meets a long history is not held up for minutes."""
+"""Maximum runs removed per call, so that a long history does not delay a run by minutes."""
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
 def purge_history(instance: dg.DagsterInstance, before: datetime) -> int:
     """Remove finished runs that started before a time, with their events and logs; return how many were removed.
 
-    A run stays, whatever its age, as long as an asset partition or a check shows its result: without it Dagster would
-    call the partition missing. Of the observations outside of runs the latest of each partition stays. Nothing is
-    removed from an event log other than the one of this project's dagster.yaml.
+    A run of any age stays while an asset partition or a check shows its result: without it Dagster would show
+    the partition as missing. The latest observation of each partition outside of runs stays. Only the event
+    log of this project's dagster.yaml is purged.
     """
     log = instance.event_log_storage
     if not isinstance(log, BatchedSqliteEventLogStorage):

@@ -1,4 +1,4 @@
-"""Resources build plain objects; only Dagster sees the resource."""
+"""Build plain objects from Dagster resources; other code does not see the resources."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from agent_eval.project.project import Origin
 
 @dataclass(frozen=True)
 class InHand:
-    """The project that runs of this process work on, and its sources as they were read beforehand."""
+    """Hold the project used by runs of this process, and its sources as read before them."""
 
     project: Project
     sources: Sources
@@ -25,7 +25,7 @@ _IN_HAND: ContextVar[InHand | None] = ContextVar("project in hand", default=None
 
 @contextlib.contextmanager
 def in_hand(project: Project, sources: Sources) -> Iterator[None]:
-    """Runs started within the block work on this very project: its settings, its one budget, its watcher."""
+    """Make runs started within the block use this project object: its settings, budget and watcher."""
     token = _IN_HAND.set(InHand(project, sources))
     try:
         yield
@@ -34,20 +34,20 @@ def in_hand(project: Project, sources: Sources) -> Iterator[None]:
 
 
 def is_automatic(run: dg.DagsterRun) -> bool:
-    """Whether a sensor or a schedule started a run."""
+    """Return whether a sensor or a schedule started a run."""
     return bool({"dagster/sensor_name", "dagster/schedule_name"} & run.tags.keys())
 
 
 def opened_for(root: str | None, run: dg.DagsterRun | None) -> Project:
-    """The project at `root`, which asks judges in the name of the run."""
+    """Return the project at `root`, with the run as the origin of judge calls."""
     project = Project.open(root)
     return replace(project, origin=Origin(run.run_id, is_automatic(run))) if run else project
 
 
 def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
-    """The project in hand, else the one at `root`, with its sources as they are now.
+    """Return the project in use by this process, else the one at `root` with its current sources.
 
-    Versions that were edited after they were frozen are left out: nothing of them is read or made.
+    Versions that were edited after they were frozen are omitted: they are neither read nor computed.
     """
     if held := _IN_HAND.get():
         return held
@@ -57,7 +57,7 @@ def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
 
 
 class ProjectResource(dg.ConfigurableResource[Project]):
-    """The project: folders, settings, methodology versions, store. `root` empty: found by the root rule."""
+    """Provide the project: folders, settings, methodology versions, store. Empty `root`: root rule."""
 
     root: str | None = None
 

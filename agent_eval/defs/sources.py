@@ -1,4 +1,4 @@
-"""The sources: files outside Dagster, seen through their hashes."""
+"""Define the sources: files outside Dagster, observed by their hashes."""
 
 from collections.abc import Callable, Mapping
 
@@ -35,7 +35,7 @@ def _source(
     observed: Mapping[str, str],
     stales: str,
 ) -> dg.AssetsDefinition:
-    """A source; `observed`: what its data version is the hash of, and where that stands; `stales`: what a change redoes."""
+    """Return a source; `observed`: what its data version hashes; `stales`: what a change makes stale."""
     table = markdown_table(pl.DataFrame({"hashed": list(observed), "where": list(observed.values())}))
 
     @dg.observable_source_asset(
@@ -53,7 +53,7 @@ def _source(
 
     source = create_external_asset_from_source_asset(
         seen
-    )  # what Definitions makes of it; a source takes no owners
+    )  # as Definitions converts it; a source cannot have owners
     return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS))
 
 

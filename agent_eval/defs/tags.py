@@ -1,4 +1,4 @@
-"""Tags of every asset, to filter the catalog by, and where its documentation is."""
+"""Set the tags of every asset, which filter the catalog, and the link to its documentation."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ LAYERS: Mapping[str, str] = {
     "scores": "aggregated",
     "boards": "published",
 }
-"""Group of assets → how far their rows are from the transcripts."""
+"""Group of assets → distance of their rows from the transcripts."""
 
 
 def tagged(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """The spec with the tags `domain` (its group), `layer` and `partition`, and the document that describes its table."""
+    """Return the spec with the tags `domain` (its group), `layer`, `partition`, and its table's document."""
     group, name = spec.group_name or "default", spec.key.path[-1]
     tags = {
         "domain": group,

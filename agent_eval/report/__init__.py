@@ -1,4 +1,4 @@
-"""Report: how results look: markdown for the Dagster UI, tables for the terminal, plots.
+"""Render results: markdown for the Dagster UI, tables for the terminal, plots.
 
-Text from transcripts is escaped here, always. What a number means belongs in `scores`.
+Text from transcripts is always escaped here. `scores` defines what a number means.
 """

@@ -1,4 +1,4 @@
-"""The leaderboard as people read it: badges, one decimal, reasons; as markdown and SVG for the Dagster UI."""
+"""Render the leaderboard with badges, one decimal and reasons, as markdown and SVG for the Dagster UI."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -18,12 +18,12 @@ from agent_eval.scores.statistics.exact import from_text, rounded
 
 
 def shown(exact: str | None) -> str:
-    """An exact score with one decimal, half up; '–' when there is none."""
+    """Return an exact score with one decimal, half up; '–' when there is none."""
     return "–" if exact is None else rounded(from_text(exact))
 
 
 def composite(row: dict[str, object]) -> str:
-    """The headline; where the penalty is unknown, the raw composite in brackets, named as such."""
+    """Return the headline; where the penalty is unknown, the raw composite in brackets, named as such."""
     exact, raw = row["composite_exact"], row["raw_composite_score"]
     if exact is None and isinstance(raw, float):
         return f"({one_decimal(raw)} raw)"
@@ -47,7 +47,7 @@ def badges(row: dict[str, object]) -> list[str]:
 
 
 def rank(row: dict[str, object]) -> str:
-    """The rank, with the range that the intervals allow where it is wider: '1 (1–3)'; '–' without one."""
+    """Return the rank, with the range that the intervals allow if wider: '1 (1–3)'; '–' without one."""
     if row["rank"] is None:
         return "–"
     low, high = row["rank_low"], row["rank_high"]
@@ -91,7 +91,7 @@ def outcomes(board: pl.DataFrame) -> list[str]:
 
 
 def _seen(row: dict[str, Any]) -> str | None:
-    """'12 of 340 judgments were made on part of the evidence, at least 41.0 % of it'."""
+    """Return text: '12 of 340 judgments were made on part of the evidence, at least 41.0 % of it'."""
     if not row.get("n_seen_in_part"):
         return None
     least = math.floor(1000 * row["least_seen_share"]) / 10
@@ -102,7 +102,7 @@ def _seen(row: dict[str, Any]) -> str | None:
 
 
 def _sampled(row: dict[str, Any]) -> str | None:
-    """'41 of 205 conversations were put to a judge model (judge_sample); a share of them is known to ±13.8 points'.
+    """Return text on the judged sample: '41 of 205 conversations were put to a judge model …; ±13.8 points'.
 
     Half of a 95 % interval of a share of one half, drawn without replacement (Cochran, Sampling Techniques, 1977, 3.1).
     """
@@ -118,7 +118,7 @@ def _sampled(row: dict[str, Any]) -> str | None:
 
 
 def _outcome(row: dict[str, Any]) -> str:
-    """'180 of 200 planned trials known: 20 lost to the harness; pass@1 .420, worst to best case .378 to .478'."""
+    """Return text: '180 of 200 planned trials known: …; pass@1 .420, worst to best case .378 to .478'."""
     parts = [shortfall(row) or ""]
     for name, words in (("pass_at_1", "pass@1"), ("goal_completion", "goal completion")):
         if row.get(f"{name}_worst") is not None:
@@ -131,7 +131,7 @@ _OF_METHOD: Mapping[object, str] = {"bounded": " (any spread)", "t_near_end": " 
 
 
 def interval(row: dict[str, object]) -> str:
-    """The 95 % interval, or why there is none."""
+    """Return the 95 % interval, or why there is none."""
     low, high = row["low"], row["high"]
     if isinstance(low, float) and isinstance(high, float):
         return f"{low:.1f}–{high:.1f}{_OF_METHOD.get(row.get('interval_method'), '')}"
@@ -139,7 +139,7 @@ def interval(row: dict[str, object]) -> str:
 
 
 def readable(board: pl.DataFrame) -> pl.DataFrame:
-    """The board's columns for reading, in its order: texts only."""
+    """Return the board's columns for reading, in its order: texts only."""
     return pl.DataFrame(
         [
             {
@@ -181,7 +181,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
 
 
 def readable_changes(changes: pl.DataFrame) -> pl.DataFrame:
-    """Rows of table board_changes for reading, in their order: texts only, what did not change given once."""
+    """Return rows of table board_changes as texts, in order; unchanged values are given once."""
     names = ("when (UTC)", "version", "agent", "composite", "rank", "status", "cause")
     return pl.DataFrame(
         [_readable_change(row) for row in changes.iter_rows(named=True)],
@@ -209,7 +209,7 @@ def _readable_change(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def versions_in(board: pl.DataFrame) -> list[str]:
-    """The methodology versions that have rows."""
+    """Return the methodology versions that have rows."""
     return board["methodology_version"].unique(maintain_order=True).to_list()
 
 
@@ -226,7 +226,7 @@ def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[s
 
 
 def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
-    """Markdown for the asset page of one version: a plot of the composites, the board, and what stands behind each row.
+    """Return markdown for the asset page of one version: a plot of composites, the board, and its details.
 
     An agent links to its composite in the UI, its report to its page below `report`, the address of the HTML report.
     """
@@ -260,7 +260,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
 
 
 def _span(row: dict[str, Any]) -> IntervalBar:
-    """An agent's composite with its interval; without a composite the row says why."""
+    """Return an agent's composite with its interval; without a composite the row says why."""
     status = str(row["status"])
     words = f"{composite(row)} {status}" if row["composite_score"] is not None else status
     colour = STATUS_COLOURS.get(status, GREY)
@@ -274,7 +274,7 @@ def _flag(value: object) -> bool | None:
 
 
 def one_decimal(value: float | None) -> str:
-    """A stored float with one decimal, half up: of the fraction that it stands for, not of its double."""
+    """Return a stored float with one decimal, rounded half up from the fraction that it represents."""
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 
 

@@ -32,14 +32,14 @@ class Radar:
 
     @property
     def summary(self) -> str:
-        """The values in words."""
+        """Return the values in words."""
         return ", ".join(
             f"{axis.name} {'missing' if axis.value is None else f'{axis.value:.2f}'}" for axis in self.axes
         )
 
 
 def radar(values: Sequence[tuple[str, str, float | None]]) -> Radar:
-    """A radar of (name, title, rating 1–5 or None)."""
+    """Return a radar of (name, title, rating 1–5 or None)."""
     axes = tuple(_axis(i, len(values), *value) for i, value in enumerate(values))
     points = [axis.point for axis in axes]
     known = [point for point in points if point is not None]
@@ -81,7 +81,7 @@ class StackPart:
 
 
 def stacked(counts: Mapping[int, int]) -> tuple[StackPart, ...]:
-    """A bar parted by the shares of the ratings 1–5; parts without a count are left out."""
+    """Return a bar parted by the shares of the ratings 1–5; parts without a count are left out."""
     total, start, parts = sum(counts.values()), 0.0, list[StackPart]()
     for rating in RATINGS:
         if n := counts.get(rating, 0):
@@ -101,14 +101,14 @@ class IntervalMark:
 
     @property
     def width(self) -> float:
-        """Of the interval; 0 without one."""
+        """Return the width of the interval; 0 without one."""
         return 0.0 if self.low is None or self.high is None else round(self.high - self.low, 2)
 
 
 def span(
     value: float | None, low: float | None, high: float | None, scale: float = 100
 ) -> IntervalMark | None:
-    """Where a value of 0..scale and its bounds lie; None without a value."""
+    """Return the positions of a value of 0..scale and its bounds; None without a value."""
     if value is None:
         return None
     at, left, right = (None if v is None else round(100 * v / scale, 2) for v in (value, low, high))

@@ -1,4 +1,4 @@
-"""Gates as CI systems read them: annotations of GitHub Actions, JUnit XML. Evidence holds words of strangers."""
+"""Render gates for CI systems: annotations of GitHub Actions, JUnit XML. Evidence has untrusted text."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ NOTHING = "no gate was evaluated: nothing has been run yet"
 
 
 def annotations(gate_results: pl.DataFrame, version: str) -> Iterator[str]:
-    """One workflow command per gate that did not pass, and one that counts; nothing in them can end the line early.
+    """Yield a workflow command per gate that did not pass, and one with the counts; line ends are escaped.
 
     Source: GitHub, "Workflow commands for GitHub Actions": % and line ends are escaped in a message, : and , too in a
     property.
@@ -32,12 +32,12 @@ def annotations(gate_results: pl.DataFrame, version: str) -> Iterator[str]:
 
 
 def inert_in_actions(text: str) -> str:
-    """Text in which a GitHub runner finds no command, not even one of the old form in the middle of a line."""
+    """Return text without commands for a GitHub runner, including the old form in the middle of a line."""
     return text.replace("##[", "##\u200b[").replace("::", ":\u200b:")
 
 
 def junit(gate_results: pl.DataFrame, version: str) -> bytes:
-    """JUnit XML: a suite per agent, a case per gate; failed is a failure, unknown an error, nothing at all one too."""
+    """Return JUnit XML: a suite per agent, a case per gate; failed is a failure; unknown or no gates are errors."""
     root = ElementTree.Element("testsuites", _counts(gate_results) | {"name": f"gates {_text(version)}"})
     for (agent,), rows in gate_results.group_by("agent_id", maintain_order=True):
         suite = ElementTree.SubElement(root, "testsuite", _counts(rows) | {"name": _text(str(agent))})

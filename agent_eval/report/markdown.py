@@ -14,7 +14,7 @@ _ESCAPED = str.maketrans(
 
 
 def inert(text: str, limit: int | None = None) -> str:
-    """Text that markdown and HTML leave alone, cut to `limit` characters if there is one."""
+    """Return text that markdown and HTML leave alone, cut to `limit` characters if there is one."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return plain(cut.translate(_ESCAPED))
 
@@ -22,7 +22,7 @@ def inert(text: str, limit: int | None = None) -> str:
 def markdown_table(
     frame: pl.DataFrame, *, limit: int | None = None, links: Mapping[str, str] | None = None
 ) -> str:
-    """A frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
+    """Return a frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
 
     `links`: column → column of our own with the address that its cells link to; the latter is not shown. Only addresses
     of http(s) and of pages of the UI become links.
@@ -43,7 +43,7 @@ def markdown_table(
 
 
 def link(text: str, address: str | None, limit: int | None = None) -> str:
-    """Text that links to an address of our own; the text alone where there is none."""
+    """Return text that links to an address of our own; the text alone where there is none."""
     return _linked(inert(text, limit), address)
 
 

@@ -12,7 +12,7 @@ _LONGEST = 48  # characters of an id that stay readable in a file's name
 
 
 def file_name(*ids: str) -> str:
-    """A file's name for ids of strangers: what is readable of the last one, and a hash of all.
+    """Return a file name for untrusted ids: the readable part of the last one, and a hash of all.
 
     Only a–z, 0–9, '-' occur; ids that differ in a sign or in case have different names.
     """
@@ -29,16 +29,16 @@ class Paths:
     shown: str
 
     def board(self, version: str) -> str:
-        """The board of a version."""
+        """Return the board of a version."""
         return "index.html" if version == self.shown else self.permanent_board(version)
 
     @staticmethod
     def permanent_board(version: str) -> str:
-        """The board of a version at an address that stays when another version is shown first."""
+        """Return the board of a version at an address that stays when another version is shown first."""
         return f"boards/{version}.html"
 
     def agent(self, agent_id: str, version: str, part: int = 0) -> str:
-        """An agent under a version, or from `part` 1 on the rest of a long list of its conversations."""
+        """Return an agent under a version, or from `part` 1 on the rest of a long conversation list."""
         return f"agents/{version}/{file_name(agent_id)}{_number(part)}.html"
 
     def agent_under(self, agent_id: str) -> Callable[[str], str]:
@@ -46,7 +46,7 @@ class Paths:
         return partial(self.agent, agent_id)
 
     def conversation(self, agent_id: str, conversation_id: str, turn_index: int | None = None) -> str:
-        """A conversation, or one of its turns; long conversations are parted into several pages."""
+        """Return a conversation, or one of its turns; long conversations are parted into several pages."""
         part = 0 if turn_index is None else turn_index // TURNS_PER_PAGE
         anchor = "" if turn_index is None else f"#turn-{turn_index}"
         return f"{self.conversation_part(agent_id, conversation_id, part)}{anchor}"
@@ -58,23 +58,23 @@ class Paths:
         )
 
     def source(self, agent_id: str, conversation_id: str) -> str:
-        """The record of a conversation's source file; only the served report has this page."""
+        """Return the record of a conversation's source file; only the served report has this page."""
         return f"sources/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}.html"
 
     def methodology(self, version: str) -> str:
-        """A version's rubric and rules."""
+        """Return a version's rubric and rules."""
         return f"methodology/{version}.html"
 
     def diff(self, before: str, after: str) -> str:
-        """What changed between two versions."""
+        """Return the page of changes between two versions."""
         return f"methodology/{before}-to-{after}.html"
 
     @property
     def about(self) -> str:
-        """How the report came about."""
+        """Return the page about the report."""
         return "about.html"
 
 
 def _number(part: int) -> str:
-    """What the name of a later part ends with."""
+    """Return what the name of a later part ends with."""
     return f".{part + 1}" if part else ""

@@ -17,7 +17,7 @@ HEADINGS = {
 
 
 def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
-    """The mean of a row of quality_summary, or a bound of it: rates as percent, costs in dollars; '–' when unknown."""
+    """Return the mean of a row of quality_summary, or a bound: percent, dollars; '–' if unknown."""
     value = row[end]
     if value is None:
         return "–"
@@ -27,7 +27,7 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
 
 
 def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """A headline figure of a row of log_leaderboard as a row of quality_summary: quantity, scale, mean, low and high."""
+    """Return a headline of log_leaderboard as a row of quality_summary: quantity, scale, mean, low, high."""
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
@@ -40,7 +40,7 @@ def is_rate(row: Mapping[str, Any]) -> bool:
 
 
 def interval_of(row: Mapping[str, Any]) -> str:
-    """The 95 % interval of a row of quality_summary in words, or why there is none."""
+    """Return the 95 % interval of a row of quality_summary in words, or why there is none."""
     if row["mean"] is None:
         return "–"
     if row["low"] is None:
@@ -49,7 +49,7 @@ def interval_of(row: Mapping[str, Any]) -> str:
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """The quantity in words: 'helpfulness (1 to 5)', 'failures: agent behavior', 'cost per conversation'."""
+    """Return the quantity in words: 'helpfulness (1 to 5)', 'failures: agent behavior'."""
     name = str(row["quantity"])
     if row["scale_high"] is None:
         return "cost per conversation"
@@ -60,7 +60,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def answers_of(row: Mapping[str, Any]) -> str:
-    """How many answers a row rests on and how many are lacking: '120 answers, 4 unscored (3.2 %)'."""
+    """Return how many answers a row rests on and how many are lacking: '120 answers, 4 unscored (3.2 %)'."""
     if row["quantity"] in (COST, SUCCESS_RATE):
         known, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
         return f"{known}, {lacking}" if row["n_unscored"] else known
@@ -75,7 +75,7 @@ def answers_of(row: Mapping[str, Any]) -> str:
 
 
 def reading_order(row: Mapping[str, Any]) -> tuple[int, str]:
-    """Sort key: success first, then ratings and values, failures, cost; what has no value comes last."""
+    """Return the sort key: success first, then ratings and values, failures, cost; missing values last."""
     name = str(row["quantity"])
     kind = 0 if name == SUCCESS_RATE else 3 if name == COST else 2 if name.startswith(FAILURE_RATE) else 1
     return (kind if row["mean"] is not None else 9), name

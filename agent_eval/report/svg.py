@@ -23,7 +23,7 @@ _LEFT, _LINE, _LONGEST = 190, 24, 26
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: its size, its colour and what it stands for."""
+    """A part of a bar: its size, its colour and its meaning."""
 
     size: float
     colour: str
@@ -60,9 +60,9 @@ class Curve:
 
 
 def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> str:
-    """Horizontal bars to one scale; `largest`: the size that fills the width, else the largest bar does.
+    """Draw horizontal bars to scale; `largest`: the size that fills the width, else the largest bar does.
 
-    What the colours stand for is told below, where more than one name occurs.
+    A legend explains the colours if there is more than one name.
     """
     drawn = rows[:MOST]
     full = largest or max((sum(p.size for p in row.parts) for row in drawn), default=0) or 1
@@ -76,7 +76,7 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
             x += width
         lines.append(f'<text x="{x + 6:.0f}" y="{y + 13}">{_text(row.words)}</text>')
     height = _LINE * len(drawn) + 12
-    places: dict[tuple[str, str], int] = {}  # where it stands at most: the order of the longest bars
+    places: dict[tuple[str, str], int] = {}  # its rightmost position: the order of the longest bars
     for row in drawn:
         for i, part in enumerate(row.parts):
             places[part.name, part.colour] = max(i, places.get((part.name, part.colour), 0))
@@ -87,7 +87,7 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
 
 
 def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str:
-    """Values as points with their intervals as lines, on a scale from 0; a row without a value keeps its place."""
+    """Draw values as points with intervals as lines, on a scale from 0; a row without a value stays."""
     drawn, bottom = rows[:MOST], _LINE * min(len(rows), MOST) + 8
     lines = [
         f'<path d="M{_LEFT + 90 * i} 4V{bottom}" stroke="#ddd"/>'
@@ -108,7 +108,7 @@ def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str
 
 
 def curves(title: str, drawn: Sequence[Curve]) -> str:
-    """Shares from 0 to 1 over a small whole number, such as pass^k over k; at most six curves."""
+    """Draw shares from 0 to 1 over a small whole number, such as pass^k over k; at most six curves."""
     ends = [x for curve in drawn for x, _ in curve.points]
     first, last = min(ends, default=0), max(ends, default=1)
 
@@ -135,7 +135,7 @@ def curves(title: str, drawn: Sequence[Curve]) -> str:
 
 
 def radar(title: str, axes: Sequence[tuple[str, float | None]]) -> str:
-    """Ratings from 1 to 5 around a circle; one that is missing leaves a gap, never a point at the centre."""
+    """Draw ratings from 1 to 5 around a circle; a missing one leaves a gap, never a point at the centre."""
     drawn = geometry([(name, name, value) for name, value in axes])
     lines = ['<g transform="translate(190 124)" fill="none" stroke="#ddd">']
     lines += [f'<polygon points="{ring}"/>' for ring in drawn.rings]
@@ -161,7 +161,7 @@ def radar(title: str, axes: Sequence[tuple[str, float | None]]) -> str:
 def matrix(
     title: str, rows: Sequence[str], columns: Sequence[str], cells: Sequence[tuple[int, int, str, str]]
 ) -> str:
-    """A grid; `cells`: (row, column, colour, words), each a field with its words. At most seven rows and columns."""
+    """Draw a grid of `cells` (row, column, colour, words), at most seven rows and columns."""
     n_rows, n_columns = min(len(rows), GRID), min(len(columns), GRID)
     lines = [_label(name, 24 * i + 26) for i, name in enumerate(rows[:n_rows])]
     lines += [
@@ -198,7 +198,7 @@ def _text(text: str, longest: int = _LONGEST) -> str:
 
 
 def _picture(title: str, lines: Iterable[str], width: int, height: float, *, left_out: int = 0) -> str:
-    """A markdown image; its title is read out by screen readers and shown where pictures are not."""
+    """Return a markdown image; its title is read out by screen readers and shown where pictures are not."""
     name = escape(one_line(title))
     more = ""
     if left_out > 0:

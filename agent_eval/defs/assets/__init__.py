@@ -1,1 +1,1 @@
-"""The assets: ingest, judging, audits, errors, scores, boards, gates. Each stores the table of its name, or the report."""
+"""Define the assets: each stores the table of its name, or the report."""

@@ -1,4 +1,4 @@
-"""Audits: what judge models say when they are asked the same again."""
+"""Audit judge models: ask them the same questions again."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def judge_audits(
     context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
 ) -> Iterator[dg.MaterializeResult[None]]:
     """A fixed sample of stored answers, asked for again past the cache; adds to the audits before."""
-    from agent_eval.project.audits import audit_judges  # brings the prompts: only when there is work
+    from agent_eval.project.audits import audit_judges  # imports the prompts: only if there is work
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
     yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])
@@ -42,7 +42,7 @@ def _page(done: Audit) -> dict[str, dg.MetadataValue]:
     page: dict[str, dg.MetadataValue] = {"drift": dg.MetadataValue.md(markdown_table(done.drift))}
     for row in done.drift.filter(metric=ALL_METRICS).iter_rows(named=True):
         for figure in ("share_equal", "mean_difference", "kappa"):
-            if row[figure] is not None:  # as numbers: the UI plots them over the audits
+            if row[figure] is not None:  # as numbers: the UI plots them over time
                 page[f"{figure} {row['judge']}"] = dg.MetadataValue.float(row[figure])
     return page
 

@@ -1,4 +1,4 @@
-"""Boards: one leaderboard per methodology version, and the report that shows them all."""
+"""Build one leaderboard per methodology version, and the report of all of them."""
 
 from datetime import timedelta
 
@@ -31,11 +31,11 @@ from agent_eval.tables.frames import (
     Transcripts,
 )
 
-# With `nightly` on, boards are made every night; without it, a board that nobody made for a week says so.
+# With `nightly` on, boards are built every night; without it, a board older than a week is flagged.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
 
 
-# Stored in this order. `board_inputs` is last: until it is stored, the next run finds the causes of the same changes.
+# Stored in this order. `board_inputs` is last: until it is stored, the next run finds the same causes.
 _BOARD = {
     "leaderboard": "The board: ranks within each template, on exact composites; unpublished rows below with their reasons.",
     "board_changes": "What changed on the board: composite, rank and status before and after, and why. A run adds rows "
@@ -142,7 +142,7 @@ def log_leaderboard(
 )
 def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None]:
     """The whole report in data/report, as `agent-eval report` writes it. Nightly or by hand; no change triggers it."""
-    from agent_eval.project.report import publish  # templates cost time: only when there is work
+    from agent_eval.project.report import publish  # templates are slow to load: only if there is work
 
     made = publish(project)
     return dg.MaterializeResult(
@@ -156,7 +156,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 
 
 def _show_successors(context: dg.AssetExecutionContext, project: Project, asset: str) -> None:
-    """Say on the page of each superseded version which one took its place, with a link to the current one."""
+    """Show on the page of each superseded version which one replaced it, with a link to the current one."""
     notes = superseded_notes(project.registry.all(), asset)
     for version in notes.keys() & set(context.partition_keys):
         text = {"Superseded": dg.MetadataValue.md(notes[version])}
@@ -164,7 +164,7 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
 
 
 def _report_at(project: Project) -> str:
-    """Where a browser finds the report: at the address that the setting names, else beside the UI."""
+    """Return the address of the report: the one in the settings, else beside the UI."""
     return project.settings.report_url or REPORT
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of the assets: the arguments of their decorators, and how their rows are checked, shown and stored.
+"""Share code of the assets: arguments of their decorators; checking, showing and storing their rows.
 
 A table asset is a plain `@dg.asset(**table_asset("universal_scores"), ...)` whose body ends in
 `yield from check_and_store(context, {"universal_scores": rows}, ...)`.
@@ -28,11 +28,11 @@ KINDS = {"polars", "duckdb"}
 ONE_RUN = dg.BackfillPolicy.single_run()
 
 TableEvents = Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]
-"""What the body of a table asset yields: the results of its checks, and its rows for the store."""
+"""The events that the body of a table asset yields: check results, and rows for the store."""
 
 
 class TableAsset(TypedDict):
-    """Arguments of `@dg.asset` that are the same for every asset with a table."""
+    """Hold the arguments of `@dg.asset` that are the same for every asset with a table."""
 
     kinds: set[str]
     owners: list[str]
@@ -43,7 +43,7 @@ class TableAsset(TypedDict):
 
 
 class TableMultiAsset(TypedDict):
-    """Arguments of `@dg.multi_asset` that are the same for every op that fills several tables."""
+    """Hold the arguments of `@dg.multi_asset` that are the same for every op that fills several tables."""
 
     outs: dict[str, dg.AssetOut]
     backfill_policy: dg.BackfillPolicy
@@ -84,7 +84,7 @@ def table_multi_asset(
 
 
 def _with_others(description: str, name: str, descriptions: Iterable[str]) -> str:
-    """The description of a table with those that are made with it: one computation gives the rows of all."""
+    """Return the description of a table, with the tables that the same op computes."""
     others = ", ".join(other for other in descriptions if other != name)
     return f"{description} Made in one computation with {others}, so these are made together."
 
@@ -136,17 +136,17 @@ def check_and_store(
     /,
     **parents: pl.DataFrame,
 ) -> TableEvents:
-    """Check the new rows of each table, show them on the pages of its partitions and hand them to the store.
+    """Check the new rows of each table, show them on the pages of its partitions and pass them to the store.
 
     Args:
         context: The context of the asset.
         frames: The new rows by table name; the tables are stored in this order.
-        interval: How the boards of the project make intervals of composites; for the page of composites.
+        interval: The interval method of the project's boards, for the page of composites.
         parents: The tables whose rows the new rows belong to (`tables.rules.PARENTS`), unless among `frames`.
 
     Raises:
         dg.Failure: If a blocking check failed; the stored rows stay as they are.
-        MissingParentError: If a parent was not handed in.
+        MissingParentError: If a parent was not passed.
     """
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
     at_hand = {**parents, **frames}
@@ -160,7 +160,7 @@ def check_and_store(
 
 
 class MissingParentError(LookupError):
-    """Raised when an asset does not hand in the table that its check `no_orphans` compares with."""
+    """Raised when an asset does not pass the table that its check `no_orphans` compares with."""
 
     def __init__(self, name: str) -> None:
         parent = PARENTS[name][0]

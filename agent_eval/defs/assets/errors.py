@@ -1,6 +1,7 @@
-"""Errors: failure labels to clusters whose ids last, and whether they got better.
+"""Cluster failure labels under stable ids, and compare the clusters with a baseline.
 
-What clusters is imported when there is work: numpy costs a quarter of the time that the definitions may take.
+Clustering is imported only if there is work: numpy takes a quarter of the time limit for loading the
+definitions.
 """
 
 import dagster as dg

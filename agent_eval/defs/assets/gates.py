@@ -1,4 +1,4 @@
-"""Gates: does an agent pass under a version, by everything that is stored of it?"""
+"""Evaluate whether an agent passes the gates under a version, from its stored rows."""
 
 import dagster as dg
 import polars as pl

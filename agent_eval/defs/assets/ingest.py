@@ -1,4 +1,4 @@
-"""Ingest: session folders to tables, and which conversation counts under which version."""
+"""Ingest session folders into tables, and decide which conversation counts under which version."""
 
 import dagster as dg
 
@@ -15,7 +15,7 @@ from agent_eval.project.ingest import ingest
 from agent_eval.tables.frames import Agents, Conversations, Sessions
 from agent_eval.transcripts.admission import admit_all
 
-# Stored in this order. `agents` is last: its column ingest_fingerprint says that all the others are stored.
+# Stored in this order. `agents` is last: its column ingest_fingerprint shows that the others are stored.
 INGESTED = {
     "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
     "disclosed. Status and intervals of the boards rest on them.",

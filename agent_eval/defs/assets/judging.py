@@ -1,4 +1,4 @@
-"""Judging: what judges, rules and people say of turns, conversations and sessions."""
+"""Collect judgments of models, rules and people on turns, conversations and sessions."""
 
 from functools import partial
 

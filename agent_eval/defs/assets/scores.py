@@ -1,4 +1,4 @@
-"""Scores: ratings to universal, domain and composite scores; outcomes to reliability; all answers to a summary."""
+"""Compute scores from ratings, reliability from outcomes, and a summary from all answers."""
 
 import dagster as dg
 

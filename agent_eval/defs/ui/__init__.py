@@ -1,1 +1,1 @@
-"""The Dagster UI behind a guard: no web page of another origin can read it or make it do anything."""
+"""Serve the Dagster UI behind a guard: web pages of other origins can neither read nor control it."""

@@ -1,4 +1,4 @@
-"""`dagster dev` with the guarded web server in the place of Dagster's own."""
+"""Run `dagster dev` with the guarded web server instead of Dagster's own."""
 
 from agent_eval.defs.dagster_internals import run_dev_with_webserver
 

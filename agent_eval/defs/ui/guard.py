@@ -1,4 +1,4 @@
-"""The guard before Dagster's web server, which answers every host and origin, and runs mutations sent by GET.
+"""Guard Dagster's web server, which answers every host and origin, and runs mutations sent by GET.
 
 A page that is open in the user's browser could otherwise start, stop and delete runs, or read results under a host name
 of its own that points to this machine.
@@ -32,7 +32,7 @@ def allowed_hosts() -> frozenset[str]:
 
 
 class Guard:
-    """An ASGI middleware that answers 403 to every request that is not of the UI's own origin."""
+    """Answer 403 to every request that is not of the UI's own origin (ASGI middleware)."""
 
     def __init__(self, app: App, hosts: Collection[str]) -> None:
         self._app = app
@@ -86,13 +86,13 @@ def _one(headers: Sequence[tuple[str, str]], name: str) -> str | None:
 
 
 def _name(host: str) -> str:
-    """The name of a host without its port."""
+    """Return the name of a host without its port."""
     name, colon, port = host.lower().rpartition(":")
     return name if colon and port.isdigit() else host.lower()
 
 
 def _authority(origin: str) -> str:
-    """Host and port of an origin; an opaque origin ('null') has none."""
+    """Return the host and port of an origin; empty for an opaque origin ('null')."""
     return origin.lower().partition("://")[2]
 
 

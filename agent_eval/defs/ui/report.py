@@ -1,4 +1,4 @@
-"""The report under the address of the Dagster UI: each page is made from the store when it is asked for."""
+"""Serve the report at the address of the Dagster UI: each page is rendered from the store on request."""
 
 import asyncio
 import posixpath
@@ -16,10 +16,10 @@ _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 def pages_of_project() -> Pages:
-    """Return the pages of the project of this process; it is opened anew for each page, as it may have changed."""
+    """Return the pages of the project of this process; it is opened for each page, as it may have changed."""
 
     def page(path: str) -> bytes | None:
-        from agent_eval.project import Project  # the UI starts without them: they take a second
+        from agent_eval.project import Project  # imported on use, since it takes a second
         from agent_eval.project.report import served_page
 
         return served_page(Project.open(), path)
@@ -28,7 +28,7 @@ def pages_of_project() -> Pages:
 
 
 class WithReport:
-    """An ASGI application that answers what lies below `/report/` and passes on the rest."""
+    """Answer requests below `/report/` and pass on all others (ASGI application)."""
 
     def __init__(self, app: App, pages: Pages) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class WithReport:
         await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
     def _answer(self, path: str) -> tuple[int, str, bytes]:
-        """Status, content type and body of one page."""
+        """Return status, content type and body of one page."""
         if not path:
             return 302, "text/plain", f"{PREFIX}index.html".encode()
         try:

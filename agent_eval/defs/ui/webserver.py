@@ -1,4 +1,4 @@
-"""`dagster-webserver` and the report behind the guard; started by `defs.ui.dev` in the place of Dagster's own."""
+"""Run `dagster-webserver` and the report behind the guard; started by `defs.ui.dev`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Error clusters as people read them: gravest first, with rates, trend and examples."""
+"""Render error clusters: most severe first, with rates, trend and examples."""
 
 import polars as pl
 
@@ -22,7 +22,7 @@ _TRENDS = {
 
 
 def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
-    """Rows by severity, then by the named columns, largest first, then by id."""
+    """Return rows by severity, then by the named columns, largest first, then by id."""
     severity = pl.col("severity").cast(SEVERITY)
     return rows.sort(
         severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True
@@ -30,13 +30,13 @@ def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 
 
 def clusters_page(error_clusters: pl.DataFrame) -> str:
-    """The clusters of one agent as a markdown table, the gravest fifty."""
+    """Return the clusters of one agent as a markdown table, the fifty most severe."""
     rate = pl.col("rate_per_100_turns").round(1).alias("per 100 turns")
     return _page(error_clusters, rate, "trend", "examples", pl.col("root_cause").alias("root cause"))
 
 
 def severities_plot(error_clusters: pl.DataFrame) -> str:
-    """A bar per severity, gravest first: failures, and in how many clusters."""
+    """Draw a bar per severity, most severe first: failures, and in how many clusters."""
     counts: dict[str, list[int]] = {}
     for severity, n in error_clusters.select("severity", "n_failures").iter_rows():
         counts.setdefault(severity, []).append(n)
@@ -53,7 +53,7 @@ def severities_plot(error_clusters: pl.DataFrame) -> str:
 
 
 def trends_plot(error_trends: pl.DataFrame) -> str:
-    """A bar per agent: its clusters by what became of them since the baseline."""
+    """Draw a bar per agent: its clusters by what became of them since the baseline."""
     counts = error_trends.group_by("agent_id", "trend").len().sort("agent_id", "trend")
     parts: dict[str, dict[str, int]] = {}
     for agent, trend, n in counts.iter_rows():
@@ -70,7 +70,7 @@ def trends_plot(error_trends: pl.DataFrame) -> str:
 
 
 def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str:
-    """Every cluster of a version over its agents, as a markdown table: counts, who has it, what changed, examples."""
+    """Return every cluster of a version as a markdown table: counts, agents, changes, examples."""
     changes = error_trends.group_by("cluster_id").agg(
         pl.format("{}: {}", "agent_id", change()).sort_by("agent_id").str.join("; ").alias("trend")
     )
@@ -89,7 +89,7 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
 
 
 def change() -> pl.Expr:
-    """'improved 6.0 → 3.1, q 0.002': the trend with both rates per 100 turns; '(may be chance)' without significance."""
+    """Return the trend with both rates per 100 turns, 'improved 6.0 → 3.1, q 0.002' or '(may be chance)'."""
     rates = [
         pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")
     ]
@@ -101,7 +101,7 @@ def change() -> pl.Expr:
 
 
 def _page(clusters: pl.DataFrame, *columns: str | pl.Expr) -> str:
-    """What every page says of a cluster, then these columns; the gravest fifty."""
+    """Return the common columns of all pages, then these columns, for the fifty most severe clusters."""
     described = {"title": "cluster", "cluster_id": "id", "n_failures": "failures", "n_turns": "turns"}
     named = (pl.col(name).alias(shown) for name, shown in described.items())
     ordered = gravest_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)

@@ -1,4 +1,4 @@
-"""What was taken in, as the Dagster UI shows it: outcomes, tools, refused records, what counts under a version."""
+"""Render ingested data for the Dagster UI: outcomes, tools, refused records, what counts under a version."""
 
 import polars as pl
 
@@ -11,12 +11,12 @@ _PAIR = ["agent_id", "methodology_version"]
 
 
 def agent_table(agents: pl.DataFrame) -> str:
-    """Who the agent is."""
+    """Return the agent's description."""
     return markdown_table(agents.select("name", "category", "template", "provider", "baseline"), limit=80)
 
 
 def sessions_table(sessions: pl.DataFrame) -> str:
-    """One line per session: when, by whom, for which versions, what was disclosed, what went wrong."""
+    """Return one line per session: when, by whom, for which versions, what was disclosed, what went wrong."""
     told = sessions.select(
         pl.col("session_id").alias("session"),
         pl.col("session_date").alias("date"),
@@ -30,7 +30,7 @@ def sessions_table(sessions: pl.DataFrame) -> str:
 
 
 def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
-    """One row per agent and session: conversations by declared outcome, turns, tool calls, known cost."""
+    """Return one row per agent and session: conversations by outcome, turns, tool calls, known cost."""
     is_correct = pl.col("outcome_correct")
     return (
         conversations.group_by(_AGENT, "session_id")
@@ -48,7 +48,7 @@ def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
 
 
 def outcomes_plot(counted: pl.DataFrame) -> str:
-    """A bar per session: correct, wrong, no outcome declared."""
+    """Draw a bar per session: correct, wrong, no outcome declared."""
     shown = (
         ("correct", GREEN, "correct"),
         ("wrong", RED, "wrong"),
@@ -66,12 +66,12 @@ def outcomes_plot(counted: pl.DataFrame) -> str:
 
 
 def counts_table(counted: pl.DataFrame) -> str:
-    """Counts without the agent, whose page it is."""
+    """Return counts without the agent, whose page it is."""
     return _head(counted.drop(_AGENT))
 
 
 def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
-    """One row per agent: turns, how many are without a reply, characters said, latency."""
+    """Return one row per agent: turns, how many are without a reply, characters said, latency."""
     return (
         turns.group_by(_AGENT)
         .agg(
@@ -87,7 +87,7 @@ def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """One row per agent and tool: calls, and how many ended in an error; most called first."""
+    """Return one row per agent and tool: calls, and how many ended in an error; most called first."""
     is_error = pl.col("is_error").fill_null(value=False)
     return (
         tool_calls.group_by(_AGENT, "name")
@@ -97,7 +97,7 @@ def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_plot(counted: pl.DataFrame) -> str:
-    """A bar per tool: answered, failed, unknown."""
+    """Draw a bar per tool: answered, failed, unknown."""
     rows = [
         Bar(
             row["name"],
@@ -118,12 +118,12 @@ def tools_plot(counted: pl.DataFrame) -> str:
 
 
 def refused_table(import_errors: pl.DataFrame) -> str:
-    """Each refused record by file and line, with what to do."""
+    """Return each refused record by file and line, with what to do."""
     return _head(import_errors.select("file", "line", "reason"))
 
 
 def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """One row per agent, version, slot and reason: how many conversations."""
+    """Return one row per agent, version, slot and reason: how many conversations."""
     return (
         transcripts.group_by(*_PAIR, "slot", "is_admitted", "reason")
         .agg(conversations=pl.len(), turns=pl.col("n_turns").sum())
@@ -132,7 +132,7 @@ def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
 
 
 def slots_plot(counted: pl.DataFrame) -> str:
-    """A bar per slot: conversations that count, and those that do not."""
+    """Draw a bar per slot: conversations that count, and those that do not."""
     parts: dict[str, list[BarPart]] = {}
     for slot, is_admitted, n in counted.select("slot", "is_admitted", "conversations").iter_rows():
         part = BarPart(n, GREEN, "counts") if is_admitted else BarPart(n, AMBER, "does not count")
@@ -142,7 +142,7 @@ def slots_plot(counted: pl.DataFrame) -> str:
 
 
 def reasons_table(counted: pl.DataFrame) -> str:
-    """Why conversations do not count."""
+    """Return why conversations do not count."""
     left_out = counted.filter(~pl.col("is_admitted")).select("slot", "conversations", "reason")
     return "every conversation counts" if left_out.is_empty() else _head(left_out)
 

@@ -1,4 +1,4 @@
-"""Judgments as the Dagster UI shows them: how much was judged, what it cost, how ratings and failures are spread."""
+"""Render judgments for the Dagster UI: coverage, cost, distributions of ratings and failures."""
 
 import polars as pl
 
@@ -18,7 +18,7 @@ _ANSWERS = {
 
 
 def _known_sum(column: str) -> pl.Expr:
-    """The sum, null when any part is unknown."""
+    """Return the sum, null when any part is unknown."""
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
@@ -34,7 +34,7 @@ FIGURES = (
 
 
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
-    """How far judge models got: one row per version, agent and metric that a model was asked about.
+    """Return the coverage by judge models: one row per version, agent and metric asked of a model.
 
     Args:
         judgments: Table turn_judgments or conversation_judgments.
@@ -58,7 +58,7 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def coverage_table(counted: pl.DataFrame) -> str:
-    """What models were asked and what it cost, a line per metric and one for all."""
+    """Return what models were asked and what it cost, a line per metric and one for all."""
     total = counted.select(
         pl.lit("all").alias("metric"),
         pl.lit("").alias("judge"),
@@ -70,13 +70,13 @@ def coverage_table(counted: pl.DataFrame) -> str:
 
 
 def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent, metric and rating: how many effective judgments."""
+    """Return one row per version, agent, metric and rating: how many effective judgments."""
     rated = judgments.filter("is_effective", pl.col("rating_1to5").is_not_null())
     return rated.group_by(*_PAIR, pl.col("metric").alias("row"), "rating_1to5").len().sort(pl.all())
 
 
 def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent, target and criterion, and rating: how many that count; without a rating: status."""
+    """Return counts per version, agent, target, criterion and rating, or status without a rating."""
     counted = rubric_ratings.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
     return (
         counted.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
@@ -86,7 +86,7 @@ def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def ratings_plot(counted: pl.DataFrame) -> str:
-    """One bar per row, parted by the shares of the ratings 1 to 5; grey: without a rating."""
+    """Draw one bar per row, parted by the shares of the ratings 1 to 5; grey: without a rating."""
     parts: dict[str, dict[int | None, int]] = {}
     for row, rating, n in counted.select("row", "rating_1to5", "len").iter_rows():
         of_row = parts.setdefault(row, {})
@@ -120,13 +120,13 @@ def grid_table(counted: pl.DataFrame) -> str:
 
 
 def answers(judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent, metric and status: how many effective judgments, and those without a value."""
+    """Return counts of effective judgments per version, agent, metric and status, and those without value."""
     counted = judgments.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
     return counted.group_by(*_PAIR, "metric", "status").len().sort(*_PAIR, "metric", "status")
 
 
 def answers_plot(counted: pl.DataFrame) -> str:
-    """One bar per metric: scored, unscored, not applicable."""
+    """Draw one bar per metric: scored, unscored, not applicable."""
     parts: dict[str, dict[str, int]] = {}
     for metric, status, n in counted.select("metric", "status", "len").iter_rows():
         parts.setdefault(metric, {})[status] = n
@@ -142,7 +142,7 @@ def answers_plot(counted: pl.DataFrame) -> str:
 
 
 def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
-    """One row per version, agent, label and fault author: how many failures, most frequent label first."""
+    """Return counts of failures per version, agent, label and fault author, most frequent label first."""
     per_label = pl.len().over(*_PAIR, "label").alias("of_label")
     return (
         failures.with_columns(per_label)
@@ -160,7 +160,7 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
 
 
 def failures_plot(counted: pl.DataFrame) -> str:
-    """One bar per failure label: whose fault it was."""
+    """Draw one bar per failure label: whose fault it was."""
     looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "cannot be told")}
     parts: dict[str, list[BarPart]] = {}
     for label, author, n in counted.select("label", "fault_author", "len").iter_rows():

@@ -1,4 +1,4 @@
-"""From a score to its sources in one table: which tables it was made from, how many rows, by which run, judged by whom."""
+"""Render the lineage of a score as one table: its source tables, their rows, runs and judges."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ _LINKS = {"table": "_asset", "written by run": "_run"}
 
 
 def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
-    """The ratings that a score rests on, the lowest first, each with a link to where it was given; at most `MOST`.
+    """Return up to `MOST` ratings behind a score, the lowest first, each with a link to its place.
 
     Args:
         ratings: Rows of rubric_ratings of one agent and version.
@@ -50,7 +50,7 @@ def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
 
 
 def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Mapping[str, str]) -> str:
-    """Markdown: the hashes that a score rests on, who judged, and a line per table on the way to the sources.
+    """Return markdown: the hashes behind a score, its judges, and a line per table up to the sources.
 
     Args:
         of: The table whose page it is; its own rows are of this run.

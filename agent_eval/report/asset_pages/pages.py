@@ -123,7 +123,7 @@ class Page:
 def asset_pages(
     name: str, rows: pl.DataFrame, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
 ) -> Iterator[Page]:
-    """One page per partition: all plots and tables together, since each text takes a click, and a preview.
+    """Yield one page per partition: plots and tables in one text, since each takes a click, and a preview.
 
     Args:
         name: The table.

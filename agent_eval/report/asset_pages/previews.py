@@ -15,7 +15,7 @@ _SEVERITY = pl.col("severity").replace_strict(
 
 
 def _first(column: str, *values: str) -> pl.Expr:
-    """Rows with these values of a column first, in this order."""
+    """Return rows with these values of a column first, in this order."""
     return (
         pl.col(column)
         .cast(pl.String)
@@ -55,7 +55,7 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
 
 
 def preview(contract: Table, rows: pl.DataFrame) -> str:
-    """The first rows in the table's `ORDER`, as markdown.
+    """Return the first rows in the table's `ORDER`, as markdown.
 
     What is empty in all of them and the partition's own columns are left out; the first cell of a row that belongs to a
     conversation links to it in the report.

@@ -103,14 +103,14 @@ def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> s
 
 
 def missing_table(scores: pl.DataFrame) -> str:
-    """What is missing or wrong, and what should be known."""
+    """Return what is missing or wrong, and what should be known."""
     row = scores.row(0, named=True)
     said = [*grouped(row["missing"]), *row["warnings"]]
     return "\n".join(f"- {inert(line, 300)}" for line in said) if said else "nothing is missing"
 
 
 def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
-    """One row per version and agent: the mean of each aspect and of what it is the mean."""
+    """Return one row per version and agent: the mean of each aspect and of what it is the mean."""
     means = [pl.col(aspect).mean() for aspect in _ASPECTS]
     counts = [pl.col(aspect).count().alias(f"n_{aspect}") for aspect in _ASPECTS]
     right = [
@@ -218,7 +218,7 @@ def pairs_matrix(compared: pl.DataFrame) -> str:
 
 
 def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Counts of passed, failed and unknown per version, agent and the named column."""
+    """Return counts of passed, failed and unknown per version, agent and the named column."""
 
     def counted(rows: pl.DataFrame) -> pl.DataFrame:
         return (
@@ -229,7 +229,7 @@ def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
 
 
 def results_plot(counted: pl.DataFrame) -> str:
-    """One bar per row: passed, failed, unknown."""
+    """Draw one bar per row: passed, failed, unknown."""
     parts: dict[str, dict[str, int]] = {}
     for row, result, n in counted.select("row", "result", "len").iter_rows():
         parts.setdefault(row, {})[result] = n

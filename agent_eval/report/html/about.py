@@ -11,7 +11,7 @@ JUDGED_BY = ("methodology_version", "judge", "judge_model", "status", "judged_at
 
 
 def judges(judgments: pl.DataFrame) -> pl.DataFrame:
-    """One row per version and judge: how many judgments, how many scored, first and last date.
+    """Return one row per version and judge: how many judgments, how many scored, first and last date.
 
     Args:
         judgments: Columns `JUDGED_BY` of turn_judgments, conversation_judgments or both.
@@ -32,7 +32,7 @@ def about_page(
     import_errors: pl.DataFrame,
     agents: pl.DataFrame,
 ) -> dict[str, Any]:
-    """What the page shows; `judged` holds rows of `judges`, of any number of agents."""
+    """Return what the page shows; `judged` holds rows of `judges`, of any number of agents."""
     total = judged.group_by("methodology_version", "judge", "judge_model").agg(
         pl.col("n").sum(), pl.col("n_scored").sum(), pl.col("first").min(), pl.col("last").max()
     )

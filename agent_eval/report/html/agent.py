@@ -53,7 +53,7 @@ class Frames:
     gates: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
-        """The rows of one version; what is stored once per agent stays."""
+        """Return the rows of one version; what is stored once per agent stays."""
         kept = {
             name: frame.filter(pl.col("methodology_version") == version)
             if "methodology_version" in frame.columns
@@ -134,7 +134,7 @@ def agent_pages(
 
 
 def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Paths) -> dict[str, Any]:
-    """What the page of an agent under a version shows above its conversations."""
+    """Return what the page of an agent under a version shows above its conversations."""
     board = frames.leaderboard.filter(pl.col("agent_id") == agent["agent_id"]).to_dicts()
     composite = _first(frames.composite_scores)
     universal, domain = _first(frames.universal_scores), _first(frames.domain_scores)
@@ -177,7 +177,7 @@ def _first(frame: pl.DataFrame) -> Row:
 
 
 def _formula(composite: Row, universal: Row, domain: Row, methodology: Methodology) -> dict[str, Any]:
-    """The composite in words: '0.40 × 90 + 0.60 × 844/9 = 92.3'; '?' stands for what is missing."""
+    """Return the composite in words: '0.40 × 90 + 0.60 × 844/9 = 92.3'; '?' marks missing values."""
     u, d = (_exact(row, key) for row, key in ((universal, "universal_exact"), (domain, "domain_exact")))
     raw, score = (_exact(composite, key) for key in ("raw_composite_exact", "composite_exact"))
     weights = methodology.weights
@@ -254,7 +254,7 @@ def _given(
 
 
 def _rated_on(row: Row, slots: Mapping[str, Row], needs_test: str | None) -> list[Row]:
-    """What a rating was given on: its conversation, or those of the session that hold the needed test."""
+    """Return the rated conversation, or those of the session with the required test."""
     if row["conversation_id"] is not None:
         return [slots[row["conversation_id"]]] if row["conversation_id"] in slots else []
     if row["session_id"] is None:
@@ -273,7 +273,7 @@ def _label(slot: Row) -> str:
 
 
 def spreads(judgments: pl.DataFrame) -> list[Spread]:
-    """Per metric how its counting judgments are spread; what could not be judged is counted by its reason.
+    """Return the distribution of counting judgments per metric; unjudged ones are counted by reason.
 
     Eligible are those that are scored, unscored or disputed; `not_applicable` are neither.
     """
@@ -298,13 +298,13 @@ def _spread(metric: str, rows: pl.DataFrame) -> Spread:
 
 
 def _counted(values: pl.Series) -> list[tuple[Any, int]]:
-    """Each value and how often it occurs, the most frequent first; nulls are left out."""
+    """Return each value and how often it occurs, the most frequent first; nulls are left out."""
     name = values.name
     return values.drop_nulls().value_counts().sort("count", name, descending=[True, False]).rows()
 
 
 def _yes_and_no(values: pl.Series) -> list[tuple[str, int]]:
-    """How many of a 0/1 metric's values are 1 and 0; nothing for other metrics."""
+    """Return how many of a 0/1 metric's values are 1 and 0; nothing for other metrics."""
     known = values.drop_nulls()
     if known.is_empty() or not known.is_in([0.0, 1.0]).all():
         return []
@@ -317,7 +317,7 @@ def _number(value: object) -> float | None:
 
 
 def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict[str, Any]]:
-    """Error clusters, gravest first, each with its change against the baseline and quoted examples."""
+    """Return error clusters, most severe first, each with its change since the baseline and examples."""
     changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
     failures = by_key(frames.failures, "cluster_id")
     return [
@@ -332,7 +332,7 @@ def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict
 
 
 def _example(failure: Row, known: Collection[str], paths: Paths) -> dict[str, Any]:
-    """A failure, with its turn's address unless the conversation has gone from the store since."""
+    """Return a failure, with its turn's address unless the conversation has gone from the store since."""
     agent_id, conversation_id, turn_index = (
         failure[c] for c in ("agent_id", "conversation_id", "turn_index")
     )
@@ -344,7 +344,7 @@ def _example(failure: Row, known: Collection[str], paths: Paths) -> dict[str, An
 
 
 def conversation_rows(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
-    """The agent's conversations with what is known of each: slot, outcome, mean rating, failures."""
+    """Return the agent's conversations with what is known of each: slot, outcome, mean rating, failures."""
     rated = frames.turn_judgments.filter("is_effective", pl.col("status") == "scored")
     means = rated.group_by("conversation_id").agg(mean_rating=pl.col("rating_1to5").mean(), n_judged=pl.len())
     failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())

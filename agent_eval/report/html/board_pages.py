@@ -44,7 +44,7 @@ class Standing:
 
     @property
     def name(self) -> str:
-        """The display name, else the id."""
+        """Return the display name, else the id."""
         return str(self.row["name"] or self.row["agent_id"])
 
 
@@ -59,7 +59,7 @@ def board_page(
     changes: pl.DataFrame,
     logs: pl.DataFrame,
 ) -> dict[str, Any]:
-    """What the board of a version shows; frames may hold other versions too.
+    """Return what the board of a version shows; frames may hold other versions too.
 
     Agents of table log_leaderboard (`logs`) are listed with their logs, and not among those with a composite.
     """
@@ -87,7 +87,7 @@ def board_page(
 
 
 def standing(row: Row, paths: Paths) -> Standing:
-    """A row of table leaderboard as it is read."""
+    """Return a row of table leaderboard as it is read."""
     return Standing(
         row=row,
         href=paths.agent(row["agent_id"], row["methodology_version"]),
@@ -103,7 +103,7 @@ def standing(row: Row, paths: Paths) -> Standing:
 
 
 def badges(row: Row) -> tuple[Badge, ...]:
-    """The disclosures of a row of table leaderboard."""
+    """Return the disclosures of a row of table leaderboard."""
     return tuple(Badge(text, _tone(text)) for text in words.badges(row))
 
 

@@ -12,7 +12,7 @@ from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
-WHOLE = -1  # stands for the index of a turn where all of a conversation is meant
+WHOLE = -1  # used as turn index for the whole conversation
 _JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
 
 
@@ -52,7 +52,7 @@ class TurnView:
 
 
 def source_file(conversation: Row) -> str:
-    """The file that holds a conversation, from the data folder."""
+    """Return the file that holds a conversation, from the data folder."""
     return f"sessions/{conversation['agent_id']}/{conversation['session_id']}/conversations.jsonl"
 
 
@@ -73,7 +73,7 @@ def conversation_pages(material: Material, paths: Paths) -> Iterator[tuple[str, 
 
 
 def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView], dict[str, int]]:
-    """The turns of one page, and the marks of quotes that were given on the whole conversation.
+    """Return the turns of one page, and the marks of quotes that were given on the whole conversation.
 
     Quotes are marked where the page holds them: first in their own turn, then before it.
     """
@@ -106,7 +106,7 @@ class _Said:
 
 
 def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
-    """The messages of a turn in order; each tool call stands for itself, as a judge may quote it."""
+    """Yield the messages of a turn in order; each tool call is a separate item, as a judge may quote it."""
     names: dict[str, str] = {}
     for message in messages:
         role, content = message["role"], message.get("content")
@@ -159,7 +159,7 @@ def _marks(
 
 
 def _place(spoken: Mapping[int, Sequence[_Said]], index: int, quote: str) -> tuple[int, int] | None:
-    """(turn, part) where the quote stands: in its own turn, else in the last one before; of the whole, in the last."""
+    """Return (turn, part) of the quote: its own turn, else the last one before; of the whole, the last."""
     for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
         for i, said in enumerate(spoken[turn]):
             if texts.is_in(said.text, quote):
@@ -172,7 +172,7 @@ def _without_overlaps(
     places: Mapping[tuple[int, int], Quotes],
     spoken: Mapping[int, Sequence[_Said]],
 ) -> dict[int, dict[str, int]]:
-    """The marks that the page really has: one that overlaps another is told by it."""
+    """Return the marks on the page; an overlapping mark is replaced by the one it overlaps."""
     drawn = set[int]()
     for (turn, part), quotes in places.items():
         drawn |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
@@ -195,7 +195,7 @@ def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:
 
 
 def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
-    """What stands above the turns: context, outcome, where it counts, what was said of the whole."""
+    """Return the content above the turns: context, outcome, where it counts, judgments of the whole."""
     row = material.conversation
     n_versions = len(material.transcripts)
     read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
@@ -219,7 +219,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
-    """The name in a tool's schema, in OpenAI's nested form or flat."""
+    """Return the name in a tool's schema, in OpenAI's nested form or flat."""
     function = tool.get("function")
     return str(tool.get("name") or (function.get("name") if isinstance(function, dict) else None) or "?")
 

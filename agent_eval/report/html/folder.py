@@ -9,11 +9,11 @@ from pathlib import Path
 from agent_eval.errors import AgentEvalError
 
 MARKER = ".agent-eval-report.json"
-"""Stands in each report and names its files: only a folder that holds nothing else is replaced."""
+"""File in each report that lists its files: only a folder without other files is replaced."""
 
 
 class ReportFolderError(AgentEvalError):
-    """The report cannot be written to that folder."""
+    """Raised when the report cannot be written to that folder."""
 
     def __init__(self, folder: Path, reason: str) -> None:
         super().__init__(f"The report cannot be written to {folder}: {reason}.")
@@ -21,10 +21,10 @@ class ReportFolderError(AgentEvalError):
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write into; when the block is done it takes the place of `folder`, else it goes.
+    """Yield a new folder to write into; it replaces `folder` after the block, and is removed on an error.
 
     Raises:
-        ReportFolderError: If something stands there that is no earlier report, or a report with files of others in it.
+        ReportFolderError: If it exists and is not an earlier report, or is a report with other files in it.
     """
     target = folder.resolve()
     _check(target)
@@ -66,7 +66,7 @@ def _check(folder: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """Every file below, from the folder; a link or an empty folder counts as a file: neither is ours."""
+    """Return every file below the folder; links and empty folders count as files: neither is ours."""
     found = set[str]()
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
@@ -75,7 +75,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def _listed(folder: Path) -> set[str]:
-    """The files that a report's marker names; none when it cannot be read."""
+    """Return the files that a report's marker names; none when it cannot be read."""
     try:
         named = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):

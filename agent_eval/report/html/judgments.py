@@ -1,4 +1,4 @@
-"""Judgments as a page tells them: same words told once, what could not be judged in one line."""
+"""Group judgments for a page: equal texts once, everything not judged in one line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Opinion:
 
     @property
     def row(self) -> Row:
-        """Of the first value: words and judge, which all share."""
+        """Return the row of the first value; all share its text and judge."""
         return self.rows[0]
 
 
@@ -44,7 +44,7 @@ class Gap:
 
 
 def value_of(row: Row) -> Value:
-    """The value of a scored judgment as text and tone."""
+    """Return the value of a scored judgment as text and tone."""
     if row["rating_1to5"] is not None:
         return Value(row["metric"], f"{row['rating_1to5']} / 5", f"r{row['rating_1to5']}")
     if row["label"] is not None:
@@ -57,7 +57,7 @@ def value_of(row: Row) -> Value:
 
 
 def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> list[Opinion]:
-    """Scored judgments grouped by judge, words and quote; those that count first."""
+    """Return scored judgments grouped by judge, words and quote; those that count first."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["status"] == "scored":
@@ -77,7 +77,7 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
 
 
 def gaps(rows: Iterable[Row]) -> list[Gap]:
-    """What has no value: each reason once, with its metrics."""
+    """Return what has no value: each reason once, with its metrics."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row["status"] != "scored":
@@ -90,7 +90,7 @@ def gaps(rows: Iterable[Row]) -> list[Gap]:
 
 
 def in_versions(versions: Sequence[str], n_versions: int) -> str:
-    """'' for all versions, else 'under 1.2.0, 1.3.0'."""
+    """Return '' for all versions, else 'under 1.2.0, 1.3.0'."""
     return "" if len(versions) >= n_versions else f"under {', '.join(sorted(versions, key=_order))}"
 
 

@@ -68,7 +68,7 @@ class Renderer:
 
 @cache
 def _environment() -> jinja2.Environment:
-    """The templates, compiled once per process."""
+    """Return the templates, compiled once per process."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("agent_eval.report.html"),
         autoescape=True,
@@ -83,7 +83,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _shown(value: object) -> object:
-    """What an expression of a template prints: an unknown says so, and no text steers what follows it."""
+    """Return the printed value of a template's expression: unknown values are marked, texts sanitised."""
     if value is None:
         return "unknown"
     if isinstance(value, datetime.datetime):
@@ -92,7 +92,7 @@ def _shown(value: object) -> object:
 
 
 def _score(value: float | None) -> str:
-    """0–100 with one decimal, half up."""
+    """Return a score of 0–100 with one decimal, half up."""
     return "unknown" if value is None else one_decimal(value)
 
 
@@ -101,10 +101,10 @@ def _number(value: float | None, places: int = 2) -> str:
 
 
 def _money(value: float | None) -> str:
-    """US dollars."""
+    """Return an amount in US dollars."""
     return "unknown" if value is None else f"${value:,.4f}"
 
 
 def _words(value: object) -> str:
-    """'no_failure' → 'no failure'."""
+    """Return a name as words: 'no_failure' → 'no failure'."""
     return str(value).replace("_", " ")

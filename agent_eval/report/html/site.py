@@ -111,7 +111,7 @@ def write_report(site: Site, folder: Path) -> Written:
 
 
 def page_at(site: Site, path: str) -> bytes | None:
-    """One page, style sheet or script of the report by its path from the folder; None if there is none at that path.
+    """Return one page, style sheet or script of the report by its path from the folder; None if absent.
 
     The page is what `write_report` would write now; only the rows that it shows are read.
     """
@@ -124,7 +124,7 @@ def page_at(site: Site, path: str) -> bytes | None:
 
 
 def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
-    """Some pages of the report, that at `path` among them if it exists."""
+    """Yield some pages of the report, that at `path` among them if it exists."""
     boards = _boards(site)
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
@@ -164,7 +164,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
 
 
 def _named(rows: pl.DataFrame, file: str, *ids: str) -> pl.DataFrame:
-    """The rows whose pages have the file name, without its ending."""
+    """Return the rows whose pages have the file name, without its ending."""
     stem = file.partition(".")[0]
     return rows.filter(
         pl.Series([file_name(*key) == stem for key in rows.select(ids).iter_rows()], dtype=pl.Boolean)
@@ -176,7 +176,7 @@ def _boards(site: Site) -> dict[str, pl.DataFrame]:
 
 
 def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
-    """Every agent that a page may link to: the known ones, and those that only an older board still holds."""
+    """Return every agent that a page may link to: known ones, and those only on an older board."""
     known = site.read("agents")
     gone = leaderboard.select("agent_id", "name").unique("agent_id", keep="first", maintain_order=True)
     return pl.concat([known, gone.join(known, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
@@ -203,7 +203,7 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
 def _board_pages(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], *, only: str | None = None
 ) -> Iterator[Page]:
-    """The boards of all versions; or that at the path `only`."""
+    """Yield the boards of all versions; or that at the path `only`."""
     for version in site.methodologies:
         # the shown board has two addresses: that of the report, and one that stays
         wanted = [
@@ -239,7 +239,7 @@ def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFra
 def _rows_of(
     site: Site, keys: pl.DataFrame, only: Collection[str] = (*_PER_AGENT, *_LIGHT, "conversations")
 ) -> dict[str, pl.DataFrame]:
-    """The stored rows of some agents by table; judgments without their texts."""
+    """Return the stored rows of some agents by table; judgments without their texts."""
     columns = sorted({*agent.LIGHT, *about.JUDGED_BY})
     rows = {name: _light(site, name, keys, columns) for name in _LIGHT if name in only}
     rows |= {name: site.read(name, keys) for name in _PER_AGENT if name in only}
@@ -259,7 +259,7 @@ def _agent_pages(
     agents: pl.DataFrame,
     rows: Mapping[str, pl.DataFrame],
 ) -> Iterator[Page]:
-    """The pages of some agents under every version of the site."""
+    """Yield the pages of some agents under every version of the site."""
     frames = {**rows} | {name: rows[name].select(agent.LIGHT) for name in _LIGHT}
     frames |= {"error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
@@ -274,7 +274,7 @@ def _agent_pages(
 def _conversation_pages(
     site: Site, paths: Paths, agents: pl.DataFrame, rows: Mapping[str, pl.DataFrame]
 ) -> Iterator[Page]:
-    """The pages of some agents' conversations."""
+    """Yield the pages of some agents' conversations."""
     of_agents = {row["agent_id"]: row for row in agents.to_dicts()}
     for material in _materials(site.read, rows["conversations"], rows["transcripts"]):
         of_agent = {"agent": of_agents[material.conversation["agent_id"]]}

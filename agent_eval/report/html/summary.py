@@ -43,12 +43,12 @@ class LogRow:
 
 
 def summary_rows(summary: pl.DataFrame) -> tuple[SummaryRow, ...]:
-    """The rows of table quality_summary of one agent and version, in reading order."""
+    """Return the rows of table quality_summary of one agent and version, in reading order."""
     return tuple(_read(row) for row in sorted(summary.to_dicts(), key=reading_order))
 
 
 def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
-    """The rows of table log_leaderboard of one version, by agent id."""
+    """Return the rows of table log_leaderboard of one version, by agent id."""
     return tuple(
         LogRow(
             name=row["name"] or row["agent_id"],

@@ -18,20 +18,20 @@ class Reader(Protocol):
 
 
 def by_key(frame: pl.DataFrame, *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """The rows of a frame by the values of some columns, each group in the frame's order."""
+    """Return the rows of a frame by the values of some columns, each group in the frame's order."""
     groups = frame.partition_by(names, as_dict=True, maintain_order=True)
     return {key: group.to_dicts() for key, group in groups.items()}
 
 
 def chunks(frame: pl.DataFrame, n_rows: int) -> Iterator[pl.DataFrame]:
-    """The frame in pieces of at most so many rows."""
+    """Yield the frame in pieces of at most so many rows."""
     return (frame.slice(start, n_rows) for start in range(0, frame.height, n_rows))
 
 
 def merged_versions(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows that are the same under several methodology versions as one row, with `versions`, in the frame's order.
+    """Merge equal rows of several methodology versions into one row, with `versions`, in order.
 
-    What a judgment cost is told by version and is left out: an answer is paid once, its share differs.
+    Costs of judgments differ by version and are omitted: an answer is paid once, its share differs.
     """
     told = frame.drop("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", strict=False)
     lists = [name for name, dtype in told.schema.items() if isinstance(dtype, pl.List)]
@@ -51,5 +51,5 @@ def _split(name: str) -> pl.Expr:
 
 
 def only(rows: Mapping[tuple[Any, ...], list[Row]], *key: object) -> list[Row]:
-    """The rows of one key; none if there is no such key."""
+    """Return the rows of one key; none if there is no such key."""
     return rows.get(key, [])

@@ -35,12 +35,12 @@ class ShownText:
 
 
 def clean(text: str) -> str:
-    """Text that cannot steer what follows it: one kind of line end, no control characters, no overrides."""
+    """Return sanitised text: one kind of line end, no control characters, no bidirectional overrides."""
     return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> ShownText:
-    """The text, `clean` and cut to `LONGEST` characters, parted at the quotes (number, words) that occur in it.
+    """Return the text, `clean` and cut to `LONGEST` characters, split at its quotes (number, words).
 
     Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
     """
@@ -52,12 +52,12 @@ def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> ShownText:
 
 
 def is_in(text: str, quote: str) -> bool:
-    """Whether `shown` would mark the quote in the text, which is `clean` already."""
+    """Return whether `shown` would mark the quote in the text, which is `clean` already."""
     return any(_places(text[:LONGEST], 0, quote))
 
 
 def _places(text: str, number: int, quote: str) -> Iterator[tuple[int, int, int]]:
-    """Start, end and number of the first place of a quote."""
+    """Yield start, end and number of the first place of a quote."""
     if 0 < len(quote) <= LONGEST_QUOTE and (pattern := _pattern(quote)) and (at := pattern.search(text)):
         yield at.start(), at.end(), number
 
