@@ -55,6 +55,15 @@ def main_options(
     """Turn agent transcripts into leaderboards you can defend."""
 
 
+def _models(judge: list[str] | None) -> str | None:
+    """Return the judge models of `--judge` as the setting names them; an empty value is an error, not "no judge"."""
+    if judge and not all(name.strip() for name in judge):
+        raise typer.BadParameter(
+            "--judge names no model: its value is empty. Was an environment variable unset?"
+        )
+    return ",".join(judge) if judge else None
+
+
 @app.command()
 def init(
     folder: Annotated[
@@ -167,7 +176,7 @@ def run(
     from agent_eval.commands.terminal.progress import shown_progress
 
     project = _project().with_settings(
-        judge_model=",".join(judge) if judge else None,
+        judge_model=_models(judge),
         metrics=tuple(metrics) if metrics else None,
         max_cost_usd=max_cost,
         max_calls=max_calls,
@@ -461,7 +470,7 @@ def tournament(
         if verdicts is not None:
             raise typer.BadParameter("--verdicts reads recorded verdicts, --judge asks; name one of them")
         project = _project().with_settings(
-            judge_model=",".join(judge), max_cost_usd=max_cost, max_calls=max_calls
+            judge_model=_models(judge), max_cost_usd=max_cost, max_calls=max_calls
         )
         out, err = consoles()
         with shown_progress(err) as progress:
@@ -570,7 +579,7 @@ def audit(
     if against:
         raise typer.Exit(compare_foreign(_project(), *consoles(), against, as_json=as_json))
     project = _project().with_settings(
-        judge_model=",".join(judge) if judge else None,
+        judge_model=_models(judge),
         max_cost_usd=max_cost,
         max_calls=max_calls,
         audit_size=size,

@@ -10,9 +10,11 @@ import pytest
 
 import agent_eval
 from agent_eval.commands.api import ConversationInputError, TrialFrameError
+from agent_eval.commands.estimate import UnusableJudgeError
 from agent_eval.project import Project
 from agent_eval.project.project import UnknownTableError
 from agent_eval.scores.reliability.attempts import TrialCountError
+from agent_eval.settings.home import NoRootError
 from tests.conftest import REPOSITORY
 
 SAID = {
@@ -152,3 +154,22 @@ def test_pass_hat_k_of_real_trials_in_five_lines(shared_data: Path, sample_copy:
     agent_eval.run_project(project, agents=["tau"], methodologies=["1.3.0"])
     rows = project.table("reliability").filter(agent_id="tau", estimator="unbiased")
     assert [round(x, 3) for x in rows.sort("k")["pass_hat_k"].to_list()[:4]] == [0.42, 0.273, 0.22, 0.2]
+
+
+def test_a_named_folder_wins_over_the_environment_and_a_missing_one_is_an_error(
+    sample_copy: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    (other / "data").mkdir(parents=True)
+    assert agent_eval.open_project().home.root == sample_copy  # AGENT_EVAL_HOME
+    assert agent_eval.open_project(other).home.root == other
+    with pytest.raises(NoRootError):
+        agent_eval.open_project(other / "missing")
+
+
+def test_a_judge_that_cannot_be_called_is_refused_before_anything_is_stored(sample_copy: Path) -> None:
+    project = agent_eval.open_project(sample_copy)
+    before = project.table("turn_judgments")
+    with pytest.raises(UnusableJudgeError, match="zz"):
+        agent_eval.run_project(project, methodologies=["1.3.0"], judge="zz")
+    assert project.table("turn_judgments").equals(before)

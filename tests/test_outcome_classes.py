@@ -239,7 +239,11 @@ def test_nothing_is_asked_about_conversations_without_turns(project: Project) ->
     ]
     turns = project.store.read(table("turn_judgments"), pair).join(empty, on="conversation_id")
     assert turns.is_empty()
-    dry = CliRunner().invoke(app, ["run", *VERSION, "--dry-run", "--judge", "openai/x", "--agent", "emptied"])
+    dry = CliRunner().invoke(
+        app,
+        ["run", *VERSION, "--dry-run", "--judge", "openai/gpt-4o-mini", "--agent", "emptied"],
+        env={"OPENAI_API_KEY": "unused"},
+    )
     assert dry.exit_code == 0, dry.output
 
 

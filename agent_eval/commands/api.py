@@ -74,7 +74,7 @@ class TrialFrameError(AgentEvalError, ValueError):
 
 
 def open_project(path: str | Path | None = None) -> Project:
-    """Open the project at a folder; by default the one around the working directory.
+    """Open the project at a folder; by default the one that AGENT_EVAL_HOME names or that is around the working directory.
 
     Args:
         path: A folder with `agent_eval.toml` or `data/`, or one below it.
@@ -135,11 +135,15 @@ def run_project(
         What was made, refused and left unscored; `exit_code` as of the command.
 
     Raises:
+        UnusableJudgeError: If a judge model's key is missing or the model is not known; nothing is asked.
         AgentEvalError: If an agent or a version is unknown, or the run cannot be started.
     """
+    from agent_eval.commands.estimate import refuse_unusable_judges
     from agent_eval.commands.run import run  # loads Dagster
 
-    return run(project.with_settings(judge_model=judge), list(agents), list(methodologies))
+    with_judge = project.with_settings(judge_model=judge)
+    refuse_unusable_judges(with_judge, list(agents), list(methodologies))
+    return run(with_judge, list(agents), list(methodologies))
 
 
 def judge_conversations(

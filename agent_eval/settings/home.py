@@ -76,7 +76,9 @@ class Home:
 
 
 def find_root(start: Path | None = None) -> Path:
-    """AGENT_EVAL_HOME, else the nearest folder at or above `start` with agent_eval.toml or data/.
+    """Return the nearest folder at or above `start` with agent_eval.toml or data/.
+
+    Without `start` it is the folder that AGENT_EVAL_HOME names, else the nearest one around the working directory.
 
     Raises:
         NoRootError: If there is none.
@@ -93,13 +95,15 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def _root(start: Path | None) -> Path:
-    if home := os.environ.get("AGENT_EVAL_HOME"):
+    if start is None and (home := os.environ.get("AGENT_EVAL_HOME")):
         if not Path(home).is_dir():
             raise AgentEvalError(
                 f"AGENT_EVAL_HOME is {home!r}, which is not a folder. Create it or unset it."
             )
         return Path(os.path.realpath(home))
     here = (start or Path.cwd()).resolve()
+    if not here.is_dir():
+        raise NoRootError(here)
     for folder in (here, *here.parents):
         if os.path.lexists(folder / "agent_eval.toml") or (folder / "data").is_dir():
             return folder

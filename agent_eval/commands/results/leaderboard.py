@@ -245,13 +245,15 @@ def print_board(
     on = "" if as_of is None else f" · as of {as_of}"
     if logs is not None and logs.height:
         console.print(logs_table(methodology.version, logs))
-        board = board.join(logs, on="agent_id", how="anti", maintain_order="left")
-    for (template,), rows in board.group_by("template", maintain_order=True):
+        slotted = board.join(logs, on="agent_id", how="anti", maintain_order="left")
+    else:
+        slotted = board
+    for (template,), rows in slotted.group_by("template", maintain_order=True):
         title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}{on}"
         console.print(_table(title, rows))
     for line in [*leads(board), *outcomes(board)]:
         console.print(plain(line), markup=False)
-    notes = [row for row in board.iter_rows(named=True) if row["missing"]]
+    notes = [row for row in slotted.iter_rows(named=True) if row["missing"]]
     for row in notes:
         console.print(Text(f"{row['name'] or row['agent_id']} is {row['status']}: ", style="bold"), end="")
         console.print(Text("; ".join(grouped(row["missing"]))))

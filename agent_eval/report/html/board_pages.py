@@ -75,7 +75,7 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
-        "outcomes": words.outcomes(rows),
+        "outcomes": words.outcomes(in_reading_order(on_board)),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
         "n_ranked": rows["rank"].count(),
