@@ -33,7 +33,7 @@ class TableIO(dg.ConfigurableIOManager):
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Wait for the store's lock for runs and record the holder. The run's files are private to its user."""
+        """Wait for the store's lock for runs and record the holder. Its files are private to the user."""
         os.umask(0o077)
         self._store = Project.open(self.root).store
         self._turn.enter_context(self._store.only_one("run"))

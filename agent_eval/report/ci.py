@@ -37,7 +37,7 @@ def inert_in_actions(text: str) -> str:
 
 
 def junit(gate_results: pl.DataFrame, version: str) -> bytes:
-    """Return JUnit XML: a suite per agent, a case per gate; failed is a failure; unknown or no gates are errors."""
+    """Return JUnit XML: a suite per agent, a case per gate; failed: failure; unknown or no gates: error."""
     root = ElementTree.Element("testsuites", _counts(gate_results) | {"name": f"gates {_text(version)}"})
     for (agent,), rows in gate_results.group_by("agent_id", maintain_order=True):
         suite = ElementTree.SubElement(root, "testsuite", _counts(rows) | {"name": _text(str(agent))})
