@@ -150,7 +150,8 @@ class Launch:
         """
         planned = self._planned(stale, boards_of)
         for number, (stage, assets, first, last) in enumerate(planned, start=1):
-            yield f"{self._run(stage, assets, first, last)} ({number} of {len(planned)})"
+            of_several = f" ({number} of {len(planned)})" if len(planned) > 1 else ""
+            yield self._run(stage, assets, first, last) + of_several
 
     def _planned(self, stale: pl.DataFrame, boards_of: Collection[str]) -> list[_PlannedRun]:
         agents = list(self.instance.get_dynamic_partitions("agent"))

@@ -115,5 +115,5 @@ def _row(answer: Row, before: Row, audit_id: str) -> dict[str, object]:
     return own | {
         "audit_id": audit_id,
         "verdict_before": before["verdict"],
-        "judged_before_at": before["judged_at"],
+        "judged_before_at": str(before["judged_at"]),
     }

@@ -53,7 +53,7 @@ def test_drift_is_measured_kept_and_gated_and_the_stored_answers_stay(
     }
     assert first | {"audited_at": ""} == {
         "judge": "some/model", "metric": "all", "audited_at": "", "share_equal": 1.0, "mean_difference": 0.0,
-        "n": overall(out)["n"], "n_equal": overall(out)["n"], "kappa": None,  # every rating was and is a 4
+        "n": overall(out)["n"], "n_equal": overall(out)["n"], "kappa": 1.0,  # ratings and labels of several kinds, all as before
     }  # fmt: skip
 
     model.answers = {"helpfulness": 2}

@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -38,7 +39,7 @@ EXACT = dict.fromkeys(("composite_exact", "old_composite_exact", "new_composite_
 QUANTITY = {"quantity": "helpfulness", "scale_low": 1.0, "scale_high": 5.0}
 PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
     "leaderboard": lambda _: leaderboard._table("Board", stored("leaderboard", status="published", **EXACT)),
-    "leaderboard --changes": lambda _: board_history._grid("Changes", stored("board_changes", cause_agents=[], **EXACT)),
+    "leaderboard --changes": lambda _: board_history._grid("Changes", stored("board_changes", cause_agents=[], changed_at=datetime(2026, 1, 2, tzinfo=UTC), **EXACT)),
     "compare": lambda _: compare._table(rows_of(COMPARED, unit="tasks", verdict="not distinguishable"), "1.3.0"),
     "plan": lambda _: plan._table(rows_of(PLANNED), NAME, "1.3.0"),
     "reliability": lambda _: reliability._table(stored("reliability"), "1.3.0"),

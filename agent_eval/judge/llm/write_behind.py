@@ -47,7 +47,7 @@ class AnswerWriter:
                 await loop.run_in_executor(
                     self._thread, self._write, [row for rows, _ in batch for row in rows]
                 )
-            except OSError as error:
+            except Exception as error:  # the callers wait for it
                 for _, done in batch:
                     if not done.done():
                         done.set_exception(error)
