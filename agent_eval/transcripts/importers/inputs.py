@@ -4,7 +4,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
 from tempfile import NamedTemporaryFile
@@ -41,7 +41,8 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
     """Return the files that the paths name, in the order of the paths, those of a folder by name.
 
     A folder is walked with its sub-folders; hidden names are left out. A pattern (`*`, `?`, `[…]`, `**`) that is not
-    itself the name of a file is matched. A zip archive is walked like a folder; an Inspect archive is one file.
+    itself the name of a file is matched. A zip archive is walked like a folder; an Inspect archive is one file. A file
+    that is named in two ways occurs once.
 
     Args:
         paths: Paths and patterns, or `-`.
@@ -58,7 +59,18 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
             raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
         if len(found) > MOST_FILES:
             raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
-    return found
+    return _each_once(found)
+
+
+def _each_once(files: Sequence[InputFile]) -> list[InputFile]:
+    """Drop a file that is named again, by its path or by a pattern or folder that holds it."""
+    kept: dict[object, InputFile] = {}
+    for file in files:
+        key = os.path.realpath(file.path) if isinstance(file.path, Path) else id(file)
+        first = kept.setdefault(key, file)
+        if file.is_named and not first.is_named:
+            kept[key] = replace(first, is_named=True)
+    return list(kept.values())
 
 
 def spooled(stream: BinaryIO) -> Path:

@@ -89,6 +89,18 @@ def test_a_pattern_is_matched_and_one_without_a_match_is_an_error(tmp_path: Path
         input_files([str(tmp_path / "nowhere")])
 
 
+def test_a_file_that_is_named_in_two_ways_is_imported_once(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(CHAT)
+    (folder / "b.jsonl").write_bytes(CHAT)
+    found = input_files([str(folder / "*.jsonl"), str(folder / "a.jsonl"), str(folder)])
+    assert [(file.path, file.is_named) for file in found] == [
+        (folder / "a.jsonl", True),
+        (folder / "b.jsonl", False),
+    ]
+
+
 def test_standard_input_is_read_to_its_end_and_not_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     path = spooled(io.BytesIO(CHAT))
     try:
