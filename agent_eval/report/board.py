@@ -102,9 +102,10 @@ def _seen(row: dict[str, Any]) -> str | None:
 
 
 def _sampled(row: dict[str, Any]) -> str | None:
-    """Return text on the judged sample: '41 of 205 conversations were put to a judge model …; ±13.8 points'.
+    """Return text on the judged sample.
 
-    Half of a 95 % interval of a share of one half, drawn without replacement (Cochran, Sampling Techniques, 1977, 3.1).
+    Example: '41 of 205 conversations were put to a judge model (judge_sample); a share of them is known to ±13.8 points'.
+    The points are half of a 95 % interval of a share of one half, drawn without replacement (Cochran, Sampling Techniques, 1977, 3.1).
     """
     n, total = row.get("n_sampled"), row.get("n_to_sample")
     if n is None or total is None:
@@ -118,7 +119,10 @@ def _sampled(row: dict[str, Any]) -> str | None:
 
 
 def _outcome(row: dict[str, Any]) -> str:
-    """Return text: '180 of 200 planned trials known: …; pass@1 .420, worst to best case .378 to .478'."""
+    """Return text on trials that are not known.
+
+    Example: '180 of 200 planned trials known: 20 lost to the harness; pass@1 .420, worst to best case .378 to .478'.
+    """
     parts = [shortfall(row) or ""]
     for name, words in (("pass_at_1", "pass@1"), ("goal_completion", "goal completion")):
         if row.get(f"{name}_worst") is not None:

@@ -172,7 +172,7 @@ def _without_overlaps(
     places: Mapping[tuple[int, int], Quotes],
     spoken: Mapping[int, Sequence[_Said]],
 ) -> dict[int, dict[str, int]]:
-    """Return the marks on the page; an overlapping mark is merged into the one that it overlaps."""
+    """Return the marks that are drawn on the page; a mark that overlaps another one may not be drawn."""
     drawn = set[int]()
     for (turn, part), quotes in places.items():
         drawn |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
