@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,8 @@ from agent_eval.tables.agent_version import AgentVersion
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
-_OF_PAIRS: tuple[Stage, Stage] = ("agent x version", "gates")
+CLUSTERING = ("error_clusters", "error_rates", "failures")
+"""Tables that one run makes of all stale agents: in several runs, clusters would depend on the order of the agents."""
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
 """A run to be started: its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
@@ -167,16 +168,16 @@ class Launch:
             for stretch in stretches(set(rows["agent_id"]), agents)
             for part in chunks(stretch, sizes, limit)
         ]
-        pairs, gates = (
-            [
-                (stage, assets, partition_key(first), partition_key(last))
-                for assets, rows in self._together(stale, stage)
-                for first, last in rectangles(_pairs(rows), agents, versions, sizes, limit)
-            ]
-            for stage in _OF_PAIRS
-        )
+        gates = self._of_pairs(stale, "gates", agents, versions, sizes)
+        pairs = self._of_pairs(stale, "agent x version", agents, versions, sizes)
         if len(pairs) == len(gates) == 1 and pairs[0][2:] == gates[0][2:]:
             pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
+        elif len(pairs) > 1:
+            is_clustering = pl.col("asset").is_in(CLUSTERING)
+            pairs = [
+                *self._of_pairs(stale.filter(~is_clustering), "agent x version", agents, versions, sizes),
+                *self._of_pairs(stale.filter(is_clustering), "agent x version", agents, versions),
+            ]
         forced = [
             {"asset": key.path[-1], "methodology_version": version}
             for key in self._stages["version"]
@@ -189,6 +190,22 @@ class Launch:
             for stretch in stretches(set(rows["methodology_version"]), versions)
         ]
         return [*ingests, *pairs, *gates, *boards]
+
+    def _of_pairs(
+        self,
+        stale: pl.DataFrame,
+        stage: Stage,
+        agents: Sequence[str],
+        versions: Sequence[str],
+        sizes: Mapping[str, int] | None = None,
+    ) -> list[_PlannedRun]:
+        """Return the runs of a stage over agents and versions; without `sizes` none is cut."""
+        limit = None if sizes is None else self.project.settings.max_conversations_per_run
+        return [
+            (stage, assets, partition_key(first), partition_key(last))
+            for assets, rows in self._together(stale, stage)
+            for first, last in rectangles(_pairs(rows), agents, versions, sizes, limit)
+        ]
 
     def _together(
         self, stale: pl.DataFrame, stage: Stage

@@ -1,0 +1,71 @@
+"""The runs that `agent-eval run` plans: each stale partition of an asset once, error clusters by one run."""
+
+from collections import Counter
+from typing import cast
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from agent_eval.definitions import defs
+from agent_eval.defs.launch import CLUSTERING, Launch, by_stage
+from agent_eval.project import Project
+from agent_eval.project.data_versions import Sources
+from tests.conftest import REPOSITORY
+
+AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir())
+VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
+
+
+def planned(limit: int | None, missing: int) -> list[tuple[str, tuple[str, ...], str, str]]:
+    """Plan all assets of all pairs, without the pairs assets (error clusters excepted) of the first agents."""
+    stages = by_stage(defs)
+    done = set(AGENTS[:missing])
+    stale = pl.DataFrame(
+        [
+            (key.path[-1], agent, version)
+            for stage in ("agent x version", "gates")
+            for key in stages[stage]
+            for agent in AGENTS
+            for version in VERSIONS
+            if agent not in done or key.path[-1] in (*CLUSTERING, "gate_results")
+        ],
+        schema=["asset", "agent_id", "methodology_version"],
+        orient="row",
+    )
+    project = Project.open(REPOSITORY)
+    project = Project(project.home, project.settings.model_copy(update={"max_conversations_per_run": limit}))
+    with dg.DagsterInstance.ephemeral() as instance:
+        instance.add_dynamic_partitions("agent", AGENTS)
+        launch = Launch(project, defs, instance, cast("Sources", None), stages)
+        found = launch._planned(stale, ())
+    return [
+        (stage, tuple(key.path[-1] for key in assets), first, last) for stage, assets, first, last in found
+    ]
+
+
+def pairs_of(first: str, last: str) -> list[tuple[str, str]]:
+    (a, v), (b, w) = first.split("|"), last.split("|")
+    return [
+        (agent, version)
+        for agent in AGENTS[AGENTS.index(a) : AGENTS.index(b) + 1]
+        for version in VERSIONS[VERSIONS.index(v) : VERSIONS.index(w) + 1]
+    ]
+
+
+@pytest.mark.parametrize(("limit", "missing"), [(None, 0), (1, 0), (40, 0), (1, 3), (None, 3)])
+def test_error_clusters_are_made_by_one_run_after_all_judgments_whatever_the_chunks(
+    limit: int | None, missing: int
+) -> None:
+    plan = planned(limit, missing)
+    made = Counter(
+        (asset, pair) for _, assets, first, last in plan for asset in assets for pair in pairs_of(first, last)
+    )
+    assert set(made.values()) == {1}
+    [clustering] = [i for i, (_, assets, _, _) in enumerate(plan) if {*CLUSTERING} <= {*assets}]
+    assert len(pairs_of(*plan[clustering][2:])) == len(AGENTS) * len(VERSIONS)
+    judging = [i for i, (_, assets, _, _) in enumerate(plan) if "turn_judgments" in assets]
+    assert max(judging) <= clustering
+    assert (len(judging) > 1) == (limit is not None)
+    gates = [i for i, (_, assets, _, _) in enumerate(plan) if "gate_results" in assets]
+    assert min(gates) >= clustering
