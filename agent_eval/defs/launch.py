@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -29,6 +30,7 @@ from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
 from agent_eval.project.project import PARENT_RUN
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.made_from import below
 
 _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
@@ -174,9 +176,12 @@ class Launch:
             pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
         elif len(pairs) > 1:
             is_clustering = pl.col("asset").is_in(CLUSTERING)
+            is_later = pl.col("asset").is_in(list(below(CLUSTERING)))
+            of_pairs = partial(self._of_pairs, stage="agent x version", agents=agents, versions=versions)
             pairs = [
-                *self._of_pairs(stale.filter(~is_clustering), "agent x version", agents, versions, sizes),
-                *self._of_pairs(stale.filter(is_clustering), "agent x version", agents, versions),
+                *of_pairs(stale.filter(~is_clustering & ~is_later), sizes=sizes),
+                *of_pairs(stale.filter(is_clustering)),
+                *of_pairs(stale.filter(is_later), sizes=sizes),
             ]
         forced = [
             {"asset": key.path[-1], "methodology_version": version}

@@ -1,6 +1,6 @@
 """The graph as data: what the asset of each table is made from, parents first. A test compares it with Dagster's."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from agent_eval.tables.schema import table
@@ -59,6 +59,15 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents"),
 }  # fmt: skip
 """Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""
+
+
+def below(names: Collection[str]) -> set[str]:
+    """Return the tables that are made from these tables or sources, directly or through others."""
+    found = set(names)
+    for name, parents in MADE_FROM.items():  # parents first
+        if found & {*parents}:
+            found.add(name)
+    return found - {*names}
 
 
 def shape_of(name: str) -> Shape:

@@ -103,8 +103,10 @@ def launch(page: "Page", ui: Ui, *, also: str = "", everything: bool = False) ->
         dialog.get_by_role("button", name="All", exact=True).click()
     if also:
         dialog.locator("[aria-haspopup='dialog']").click()
-        page.locator("[data-radix-popper-content-wrapper]").get_by_text(also).first.click()
-        dialog.get_by_text("Partition selection").click()  # closes the list
+        choices = page.locator("[data-radix-popper-content-wrapper]")
+        choices.get_by_text(also).first.click()
+        page.locator("body").dispatch_event("pointerdown")  # the list may cover any place of the dialog
+        choices.wait_for(state="detached")
     dialog.get_by_role("button", name="Launch").click()
 
 

@@ -11,6 +11,7 @@ from agent_eval.definitions import defs
 from agent_eval.defs.launch import CLUSTERING, Launch, by_stage
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
+from agent_eval.tables.made_from import MADE_FROM, below
 from tests.conftest import REPOSITORY
 
 AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir())
@@ -28,7 +29,7 @@ def planned(limit: int | None, missing: int) -> list[tuple[str, tuple[str, ...],
             for key in stages[stage]
             for agent in AGENTS
             for version in VERSIONS
-            if agent not in done or key.path[-1] in (*CLUSTERING, "gate_results")
+            if agent not in done or key.path[-1] in (*CLUSTERING, *below(CLUSTERING))
         ],
         schema=["asset", "agent_id", "methodology_version"],
         orient="row",
@@ -67,5 +68,15 @@ def test_error_clusters_are_made_by_one_run_after_all_judgments_whatever_the_chu
     judging = [i for i, (_, assets, _, _) in enumerate(plan) if "turn_judgments" in assets]
     assert max(judging) <= clustering
     assert (len(judging) > 1) == (limit is not None)
+    made_in = {
+        (asset, pair): i
+        for i, (_, assets, first, last) in enumerate(plan)
+        for asset in assets
+        for pair in pairs_of(first, last)
+    }
+    for (asset, pair), i in made_in.items():
+        assert all(
+            made_in.get((parent, pair), 0) <= i for parent in MADE_FROM[asset]
+        )  # else it is stale again at once
     gates = [i for i, (_, assets, _, _) in enumerate(plan) if "gate_results" in assets]
     assert min(gates) >= clustering

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_eval.tables.made_from import MADE_FROM, shape_of
+from agent_eval.tables.made_from import below, shape_of
 from tests.conftest import REPOSITORY
 from tests.defs.live import environment
 
@@ -15,13 +15,9 @@ AGENTS = sorted(path.name for path in (REPOSITORY / "data" / "sessions").iterdir
 VERSIONS = ["1.0.0", "1.1.0", "1.2.0", "1.3.0"]
 
 
-def below(*assets: str) -> set[str]:
+def with_below(*assets: str) -> set[str]:
     """The assets, and all that is made from them."""
-    found = set(assets)
-    for name, parents in MADE_FROM.items():
-        if found & {*parents}:
-            found.add(name)
-    return found
+    return {*assets} | below(assets)
 
 
 def stale(root: Path, package: Path = REPOSITORY) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -48,7 +44,7 @@ def test_an_edited_session_makes_exactly_its_agent_stale(sample_copy: Path) -> N
     session.write_text(session.read_text() + "# looked at again\n")
     by_dagster, by_command = stale(sample_copy)
     assert by_dagster == {asset: ["quill-help"] for asset in BY_AGENT}
-    assert set(by_command) == below(*BY_AGENT)
+    assert set(by_command) == with_below(*BY_AGENT)
     assert_only(by_command, agents=["quill-help"])
 
 
@@ -61,7 +57,7 @@ def test_a_rating_makes_exactly_the_judgments_of_its_agent_stale(sample_copy: Pa
     assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
         ("turn_judgments", "conversation_judgments", "rubric_ratings"), pairs
     )
-    assert set(by_command) == below("turn_judgments", "conversation_judgments", "rubric_ratings")
+    assert set(by_command) == with_below("turn_judgments", "conversation_judgments", "rubric_ratings")
     assert_only(by_command, agents=["lumen-support"])
 
 
@@ -71,7 +67,7 @@ def test_an_edited_rubric_makes_exactly_its_version_stale(sample_copy: Path, tmp
     assert set(by_dagster) == {"transcripts", "turn_judgments", "conversation_judgments", "rubric_ratings"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
     assert all(len(keys) == 8 for keys in by_dagster.values())
-    assert set(by_command) == below("transcripts")
+    assert set(by_command) == with_below("transcripts")
     assert_only(by_command, versions=["1.2.0"])
 
 
@@ -86,7 +82,7 @@ def test_edited_weights_make_only_the_scores_of_their_version_stale(
     scores = {"universal_scores", "domain_scores", "composite_scores"}
     assert set(by_dagster) == scores | {"reliability", "tool_correctness", "quality_summary"}
     assert {key.split("|")[1] for keys in by_dagster.values() for key in keys} == {"1.2.0"}
-    assert set(by_command) == below(*by_dagster)
+    assert set(by_command) == with_below(*by_dagster)
     assert_only(by_command, versions=["1.2.0"])
 
 
