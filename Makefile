@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test check format ui bench sample
+.PHONY: setup run style check test format ui bench sample
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -14,12 +14,15 @@ setup: .venv/.ready
 run: setup  ## the main job on the project's data
 	$(BIN)/agent-eval run
 
-check: setup
+style: setup  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check  ## style, types and tests
+check: style  ## style, types and the fast tests
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not live and not by_hand'
+
+test: style  ## style, types and all tests
 	$(BIN)/python -m pytest -n 3
 
 format: setup

@@ -1,6 +1,6 @@
-"""`agent-eval`: parses, calls `commands`, turns errors into one line and an exit code.
+"""Parse the command line of `agent-eval`, call `commands`, turn errors into one line and an exit code.
 
-Nothing heavy is imported before a command runs, so that help stays quick.
+Heavy packages are imported in the body of a command, so that help is quick.
 """
 
 import os
@@ -156,7 +156,8 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Only tell which judge calls would be made, and what they would cost."
+            "--dry-run",
+            help="Make no judge call; estimate calls, tokens and, if the model's price is known, cost.",
         ),
     ] = False,
     verbose: Annotated[
@@ -164,10 +165,10 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take in what is new, materialise every stale asset through Dagster, print board and gates.
+    """Ingest new data, materialise every stale asset with Dagster, and print the leaderboard and gates.
 
-    Exit code: 0 materialised, whatever the gates say; 1 a record was refused or some judgments are unscored;
-    2 nothing that a judge was asked got scored, or it could not run.
+    Exit code: 0 done, whatever the gates report; 1 a record was rejected or some judgments are unscored;
+    2 no judge request was scored, or the run failed.
     """
     from agent_eval.commands.estimate import estimate_run, refuse_unusable_judges
     from agent_eval.commands.run import run as run_project
@@ -218,7 +219,11 @@ def import_(
     session: Annotated[str | None, typer.Option(help="Session id. Default: the file's name.")] = None,
     methodology: Annotated[
         list[str] | None,
-        typer.Option("--methodology", help="Version the session was run for. Default: any, without slots."),
+        typer.Option(
+            "--methodology",
+            help="Methodology version of the session (repeatable). "
+            "By default the session counts for every version but fills no scenario slots.",
+        ),
     ] = None,
     task_set: Annotated[
         str | None,
@@ -234,7 +239,7 @@ def import_(
 ) -> None:
     """Import transcripts into data/sessions, one session per file. Importing twice changes nothing.
 
-    Exit code: 0 all imported; 1 some files or records refused, outcomes unreadable or earlier conversations removed;
+    Exit code: 0 all imported; 1 some files or records rejected, outcomes unreadable or earlier conversations removed;
     2 none imported.
     """
     from agent_eval.commands.imports import import_transcripts
@@ -278,7 +283,7 @@ def leaderboard(
         typer.Option(metavar="DATE", help="The board as it was at the end of that day in UTC, ISO 8601."),
     ] = None,
 ) -> None:
-    """The board of one methodology version: ranks, intervals, leads; or of several, side by side."""
+    """Show the leaderboard of one methodology version, of several side by side, of an earlier day, or its changes."""
     from agent_eval.commands.results.board_history import show_changes
     from agent_eval.commands.results.leaderboard import FORMATS, print_edited, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show
@@ -318,7 +323,7 @@ def compare(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Two agents: by how much is A better or worse, and is it chance?"""
+    """Compare two agents over their sessions, common tasks or conversations, with corrected significance."""
     from agent_eval.commands.results.compare import compare as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -339,7 +344,7 @@ def plan(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """The smallest difference that the data can show, and how many sessions, tasks or trials a wanted one needs."""
+    """Show the smallest detectable difference, and how many sessions, tasks or trials a wanted one needs."""
     from agent_eval.commands.results.plan import plan as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -362,7 +367,7 @@ def explain(
     everything: Annotated[bool, typer.Option("--all", help="Print everything, not a page of it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a score down to the turns, the judge's words and the rubric, or show the worst answers about a metric."""
+    """Trace a score to the turns, the judge's rationale and the rubric, or show the worst answers about a metric."""
     from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
@@ -419,7 +424,7 @@ def reliability(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """pass@k and pass^k over trials of tasks, with intervals."""
+    """Show pass@k and pass^k over trials of tasks, with intervals."""
     from agent_eval.commands.results.reliability import checked_estimators, show_interactions
     from agent_eval.commands.results.reliability import reliability as show
     from agent_eval.commands.terminal.output import consoles
@@ -458,9 +463,9 @@ def tournament(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Best-of from pairwise verdicts, recorded or asked of a model: ratings, win matrix, circles, position bias.
+    """Rank agents by pairwise verdicts, recorded or from a model: ratings, win matrix, cycles, position bias.
 
-    Exit code: 0; 1 when a line was refused or some comparisons have no verdict; 2 when none has.
+    Exit code: 0 done; 1 a line was rejected or some comparisons have no verdict; 2 none has.
     """
     from agent_eval.commands.results.tournament import ask_tournament, show_tournament
     from agent_eval.commands.terminal.output import consoles
@@ -497,7 +502,7 @@ def errors(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Error clusters: what goes wrong, how often, and whether it got better."""
+    """Show error clusters: what goes wrong, how often, and whether it changed since an earlier run."""
     from agent_eval.commands import errors as command
     from agent_eval.commands.terminal.output import consoles
 
@@ -525,7 +530,7 @@ def gate(
 ) -> None:
     """Evaluate the release gates and set the exit code for CI: thresholds, errors, assertions, coverage, tests, regression.
 
-    Exit code: 1 any gate failed; else 2 any unknown or none evaluated; else 0.
+    Exit code: 0 all passed; 1 any gate failed; 2 none failed, but any is unknown or none was evaluated.
     """
     from agent_eval.commands.gate import gate as show
     from agent_eval.commands.terminal.output import consoles
@@ -567,7 +572,7 @@ def audit(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the judge models a fixed sample again, past the cache: do they still say what they said?
+    """Ask the judge models a fixed sample again, past the cache, and report how many answers changed.
 
     Exit code: 0 audited; 1 some answers were lost; 2 nothing could be audited.
     """
@@ -598,7 +603,7 @@ def report(
     ] = None,
     methodology: Version = None,
 ) -> None:
-    """Boards, agents and conversations as HTML that opens from disk: no server, no network.
+    """Write boards, agents and conversations as HTML that opens from disk: no server, no network.
 
     Every version is in it; --methodology names the one that it opens with. An earlier report in DIR is replaced.
     """
@@ -613,7 +618,7 @@ def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
-    """A copy of the store in one file, while runs go on. It opens as a store: to restore, put it in its place."""
+    """Back up the store to FILE; safe while runs are active. To restore, replace the store file with the backup."""
     from agent_eval.commands.backup import backup as copy
     from agent_eval.commands.terminal.output import consoles
 
@@ -667,7 +672,7 @@ def prompts(
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Exactly what is sent to a judge model: messages, schema of the reply, hashes.
+    """Show exactly what is sent to a judge model: messages, schema of the reply, hashes.
 
     A run leaves out what earlier answers have decided. With --json one row for each prompt.
     """
@@ -691,7 +696,7 @@ def ui(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the Dagster UI.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """The Dagster UI on this project, with DAGSTER_HOME ready."""
+    """Serve the Dagster UI of this project, with its daemon."""
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.ui import ui as serve
 
@@ -700,7 +705,7 @@ def ui(
 
 @methodology_app.command("list")
 def methodology_list(as_json: AsJson = False) -> None:
-    """Every version: date, status, hash, what it requires."""
+    """List every version: date, status, hash, what it requires."""
     from agent_eval.commands.methodology import show_list
     from agent_eval.commands.terminal.output import consoles
 
@@ -709,7 +714,7 @@ def methodology_list(as_json: AsJson = False) -> None:
 
 @methodology_app.command("show")
 def methodology_show(version: str, as_json: AsJson = False) -> None:
-    """One version whole: weights, anchors, templates, tests, rules."""
+    """Show one version: weights, anchors, templates, tests, rules."""
     from agent_eval.commands.methodology import show
     from agent_eval.commands.terminal.output import consoles
 
@@ -718,7 +723,7 @@ def methodology_show(version: str, as_json: AsJson = False) -> None:
 
 @methodology_app.command("diff")
 def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
-    """What changed between two versions."""
+    """Show what changed between two versions."""
     from agent_eval.commands.methodology import show_diff
     from agent_eval.commands.terminal.output import consoles
 
@@ -732,7 +737,10 @@ def methodology_validate(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every version file: frozen hash, worked example, numbers in rules, one current version. Exit code 1: a check failed."""
+    """Check every version file: frozen hash, worked example, numbers in rules, one current version.
+
+    Exit code: 0 every check passed; 1 a check failed.
+    """
     from agent_eval.commands.methodology import validate
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.methodology import freeze as freeze_own
@@ -754,7 +762,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            sys.stderr.write("Interrupted. What was finished is kept; the same command does the rest.\n")
+            sys.stderr.write("Interrupted. Finished work is stored; run the same command to resume.\n")
         raise SystemExit(code)
     except AgentEvalError as error:
         _end(str(error), error)

@@ -23,7 +23,7 @@ def test_every_command_that_is_named_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", sorted(set(re.findall(r"--[a-z][a-z-]+", README.split("## Commands")[1].split("##")[0])))
+    "option", sorted(set(re.findall(r"--[a-z][a-z-]+", " ".join(re.findall(r"agent-eval [^`\n]+", README)))))
 )
 def test_every_option_that_is_named_exists(option: str) -> None:
     commands = get_command(app).commands.values()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """The pages of docs/reference, made from the code: settings, stored tables, commands.
 
-After a change to one of them: `python -m tests.docs.reference` writes the pages anew.
+After a change to one of them: `python -m tests.docs.reference` rewrites the pages.
 """
 
 import json
@@ -22,7 +22,7 @@ COMMAND = "python -m tests.docs.reference"
 
 
 def settings_page() -> str:
-    """Every setting: what may stand there, the default, what it does."""
+    """Every setting: its values, its default, what it does."""
     rows = [
         f"| `{name}` | {_shown_type(field)} | {_default(field)} | {_in_cell(field.description or '')} |"
         for name, field in Settings.model_fields.items()
@@ -37,7 +37,7 @@ def settings_page() -> str:
         "option of the command over both. A key that does not exist is an error that names those that do.",
         "",
         "Beside them the environment knows `AGENT_EVAL_HOME`, the project's folder, and `DAGSTER_HOME`, by default "
-        "`.dagster` in it. Keys of providers stand in the environment only, under the names that litellm gives them.",
+        "`.dagster` in it. API keys are read from environment variables only, under the names that litellm gives them.",
         "",
         "| setting | value | default | does |",
         "|---|---|---|---|",
@@ -52,7 +52,7 @@ def tables_page() -> str:
         "",
         _made_from("agent_eval/tables"),
         "",
-        "All tables lie in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
+        "All tables are in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
         "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "
         "partitions and no others. Columns are added, never renamed.",
         "",
@@ -64,15 +64,41 @@ def tables_page() -> str:
 
 
 def commands_page() -> str:
-    """Every command with its arguments and options, as `--help` tells them."""
+    """Every command with its arguments and options, as `--help` prints them; a table of all of them first."""
     head = [
         "# Commands",
         "",
         _made_from("agent_eval/cli.py"),
         "",
-        "`agent-eval COMMAND --help` prints the same.",
+        "`agent-eval COMMAND --help` prints the same. `--json` prints one array of rows on stdout; progress and "
+        "diagnostics go to stderr.",
+        "",
+        "| command | does |",
+        "|---|---|",
+        *(
+            f"| [`agent-eval {name}`](#{name.replace(' ', '-')}) | {_first_line(c)} |"
+            for name, c in _commands()
+        ),
+        "",
+        "## Exit codes",
+        "",
+        "| command | exit codes |",
+        "|---|---|",
+        *(f"| `{name}` | {codes} |" for name, c in _commands() if (codes := _exit_codes(c))),
+        "| every other | 0 done |",
+        "",
+        "130: interrupted. 2: any other error, with one line on stderr that names the cause and the fix.",
     ]
     return _page([*head, *(line for name, command in _commands() for line in _command(name, command))])
+
+
+def _first_line(command: Any) -> str:
+    return _in_cell((command.help or "").split("\n\n")[0])
+
+
+def _exit_codes(command: Any) -> str:
+    _, _, codes = (command.help or "").partition("Exit code: ")
+    return _in_cell(codes.split("\n\n")[0]).rstrip(".")
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -83,7 +109,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write every page anew."""
+    """Write every page."""
     for name, page in PAGES.items():
         (folder / name).write_text(page(), encoding="utf-8")
 
@@ -103,8 +129,8 @@ def _in_cell(text: str) -> str:
 def _shown_type(field: FieldInfo) -> str:
     limits = {type(limit).__name__.lower(): limit for limit in field.metadata}
     words = {"ge": "from {}", "gt": "above {}", "le": "to {}", "lt": "below {}"}
-    told = [text.format(getattr(limits[name], name)) for name, text in words.items() if name in limits]
-    return " ".join([_in_cell(_kind(field.annotation)), *told])
+    limited = [text.format(getattr(limits[name], name)) for name, text in words.items() if name in limits]
+    return " ".join([_in_cell(_kind(field.annotation)), *limited])
 
 
 def _kind(annotation: Any) -> str:
