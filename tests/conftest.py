@@ -33,12 +33,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.insert((i % n_workers) * (len(items) + 1) // n_workers, item)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Daemons go before: every other test steps back, once per process, so that live ones are done within five minutes."""
-    if item.get_closest_marker("live") is None and os.getpriority(os.PRIO_PROCESS, 0) == 0:
-        os.nice(10)
-
-
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real transcripts that are not part of the project; tests that need them are skipped without them."""

@@ -41,7 +41,7 @@ PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
     "leaderboard": lambda _: leaderboard._table("Board", stored("leaderboard", status="published", **EXACT)),
     "leaderboard --changes": lambda _: board_history._grid("Changes", stored("board_changes", cause_agents=[], changed_at=datetime(2026, 1, 2, tzinfo=UTC), **EXACT)),
     "compare": lambda _: compare._table(rows_of(COMPARED, unit="tasks", verdict="not distinguishable"), "1.3.0"),
-    "plan": lambda _: plan._table(rows_of(PLANNED), NAME, "1.3.0"),
+    "plan": lambda _: plan._table(rows_of(PLANNED), NAME, "1.3.0", 5),
     "reliability": lambda _: reliability._table(stored("reliability"), "1.3.0"),
     "summary": lambda _: summary._table("Summary", stored("quality_summary", **QUANTITY)),
     "summary: errors": lambda console: summary.print_errors(console, stored("error_clusters", severity="critical")),
@@ -87,3 +87,20 @@ def test_below_a_hundred_columns_a_wide_table_becomes_cards() -> None:
     assert "┃" in shown(100)
     assert "┃" not in shown(80)
     assert NAME in shown(80)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "shows", "expected"),
+    [
+        ("pass@1", 1.09, "> 1"),
+        ("pass@1", 0.31, "0.31"),
+        ("composite", 123.0, "> 100"),
+        ("cost_usd", 9.0, "9"),
+        ("helpfulness", None, "–"),
+    ],
+)
+def test_a_detectable_difference_wider_than_the_scale_is_not_printed_as_a_difference(
+    quantity: str, shows: float | None, expected: str
+) -> None:
+    row = {"quantity": quantity, "value": 0.5, "other_value": 0.25}
+    assert compare.detectable(shows, compare._width(row)) == expected

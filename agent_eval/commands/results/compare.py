@@ -1,6 +1,8 @@
 """`agent-eval compare A B`: two agents of one version, with significance."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import polars as pl
 from rich.console import Console
@@ -16,6 +18,7 @@ from agent_eval.scores.reliability.refused import refused_records
 from agent_eval.scores.reliability.shortfall import shortfall
 from agent_eval.scores.reliability.trials import GOAL_METRIC, trial_outcomes
 from agent_eval.scores.statistics import compare as comparing
+from agent_eval.scores.statistics.plan import scale_width
 from agent_eval.scores.statistics.unpaired import CONVERSATIONS, SUCCESS_RATE
 from agent_eval.tables import table
 
@@ -118,7 +121,8 @@ def _tested(rows: pl.DataFrame) -> list[str]:
         if primary is None
         else f"Primary: {primary['quantity']}, chosen before the data by rule; its p is not corrected.",
         f"Secondary, corrected together after Holm ({len(names)} tests): {', '.join(names) or 'none'}.",
-        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected.",
+        "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected; "
+        "\"> 1\" if even the whole scale would not be shown.",
     ]  # fmt: skip
 
 
@@ -159,13 +163,25 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable:
         bounds = "none" if row["low"] is None else signed(f"{row['low']:.3g} to {row['high']:.3g}")
         grid.add_row(
             Text(plain(_named(row))), number(row["value"]), number(row["other_value"]), number(row["difference"]), bounds,
-            number(row["smallest_detectable"]), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
+            detectable(row["smallest_detectable"], _width(row)), number(row["p_value"]), number(row["p_holm"]), number(row["probability_better"]), Text(plain(over)), Text(row["verdict"]),
         )  # fmt: skip
     return grid
 
 
 def _named(row: dict[str, str]) -> str:
     return f"{row['quantity']} (primary)" if row["role"] == comparing.PRIMARY else row["quantity"]
+
+
+def detectable(shows: float | None, width: float) -> str:
+    """Return the smallest detectable difference, or that it is wider than the scale: no difference can be shown."""
+    return f"> {width:g}" if shows is not None and shows > width else number(shows)
+
+
+def _width(row: Mapping[str, Any]) -> float:
+    """Return the width of the quantity's scale; infinite for amounts."""
+    largest = max(row["value"] or 0.0, row["other_value"] or 0.0)
+    is_amount = row["quantity"] in comparing.LOWER_IS_BETTER
+    return math.inf if is_amount else scale_width(row["quantity"], largest)
 
 
 def number(value: float | None) -> str:

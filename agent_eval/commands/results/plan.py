@@ -1,15 +1,20 @@
 """`agent-eval plan`: what the data can show, and how much more a wanted difference needs."""
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
-from agent_eval.commands.results.compare import Compared, compared, number
+from agent_eval.commands.results.compare import Compared, compared, detectable, number
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
+from agent_eval.scores.statistics.compare import LOWER_IS_BETTER
 from agent_eval.scores.statistics.plan import plan_one, plan_two
 
 _HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", "or trials", "note")
@@ -57,7 +62,7 @@ def plan(
             "Nothing to plan with: no score, no task and no judged conversation. Run `agent-eval run` first."
         )
         return
-    out.print(_table(rows, f"{agent} and {other}" if other else agent, version))
+    out.print(_table(rows, f"{agent} and {other}" if other else agent, version, points))
     design = (
         "the two agents as they are compared"
         if other
@@ -81,7 +86,7 @@ def _counts(found: Compared) -> pl.DataFrame:
     ).sort("agent_id", "task_set", "task")  # fmt: skip
 
 
-def _table(rows: pl.DataFrame, name: str, version: str) -> FittingTable:
+def _table(rows: pl.DataFrame, name: str, version: str, points: float) -> FittingTable:
     words = {"quantity", "over", "note"}
     grid = FittingTable(
         plain(f"Plan · {name} · methodology {version}"), _HEADS, numbers=[h for h in _HEADS if h not in words]
@@ -90,10 +95,15 @@ def _table(rows: pl.DataFrame, name: str, version: str) -> FittingTable:
         unit = row["unit"] if row["task_set"] is None else f"tasks of {row['task_set']}"
         grid.add_row(
             Text(plain(row["quantity"])), Text(plain(unit)), str(row["n"]), number(row["trials"]),
-            number(row["smallest_detectable"]), number(row["wanted"]), _count(row["n_needed"]), _count(row["trials_needed"]),
+            detectable(row["smallest_detectable"], _width(row, points)), number(row["wanted"]), _count(row["n_needed"]), _count(row["trials_needed"]),
             Text(plain(row["reason"] or "")),
         )  # fmt: skip
     return grid
+
+
+def _width(row: Mapping[str, Any], points: float) -> float:
+    """Return the width of the quantity's scale, of which `wanted` is so many points of 100; infinite for amounts."""
+    return math.inf if row["quantity"] in LOWER_IS_BETTER else row["wanted"] / points * 100
 
 
 def _count(value: int | None) -> str:

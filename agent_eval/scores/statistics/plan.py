@@ -75,7 +75,7 @@ def plan_one(
         values = found["value"].to_list()
         mean = clustered_mean(values, clusters(found))
         shows = None if mean is None else clustered_difference(mean, mean).smallest_detectable
-        scale = _scale(str(quantity), max(values))
+        scale = scale_width(str(quantity), max(values))
         rows.append(_row(str(quantity), None, CONVERSATIONS, len(values), shows, points, "unpaired", scale))
     return pl.DataFrame(rows, schema=SCHEMA)
 
@@ -95,7 +95,7 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
     for row in compared.iter_rows(named=True):
         n = round(2 / (1 / row["n"] + 1 / row["other_n"])) if row["n"] and row["other_n"] else 0
         design: Design = "paired" if row["unit"] == "tasks" else "unpaired"
-        scale = _scale(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
+        scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
         rows.append(
             _row(
                 row["quantity"],
@@ -203,7 +203,7 @@ def _jackknife(n: int, c: int, k: int) -> float:
     return (n - 1) / n * sum(times * (value - mean) ** 2 for value, times in values)
 
 
-def _scale(quantity: str, largest: float) -> float:
+def scale_width(quantity: str, largest: float) -> float:
     """Return the width of the quantity's scale; for amounts their own size."""
     if quantity in _SCORES:
         return 100.0
