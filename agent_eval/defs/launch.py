@@ -21,7 +21,7 @@ from agent_eval.defs.instance import (
     interrupts_heeded,
     records_in,
 )
-from agent_eval.defs.observations import news, observed, report
+from agent_eval.defs.observations import news, observed, remove_retired, report
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import in_hand
@@ -133,6 +133,7 @@ class Launch:
 
     def observe(self, *, agents: Sequence[str], versions: Sequence[str]) -> None:
         """Report the data versions of the sources that this run reads to Dagster."""
+        remove_retired(self.instance)
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
         report(self.instance, news(self.sources, observed(self.instance), {*agents, *versions, *pairs}))
 

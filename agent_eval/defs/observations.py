@@ -13,6 +13,8 @@ from agent_eval.project.data_versions import Sources
 DATA_VERSION = "dagster/data_version"
 _AT_ONCE = 200  # few enough for a short wait of other writers to the event log
 NAMES = tuple(Sources.__dataclass_fields__)
+RETIRED = ("judge_spec",)
+"""Names of sources in earlier releases: `judge_config` was `judge_spec`."""
 
 
 def observed(instance: dg.DagsterInstance) -> Sources:
@@ -46,3 +48,10 @@ def report(instance: dg.DagsterInstance, observations: Sequence[dg.AssetObservat
         with in_one_transaction():
             for observation in observations[start : start + _AT_ONCE]:
                 instance.report_runless_asset_event(observation)
+
+
+def remove_retired(instance: dg.DagsterInstance) -> None:
+    """Remove the observations under names of earlier releases, which the UI would list as undefined assets."""
+    retired = [key for key in map(dg.AssetKey, RETIRED) if instance.has_asset_key(key)]
+    if retired:
+        instance.wipe_assets(retired)

@@ -81,8 +81,8 @@ human_ratings = _source(
     observed={"the agent's lines, by content": "data/ratings/*.csv"},
     stales="judgments, rubric ratings and scores of this agent",
 )
-judge_spec = _source(
-    "judge_spec",
+judge_config = _source(
+    "judge_config",
     "judging",
     PAIRS,
     _judge_versions,
@@ -136,4 +136,4 @@ gate_spec = _source(
     stales="gate results under this version",
 )
 
-SOURCES = [agent_sessions, human_ratings, judge_spec, scoring_spec, cluster_spec, gate_spec]
+SOURCES = [agent_sessions, human_ratings, judge_config, scoring_spec, cluster_spec, gate_spec]

@@ -27,11 +27,11 @@ _PAIR = ["agent_id", "methodology_version"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Hold data versions by source and partition; those of judge_spec by `AgentVersion.key`."""
+    """Hold data versions by source and partition; those of judge_config by `AgentVersion.key`."""
 
     agent_sessions: Mapping[str, str]
     human_ratings: Mapping[str, str]
-    judge_spec: Mapping[str, str]
+    judge_config: Mapping[str, str]
     scoring_spec: Mapping[str, str]
     cluster_spec: Mapping[str, str]
     gate_spec: Mapping[str, str]
@@ -50,7 +50,7 @@ def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str
     return Sources(
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
-        judge_spec=judge_versions(project, [_pair(a, v) for a in agents for v in versions]),
+        judge_config=judge_versions(project, [_pair(a, v) for a in agents for v in versions]),
         scoring_spec=scoring_versions(project, versions),
         cluster_spec=cluster_versions(project, versions),
         gate_spec=gate_versions(project, versions),

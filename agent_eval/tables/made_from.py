@@ -10,7 +10,7 @@ Shape = Literal["agent", "version", "agent x version"]
 SOURCES: Mapping[str, Shape] = {
     "agent_sessions": "agent",
     "human_ratings": "agent",
-    "judge_spec": "agent x version",
+    "judge_config": "agent x version",
     "scoring_spec": "version",
     "cluster_spec": "version",
     "gate_spec": "version",
@@ -18,20 +18,20 @@ SOURCES: Mapping[str, Shape] = {
 """What is read from files and settings, and the partitions of its data versions."""
 
 _INGESTED = ("sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors", "agents")
-_JUDGED = ("transcripts", "conversations", "turns", "judge_spec", "human_ratings")
+_JUDGED = ("transcripts", "conversations", "turns", "judge_config", "human_ratings")
 _CLUSTERED = ("turn_judgments", "tool_calls", "sessions", "transcripts", "cluster_spec")
 _BOARD = ("composite_scores", "reliability", "agents")
 
 MADE_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_INGESTED, ("agent_sessions",)),
-    "transcripts": ("conversations", "sessions", "agents", "judge_spec"),
+    "transcripts": ("conversations", "sessions", "agents", "judge_config"),
     "assertion_results": ("conversations", "tool_calls", "transcripts"),
     "turn_judgments": _JUDGED,
     "conversation_judgments": _JUDGED,
     **dict.fromkeys(("failures", "error_clusters", "error_rates"), _CLUSTERED),
     "rubric_ratings": (
         *("transcripts", "conversations", "turns", "sessions"),
-        *("turn_judgments", "conversation_judgments", "judge_spec", "human_ratings"),
+        *("turn_judgments", "conversation_judgments", "judge_config", "human_ratings"),
     ),
     "tool_correctness": ("conversations", "tool_calls", "transcripts", "turn_judgments", "scoring_spec"),
     "universal_scores": ("rubric_ratings", "scoring_spec"),

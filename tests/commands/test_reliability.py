@@ -225,7 +225,7 @@ def test_a_changed_setting_of_the_scores_makes_them_stale_and_leaves_the_judgmen
     project = Project.open(root)
     before, after = (read_sources(p, [], [VERSION]) for p in (project, project.with_settings(**changed)))
     assert before.scoring_spec != after.scoring_spec
-    assert before.judge_spec == after.judge_spec
+    assert before.judge_config == after.judge_config
 
 
 def test_tool_weights_and_threshold_of_the_settings_reach_the_table(answered: Project) -> None:

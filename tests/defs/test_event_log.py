@@ -19,6 +19,7 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from agent_eval.defs import launch
 from agent_eval.defs.event_log import BATCH_SIZE, BatchedSqliteEventLogStorage
+from agent_eval.defs.observations import remove_retired
 from agent_eval.defs.partitions import PAIRS
 from tests.conftest import REPOSITORY
 from tests.defs.event_writer import report, write
@@ -241,3 +242,11 @@ def test_a_home_that_has_settings_keeps_them(tmp_path: Path, monkeypatch: pytest
     home = launch.dagster_home(REPOSITORY)
     with dg.DagsterInstance.from_config(str(home)) as instance:
         assert type(instance.event_log_storage) is SqliteEventLogStorage
+
+
+def test_observations_under_a_name_of_an_earlier_release_are_removed(batched: dg.DagsterInstance) -> None:
+    for name in ("judge_spec", "judge_config"):
+        batched.report_runless_asset_event(dg.AssetObservation(name, partition="agent-0|1.0.0"))
+    remove_retired(batched)
+    assert batched.all_asset_keys() == [dg.AssetKey("judge_config")]
+    assert n_events(folder(batched) / "index.db") == 1

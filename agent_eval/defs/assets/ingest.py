@@ -46,7 +46,7 @@ def ingest_sessions(context: dg.AssetExecutionContext, project: dg.ResourceParam
     group_name="ingest",
     partitions_def=PAIRS,
     ins=mapped_inputs(conversations=TO_AGENT, sessions=TO_AGENT, agents=TO_AGENT),
-    deps=["judge_spec"],
+    deps=["judge_config"],
 )
 def transcripts(
     context: dg.AssetExecutionContext,

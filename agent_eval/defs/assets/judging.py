@@ -29,7 +29,7 @@ from agent_eval.tables.frames import (
     Turns,
 )
 
-ASKED: list[dg.AssetDep | str] = ["judge_spec", dep("human_ratings", TO_AGENT)]
+ASKED: list[dg.AssetDep | str] = ["judge_config", dep("human_ratings", TO_AGENT)]
 
 _MADE = {
     "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
