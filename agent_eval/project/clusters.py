@@ -16,6 +16,7 @@ from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import BY as CONSOLIDATION
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
+from agent_eval.clusters.failures import FAILURE_METRICS
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.naming import Namer, name_clusters
 from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, overrides_hash, read_overrides
@@ -64,6 +65,13 @@ def cluster_version(project: Project) -> str:
     return digest(
         "clusters", overrides_hash(cluster_overrides(project)[0]), project.settings.cluster_embedding, made
     )
+
+
+def failure_questions(project: Project, pairs: pl.DataFrame) -> TurnJudgments:
+    """Return the stored turn judgments of these pairs by failure metrics; the others are not loaded."""
+    names = sorted({*FAILURE_METRICS, *(m.name for m in project.metrics.turn if m.is_failure)})
+    keys = pairs.join(pl.DataFrame({"metric": names}), how="cross")
+    return project.store.read(table("turn_judgments"), keys)
 
 
 def cluster_failures(

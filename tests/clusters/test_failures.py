@@ -1,9 +1,13 @@
 from typing import Any
 
+import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from agent_eval.clusters.failures import failures, impartial_judgments
+from agent_eval.gates.error_severity import looked_for_failures
+from agent_eval.project import Project
+from agent_eval.project.clusters import failure_questions
 from agent_eval.tables import table
 from tests.clusters.rows import TOOL, call, calls, judgment, judgments
 
@@ -136,3 +140,15 @@ def test_a_turn_that_people_differ_on_is_neither_a_failure_nor_one_without() -> 
     )
     assert failures(rows, calls()).is_empty()
     assert impartial_judgments(rows)["turn_index"].to_list() == [1]
+
+
+def test_clustering_loads_the_judgments_of_failure_metrics_only_and_the_gate_counts_the_same(
+    sample: Project,
+) -> None:
+    pairs = sample.table("transcripts").select("agent_id", "methodology_version").unique()
+    judged = sample.store.read(table("turn_judgments"))
+    metrics = {m.name for m in sample.metrics.turn if m.is_failure}
+    loaded = failure_questions(sample, pairs)
+    assert_frame_equal(loaded, judged.filter(pl.col("metric").is_in(list(metrics))))
+    assert 0 < loaded.height < judged.height
+    assert looked_for_failures(loaded, metrics) == looked_for_failures(judged, metrics)

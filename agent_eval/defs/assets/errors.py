@@ -35,7 +35,6 @@ from agent_eval.tables.frames import (
     Sessions,
     ToolCalls,
     Transcripts,
-    TurnJudgments,
 )
 
 _MADE = {
@@ -53,21 +52,22 @@ _MADE = {
     group_name="errors",
     partitions_def=PAIRS,
     ins=mapped_inputs(tool_calls=TO_AGENT, sessions=TO_AGENT),
-    deps=[dep("cluster_spec", TO_VERSION)],
+    deps=["turn_judgments", dep("cluster_spec", TO_VERSION)],
     pool="llm",
 )
 def clustered_failures(
     context: dg.AssetExecutionContext,
-    turn_judgments: TurnJudgments,
     tool_calls: ToolCalls,
     transcripts: Transcripts,
     sessions: Sessions,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
-    from agent_eval.project.clusters import clustered
+    from agent_eval.project.clusters import clustered, failure_questions
 
-    earlier = project.store.read(table("error_rates"), key_frame(PAIRS, context.partition_keys))
+    pairs = key_frame(PAIRS, context.partition_keys)
+    earlier = project.store.read(table("error_rates"), pairs)
+    turn_judgments = failure_questions(project, pairs)
     frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
     watch = watch_of(context, project)
     made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
