@@ -96,7 +96,6 @@ def clustered(
     tool_calls: ToolCalls,
     transcripts: Transcripts,
     sessions: Sessions,
-    earlier: pl.DataFrame,
     *,
     run_id: str,
     watch: Watch | None = None,
@@ -111,16 +110,14 @@ def clustered(
         tool_calls: Of the same agents, like the tables below.
         transcripts: Defines which conversations count.
         sessions: Defines the run of each conversation.
-        earlier: The stored table `error_rates`.
         run_id: Written to every new row.
         watch: Receives the progress of the judge model.
     """
     found = found_in(turn_judgments, tool_calls)
     grown = cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
-    present = earlier.join(
-        transcripts, on=["agent_id", "methodology_version"], how="semi"
-    )  # not of removed agents
-    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, present)
+    pairs = transcripts.select("agent_id", "methodology_version").unique()  # not of removed agents
+    earlier = project.store.read(table("error_rates"), pairs)
+    rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
     return grown.failures, error_clusters(grown.failures, turn_judgments, grown.registry, trend), rated
 

@@ -65,10 +65,8 @@ def clustered_failures(
     """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
     from agent_eval.project.clusters import clustered, failure_questions
 
-    pairs = key_frame(PAIRS, context.partition_keys)
-    earlier = project.store.read(table("error_rates"), pairs)
-    turn_judgments = failure_questions(project, pairs)
-    frames = (turn_judgments, tool_calls, transcripts, sessions, earlier)
+    turn_judgments = failure_questions(project, key_frame(PAIRS, context.partition_keys))
+    frames = (turn_judgments, tool_calls, transcripts, sessions)
     watch = watch_of(context, project)
     made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
     tables = dict(zip(_MADE, made, strict=True))
