@@ -51,6 +51,9 @@ RATINGS = (
     "rationale", "evidence", "judge",
 )  # fmt: skip
 """The columns that `judge_conversations` returns."""
+_TAKEN_OVER = (
+    "agent_id", "conversation_id", "session_id", "n_turns", "n_user_messages", "n_tool_calls", "content_hash",
+)  # fmt: skip
 
 
 class ConversationInputError(AgentEvalError, ValueError):
@@ -187,7 +190,7 @@ def judge_conversations(
     held = table("conversations").conform(rows.conversations.frame())
     admitted = table("transcripts").frame(
         {
-            **{key: row[key] for key in ("agent_id", "conversation_id", "session_id", "n_turns", "n_user_messages")},
+            **{key: row[key] for key in _TAKEN_OVER},
             "methodology_version": "any", "benchmark_id": "any", "tests": [], "is_admitted": True,
         }
         for row in held.iter_rows(named=True)

@@ -1,4 +1,4 @@
-"""Show the lineage of a score on the page of its asset."""
+"""Show on the page of an asset what its rows were made from: a score's lineage, a transcript's turns."""
 
 import dagster as dg
 import polars as pl
@@ -6,6 +6,12 @@ import polars as pl
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.partitions import key_frame
 from agent_eval.project import Project
+from agent_eval.report.asset_pages.conversations import (
+    TURN_COLUMNS,
+    conversations_page,
+    first_turns,
+    shown_first,
+)
 from agent_eval.report.asset_pages.lineage import MADE_FROM, lineage_page, ratings_page
 from agent_eval.report.links import REPORT
 from agent_eval.storage.lineage import written_by_partition
@@ -47,6 +53,19 @@ def show_lineage(context: dg.AssetExecutionContext, project: Project, name: str)
             texts["ratings"] = ratings_page(rated.filter(of_key), project.settings.report_url or REPORT)
         pages["|".join(key.values())] = {title: dg.MetadataValue.md(text) for title, text in texts.items()}
     add_metadata_by_partition(context, name, pages)
+
+
+def show_turns(context: dg.AssetExecutionContext, project: Project, transcripts: pl.DataFrame) -> None:
+    """Add section `conversations` per partition: its first conversations, each with its first turns."""
+    shown = shown_first(transcripts)
+    turns = project.store.read(table("turns"), first_turns(shown), columns=TURN_COLUMNS)
+    pages = {
+        AgentVersion.of(agent_id=agent, methodology_version=version).key: {
+            "conversations": dg.MetadataValue.md(conversations_page(rows, turns))
+        }
+        for (agent, version), rows in shown.group_by("agent_id", "methodology_version", maintain_order=True)
+    }
+    add_metadata_by_partition(context, "transcripts", pages)
 
 
 def _judges(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -191,7 +191,7 @@ DECLARED: tuple[Table[Any], ...] = (
     ),
     Table(
         "transcripts",
-        "one row per conversation and version: does it count, and as what",
+        "one row per conversation and version: its file and content, whether it counts, and as what",
         ("methodology_version", "agent_id", "conversation_id"),
         (
             VERSION,
@@ -208,6 +208,10 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("trial", I, "Trial number as recorded"),
             Column("n_turns", I, "Turns", nullable=False),
             Column("n_user_messages", I, "User messages", nullable=False),
+            Column("n_tool_calls", I, "Tool calls, by agent or user"),
+            Column("content_hash", S, "Hash of all that a judge may see"),
+            Column("source_file", S, "File of the conversation, below data/sessions; null without a file"),
+            Column("source_line", I, "1-based line of that file; null without a file"),
             Column("is_admitted", B, "Counts under this version", nullable=False),
             Column("reason", S, "Why it does not count; null when it does"),
             Column("superseded_by", S, "The later run that replaced this one"),

@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.methodology.models import Methodology
 from agent_eval.tables import table
 from agent_eval.tables.frames import Agents, Conversations, Sessions
+from agent_eval.transcripts.sessions import CONVERSATIONS
 
 ANY = "any"
 HARNESS_FAILURE = "harness failure"
@@ -64,12 +65,18 @@ def admit(
             pl.col("benchmark_id").fill_null(pl.col("session_id")),
             _reason_of_orphans(),
             pl.when("is_declared").then("scenario").alias("slot"),
+            _source_file(),
             _tests([test.slug for test in methodology.required_tests]),
         )
         .with_columns(pl.col("reason").is_null().alias("is_admitted"))
         .sort("agent_id", "conversation_id")
     )
     return table("transcripts").selected(rows)
+
+
+def _source_file() -> pl.Expr:
+    file = pl.format(f"{{}}/{{}}/{CONVERSATIONS}", *_SESSION)
+    return pl.when(pl.col("source_line").is_not_null()).then(file).alias("source_file")
 
 
 def _declared(sessions: pl.DataFrame, version: str) -> pl.DataFrame:

@@ -5,6 +5,14 @@ import re
 
 import pytest
 
+from agent_eval.report.asset_pages.conversations import (
+    MOST_CONVERSATIONS,
+    MOST_TURNS,
+    TURN_COLUMNS,
+    conversations_page,
+    first_turns,
+    shown_first,
+)
 from agent_eval.report.asset_pages.pages import asset_pages
 from agent_eval.scores.composite.leaderboard import leaderboard
 from agent_eval.scores.statistics.distribution_free import IntervalMethod
@@ -43,3 +51,42 @@ def test_the_page_of_a_composite_draws_the_interval_of_its_board(interval: Inter
     low, high = board.select("low", "high").row(0)
     # the axis takes 3.6 units for a point, from 190 on
     assert f"M{190 + 3.6 * low:.1f} 208H{190 + 3.6 * high:.1f}" in picture(interval)
+
+
+def transcript(conversation_id: str, **fields: object) -> dict[str, object]:
+    default = {
+        "methodology_version": "1.3.0", "agent_id": "a", "conversation_id": conversation_id, "session_id": "s",
+        "benchmark_id": "s", "tests": [], "n_turns": 20, "n_user_messages": 20, "n_tool_calls": 1, "is_admitted": True,
+        "content_hash": "0f", "source_file": "a/s/conversations.jsonl", "source_line": 4,
+    }  # fmt: skip
+    return default | fields
+
+
+def turn(index: int, message: str, conversation_id: str = "c") -> dict[str, object]:
+    return {
+        "agent_id": "a", "conversation_id": conversation_id, "turn_index": index, "user_message": message,
+        "agent_message": "ok", "messages": "[]", "n_tool_calls": 0, "content_hash": "h",
+    }  # fmt: skip
+
+
+def test_a_page_shows_the_first_turns_of_a_conversation_as_inert_text() -> None:
+    shown = shown_first(table("transcripts").frame([transcript("c")]))
+    hostile = "<script>alert(1)</script> [x](javascript:y) | \u202e" + "z" * 1000
+    turns = table("turns").frame([turn(0, hostile), *(turn(i, f"message {i}") for i in range(1, 20))])
+    held = turns.join(first_turns(shown), on=["agent_id", "conversation_id", "turn_index"], how="semi")
+    text = conversations_page(shown, held.select(TURN_COLUMNS))
+    assert "conversations.jsonl, line 4 · 20 turns · 1 tool calls · counts · hash 0f" in text.replace(
+        "\\", ""
+    )
+    assert "message 5" in text
+    assert "message 6" not in text
+    assert f"{20 - MOST_TURNS} more turns" in text
+    assert all(found not in text for found in ("<script", "[x](", "\u202e", "z" * 200))
+
+
+def test_conversations_that_count_are_shown_first_and_few_of_them() -> None:
+    ids = [f"c{i}" for i in range(MOST_CONVERSATIONS)]
+    rows = [transcript("a", is_admitted=False, reason="superseded by t"), *map(transcript, ids)]
+    assert shown_first(table("transcripts").frame(rows))["conversation_id"].to_list() == ids
+    text = conversations_page(table("transcripts").frame(rows[:1]), table("turns").empty())
+    assert "does not count: superseded by t" in text

@@ -52,6 +52,13 @@ def test_a_declared_session_gives_its_conversations_their_scenario_as_slot() -> 
     assert (rows["d"]["slot"], rows["d"]["is_admitted"]) == (None, True)
 
 
+def test_a_transcript_names_its_file_line_content_and_counts() -> None:
+    given: dict[str, Any] = {"source_line": 7, "n_turns": 2, "n_tool_calls": 3, "content_hash": "0f"}
+    rows = admitted([conversation("c", "s", **given), conversation("d", "s")], [session("s")])
+    assert {name: rows["c"][name] for name in given} == given
+    assert (rows["c"]["source_file"], rows["d"]["source_file"]) == ("a/s/conversations.jsonl", None)
+
+
 def test_an_undeclared_session_counts_everywhere_and_takes_no_slot_and_no_test() -> None:
     rows = admitted(
         [conversation("c", "s", scenario="hallucination", injected_error='"x"')], [session("s", "any")]

@@ -9,6 +9,7 @@ from agent_eval.defs.assets.common import (
     table_asset,
     table_multi_asset,
 )
+from agent_eval.defs.lineage import show_turns
 from agent_eval.defs.partitions import AGENTS, PAIRS, TO_AGENT, versions_of
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
@@ -55,8 +56,9 @@ def transcripts(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Which conversations count for an agent under a version, and as what: slot, required test, or why not. No texts."""
+    """Each conversation of an agent under a version: file, content hash, counts, and whether it counts and as what."""
     admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
+    show_turns(context, project, admitted)
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)
 
 
