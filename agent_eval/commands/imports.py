@@ -11,7 +11,7 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
-from agent_eval.transcripts.importers import FORMATS, UnknownFormatError
+from agent_eval.transcripts.importers import FORMATS, ImportReport, UnknownFormatError
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import STDIN, input_files, spooled
 from agent_eval.transcripts.importers.slots import read_slots
@@ -110,7 +110,7 @@ def import_transcripts(
     unmet = slots.unmet() if slots else []
     for reason in unmet:
         err.print(one_line(reason), markup=False, soft_wrap=True)
-    if not any(one.report and one.report.n_imported for one in reports):
+    if not any(one.report and (one.report.n_imported or one.report.n_known) for one in reports):
         if len(files) == 1 and reports[0].report is None:
             raise NotImportedError(reports[0])
         err.print("Nothing was imported.")
@@ -148,9 +148,16 @@ def _announced(
             err.print(one_line(f"{where}: {refusal.reason}"), markup=False, soft_wrap=True)
         if (more := report.n_refused - SHOWN) > 0:
             err.print(f"… and {more} more.")
+        if report.n_known and report.n_imported:
+            held = f"{_n(report.n_known, 'conversation')} of {one.name}"
+            err.print(
+                one_line(f"{held}: held by other sessions of {agent_id}; nothing is counted twice."),
+                markup=False,
+                soft_wrap=True,
+            )
         for note in report.notes:
             err.print(one_line(note), markup=False, soft_wrap=True)
-        if not report.n_imported and report.is_changed:
+        if not report.n_imported and report.is_changed and not report.continued:
             said = _kept(agent_id, report.session_id, report.n_refused)
             err.print(one_line(said), markup=False, soft_wrap=True)
         if report.n_removed:
@@ -164,32 +171,41 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
     """A line for each file, and the sum."""
     done = [(one, one.report) for one in reports if one.report is not None]
     for one, report in () if is_alone else done:
-        state = (
-            "imported"
-            if report.is_changed
-            else "already there, unchanged"
-            if report.n_imported
-            else "refused"
-        )
-        counts = (
-            f"{report.n_imported:,} conversations, {report.n_turns:,} turns, {report.n_refused:,} refused"
-        )
-        line = f"{one.name} ({one.format_name}): {counts}, {state}: {agent_id}/{report.session_id}"
+        counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} refused"
+        line = f"{one.name} ({one.format_name}): {counts}, {_state(report)}: {agent_id}/{report.session_id}"
         out.print(one_line(line), markup=False, soft_wrap=True)
     if skipped := sum(one.is_skipped for one in reports):
-        out.print(f"{skipped:,} files that are not JSON were skipped.", markup=False)
+        was = "file that is not JSON was" if skipped == 1 else "files that are not JSON were"
+        out.print(f"{skipped:,} {was} skipped.", markup=False)
     if is_alone:
         (one, report) = done[0]
-        state = "imported" if report.is_changed else "already there, unchanged"
         format_note = f" ({one.format_name})" if one.is_recognised else ""
-        what = f"{report.n_imported} conversations {state}{format_note}: {agent_id}/{report.session_id}"
+        n = _n(report.n_imported or report.n_known, "conversation")
+        what = f"{n} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
     else:
-        n, turns = sum(r.n_imported for _, r in done), sum(r.n_turns for _, r in done)
+        sessions = {report.session_id: report for _, report in done if report.n_imported}.values()
+        n, turns = sum(r.n_imported for r in sessions), sum(r.n_turns for r in sessions)
         refused = sum(r.n_refused for _, r in done)
         failed = sum(one.report is None and not one.is_skipped for one in reports)
-        files = sum(r.n_imported > 0 for _, r in done)
-        what = f"{n:,} conversations with {turns:,} turns from {files:,} files; {refused:,} records and {failed:,} files refused"
+        files = sum(r.n_imported > 0 or r.n_known > 0 for _, r in done)
+        what = (
+            f"{_n(n, 'conversation')} with {_n(turns, 'turn')} from {_n(files, 'file')}; "
+            f"{_n(refused, 'record')} and {_n(failed, 'file')} refused"
+        )
     out.print(f"{one_line(what)}. Next: agent-eval run", markup=False, soft_wrap=True)
+
+
+def _state(report: ImportReport) -> str:
+    """What an import did with a file's conversations."""
+    if not report.n_imported and not report.n_known:
+        return "refused"
+    if not report.n_imported:
+        return "folded into sessions that they continue" if report.continued else "already there, unchanged"
+    return "imported" if report.is_changed else "already there, unchanged"
+
+
+def _n(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bool:

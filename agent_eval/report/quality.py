@@ -34,6 +34,12 @@ def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     return {"quantity": HEADLINES[column], **scale, "n_clusters": 1, "clustered_by": "cluster", **ends}
 
 
+_NO_INTERVAL = {
+    "session": "none: known in a single session",
+    "task or conversation": "none: known of a single task or conversation",
+}
+
+
 def is_rate(row: Mapping[str, Any]) -> bool:
     """Return whether the mean of a row is a share, and not a rating or a cost."""
     return (row["scale_low"], row["scale_high"]) == (0, 1)
@@ -44,7 +50,7 @@ def interval_of(row: Mapping[str, Any]) -> str:
     if row["mean"] is None:
         return "–"
     if row["low"] is None:
-        return f"none: {row['n_clusters']} {row['clustered_by']}"
+        return _NO_INTERVAL.get(row["clustered_by"], "none: a single cluster")
     return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
 
 

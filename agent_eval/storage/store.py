@@ -211,6 +211,8 @@ class Store:
         if (place := self._place(purpose)) is None:
             yield True
             return
+        if not place.parent.is_dir():
+            raise MissingFolderError(Path(self.attach), "write")
         what = f"the store {self.attach} (one {purpose} at a time)"
         with contextlib.ExitStack() as stack:
             with self._translated("lock"):

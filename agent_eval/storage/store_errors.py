@@ -52,7 +52,8 @@ class MissingFolderError(StoreError):
             str(file),
             doing,
             f"its folder {file.parent} does not exist",
-            "Mount its disk or create the folder; `store` and `data_dir` in agent_eval.toml say where it lies",
+            "In a new project run `agent-eval init DIR`, with --sample to look at the sample first. If its data are on "
+            "a disk of its own, mount that; `store` and `data_dir` in agent_eval.toml say where they lie",
         )
 
 

@@ -159,12 +159,14 @@ def test_an_id_that_another_session_holds_is_refused_at_once_and_not_lost_at_the
     fresh = json.dumps(CHAT | {"conversation_id": "two"}) + "\n"
     assert imported(root, line, "--session", "may").returncode == 0
     assert imported(root, line, "--session", "may").returncode == 0
-    again = imported(root, line + fresh, "--session", "june")
+    other = json.dumps(CHAT | {"conversation_id": "one", "goal": "another"}) + "\n"
+    again = imported(root, other + fresh, "--session", "june")
     assert again.returncode == 1
     assert "source.jsonl:1:" in again.stderr
     assert "'may'" in again.stderr
-    assert "1 conversations imported" in again.stdout
-    assert imported(root, line, "--session", "july").returncode == 2
+    assert "1 conversation imported" in again.stdout
+    assert imported(root, other, "--session", "july").returncode == 2
+    assert "already there" in imported(root, line, "--session", "july").stdout
 
 
 @pytest.mark.parametrize(
@@ -208,5 +210,5 @@ def test_agents_yaml_is_not_written_through_a_link_out_of_the_data_folder(root: 
     result = imported(root, json.dumps(CHAT))
     assert result.returncode == 2
     assert "leads out of the data folder" in only_line(result)
-    assert "1 conversations imported" in result.stdout
+    assert "1 conversation imported" in result.stdout
     assert outside.read_text() == "[]\n"

@@ -35,6 +35,21 @@ def test_init_makes_a_project_and_keeps_what_is_there(folder: Path) -> None:
     assert {"workspace.yaml", ".gitignore"} <= {path.name for path in (folder / "mine").iterdir()}
 
 
+def test_init_names_the_folder_and_says_when_the_project_was_there(folder: Path) -> None:
+    assert invoke("init", ".").startswith(f"Project made: {folder}\nNext: agent-eval import")
+    assert invoke("init", ".").startswith(f"The project was there already, its files are kept: {folder}\n")
+
+
+@pytest.mark.parametrize("command", ["leaderboard", "report", "summary"])
+def test_a_folder_without_a_project_names_init(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(folder))
+    done = CliRunner().invoke(app, [command])
+    assert "In a new project run `agent-eval init DIR`" in str(done.exception)
+    assert "lock" not in str(done.exception)
+
+
 def test_the_sample_is_copied_whole_and_without_a_store(folder: Path) -> None:
     invoke("init", "demo", "--sample")
     data = folder / "demo" / "data"

@@ -114,4 +114,4 @@ def test_a_row_that_meets_no_conversation_is_named_and_the_exit_code_is_1(
     assert code == 1
     said = capsys.readouterr()
     assert "slots.csv:3: no conversation has the task_id 'trace-D2'" in said.err
-    assert said.out.startswith("1 conversations imported")
+    assert said.out.startswith("1 conversation imported")

@@ -95,6 +95,14 @@ def test_a_failure_rate_counts_only_turns_that_a_judge_other_than_a_rule_labelle
     assert (found["n_scored"], found["n_unasked"]) == (2, 1)
 
 
+def test_answers_that_decide_the_success_rate_are_counted_too() -> None:
+    goals = [judged(c, 0, "goal_completion", value=v) for c, v in (("a1", 1.0), ("b1", 0.0))]
+    known = {"a1": True, "b1": False}
+    found = summary_of(goals, correct=known)
+    assert (found["goal_completion"]["n_scored"], found["goal_completion"]["mean"]) == (2, 0.5)
+    assert found["success rate"]["mean"] == 0.5
+
+
 def test_without_any_answer_a_metric_has_no_mean_and_is_named() -> None:
     found = summary_of(
         [judged("a1", 0, "helpfulness", status="not_applicable", judge="none", unscored_reason="needs a judge model")],

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_eval.transcripts.importers import ImportReport, import_file
+from agent_eval.formats.refusals import Refusal
+from agent_eval.transcripts.importers import ImportReport, import_file, openai
+from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import AGENT, USER, lines, write_json
 
@@ -538,3 +540,27 @@ def test_a_repeated_conversation_id_is_refused_with_its_record(tmp_path: Path) -
     assert [(r.line, r.reason) for r in report.refusals] == [
         (2, "conversation_id 'x' stands earlier in the file; the first counts")
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ({"correct": "yes"}, 'correct is "yes"; expected true, false, 1, 0 or null'),
+        ({"correct": 0.5}, "correct is 0.5; expected"),
+        ({"reward": "high"}, 'reward is "high"; expected a finite number'),
+        ({"trial": -1}, "trial is -1; expected a whole number from 0"),
+        ({"trial": 2**63, "task_id": "t"}, "trial is 9223372036854775808; expected"),
+        ({"trial": True, "task_id": "t"}, "trial is true; expected"),
+        ({"conversation_id": {"a": 1}}, 'conversation_id is {"a": 1}; expected a text or a whole number'),
+        ({"task_id": ["t"]}, 'task_id is ["t"]; expected'),
+    ],
+)
+def test_a_field_that_cannot_be_read_refuses_its_record_by_key(
+    tmp_path: Path, field: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "f.jsonl"
+    path.write_text(json.dumps({"messages": [USER, AGENT], **field}) + "\n")
+    (found,) = openai.read(Source(path, "s"))
+    assert isinstance(found, Refusal)
+    assert (found.file, found.line) == ("f.jsonl", 1)
+    assert found.reason.startswith(reason)

@@ -93,8 +93,8 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
     """The rows of table log_leaderboard as a table, by agent id; they have no rank."""
     grid = FittingTable(
         f"Logs · methodology {version} · not ranked: each agent has conversations of its own",
-        ("agent", "conversations", *HEADINGS.values(), "unscored", "by"),
-        numbers=("conversations", "unscored"),
+        ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),
+        numbers=("conversations", "unscored answers"),
     )
     for row in rows.iter_rows(named=True):
         figures = [headline(row, column) for column in HEADINGS]

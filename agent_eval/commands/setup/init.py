@@ -1,5 +1,6 @@
 """`agent-eval init`: a project's folder with its settings, and the sample if it is wanted."""
 
+import shlex
 import shutil
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
         NotAFolderError: If the folder cannot be made or written.
     """
     source = _sample() if with_sample else None
+    is_new = not (folder / "agent_eval.toml").exists()
     try:
         for name in FOLDERS:
             (folder / "data" / name).mkdir(parents=True, exist_ok=True)
@@ -75,9 +77,11 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
             _copy(source, folder / "data")
     except OSError as error:
         raise NotAFolderError(folder, error.strerror or str(error)) from error
-    out.print(one_line(f"Made a project in {folder}."), markup=False)
+    made = "Project made" if is_new else "The project was there already, its files are kept"
+    out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
     then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
-    out.print(one_line(f"Next: cd {folder} && {then}"), markup=False, soft_wrap=True)
+    go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    out.print(one_line(f"Next: {go}{then}"), markup=False, soft_wrap=True)
 
 
 def _sample() -> Path:

@@ -87,8 +87,11 @@ def quality_summary(
     rows = []
     for row in counted.filter(pl.sum_horizontal(_COUNTS) > 0).iter_rows(named=True):
         of = known.get(tuple(row[name] for name in _QUANTITY))
-        if of is None and row["quantity"] == GOAL_METRIC and row["n_scored"]:
-            continue  # it is the success rate
+        if (
+            of is None and row["quantity"] == GOAL_METRIC
+        ):  # it decided the success rate, so it is the same value
+            success = known.get((*(row[name] for name in _PAIR), SUCCESS_RATE))
+            of = success if success is not None and success.height == row["n_scored"] else None
         bounds = (0.0, None) if row["quantity"] == COST else facts.scales.get(row["quantity"], (0.0, 1.0))
         rows.append(row | _shares(row) | _mean(of, bounds, row["n_scored"]))
     return table("quality_summary").frame(rows).sort(_QUANTITY)

@@ -1,59 +1,180 @@
-"""Keep conversation ids unique across an agent's sessions."""
+"""Know what an agent's sessions hold: conversation ids, source sessions, and the files they were imported from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.transcripts.models import id_key
-from agent_eval.transcripts.sessions import CONVERSATIONS
+from agent_eval.transcripts.importers.base import SOURCE_SESSIONS, Found, listed, mapping
+from agent_eval.transcripts.models import Conversation, id_key
+from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS
+
+_SOURCE = re.compile(
+    r"(?P<origin>(?P<format>[^:]+):(?P<file>.*))#(?P<number>\d+) sha256:(?P<sha>[0-9a-f]{64})", re.DOTALL
+)
+
+
+class Origin(NamedTuple):
+    """Name the record that a conversation was imported from; `record` is equal for equal records of a format."""
+
+    file_of_format: str  # openai:chats.jsonl
+    format_name: str
+    file: str
+    number: int
+    record: str
+
+    @classmethod
+    def of(cls, source: object) -> "Origin | None":
+        """Read a conversation's `source`; None if it was not written by an import."""
+        match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
+        if match is None:
+            return None
+        return cls(match["origin"], match["format"], match["file"], int(match["number"]), match["sha"])
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """Look up which other session of the agent has an id."""
+class Known:
+    """Describe a conversation of a session as far as it is needed to recognise it."""
 
-    sessions: Mapping[str, Mapping[str, None]]
-    own: str
+    conversation_id: str
+    record: str | None  # None: not written by an import
+    source_sessions: tuple[str, ...] = ()  # format and id
 
-    def get(self, name: str) -> str | None:
-        """Return the first other session with this id; None without one."""
-        return next((session for session in self.sessions.get(name, ()) if session != self.own), None)
+    @classmethod
+    def of(cls, conversation: Conversation) -> "Known":
+        """Describe a conversation."""
+        return cls.of_fields(conversation.conversation_id, conversation.source, conversation.metadata)
+
+    @classmethod
+    def of_fields(cls, name: str, source: object, metadata: object) -> "Known":
+        """Describe a conversation from its fields."""
+        origin = Origin.of(source)
+        names = listed(metadata.get(SOURCE_SESSIONS)) if isinstance(metadata, dict) else []
+        keys = tuple(f"{origin.format_name}:{key}" for key in names) if origin else ()
+        return cls(name, origin.record if origin else None, keys)
+
+
+@dataclass
+class Content:
+    """Identify the content of a file, whatever its name and folder: records, their numbers, and refusals."""
+
+    file: str | None = None
+    _conversations: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    _refusals: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    _is_empty: bool = True
+
+    def watching(self, found: Iterable[Found]) -> Iterator[Found]:
+        """Yield the items, adding conversations and refusals to the content."""
+        for item in found:
+            if isinstance(item, Conversation):
+                self.add(item.source)
+            elif isinstance(item, Refusal):
+                self.refuse(item.file, item.line, item.reason)
+            yield item
+
+    def add(self, source: object) -> None:
+        """Add a conversation by its source."""
+        if origin := Origin.of(source):
+            self.file, self._is_empty = self.file or origin.file, False
+            self._conversations.update(f"{origin.format_name} {origin.number} {origin.record}\n".encode())
+
+    def refuse(self, file: str, line: int, reason: str) -> None:
+        """Add a refusal."""
+        self.file, self._is_empty = self.file or file, False
+        self._refusals.update(f"{line} {reason}\n".encode())
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the content; None if there is none."""
+        return None if self._is_empty else f"{self._conversations.hexdigest()} {self._refusals.hexdigest()}"
+
+
+class Place(NamedTuple):
+    """Name a conversation of a session."""
+
+    session: str
+    conversation_id: str
+    record: str | None
 
 
 class AgentIds:
-    """Hold the conversation ids of an agent's sessions; ids are unique within an agent.
+    """Hold what is known of an agent's sessions; conversation ids are unique within an agent.
 
     The session folders are read once; a command that imports many files passes the same object to each
     import.
     """
 
     def __init__(self, agent_folder: Path) -> None:
-        paths = sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}"))
-        self._of = {path.parent.name: [id_key(name) for name in conversation_ids(path)] for path in paths}
-        self._sessions: dict[str, dict[str, None]] = {}
-        for session, names in self._of.items():
-            self._note(session, names)
+        self._of: dict[str, list[Known]] = {}
+        self._by_id: dict[str, dict[str, Known]] = {}
+        self._by_source_session: dict[str, dict[str, Known]] = {}
+        self._contents: dict[str, tuple[str, str]] = {}  # session → content, file
+        for path in sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}")):
+            known, content = _read(path)
+            self.put(path.parent.name, known, content)
 
-    def elsewhere(self, session: str) -> Elsewhere:
-        """Return a view of the ids of all other sessions."""
-        return Elsewhere(self._sessions, session)
+    def elsewhere(self, conversation_id: str, own: str) -> Place | None:
+        """Return where another session than `own` has this id."""
+        return _first_other(self._by_id.get(id_key(conversation_id), {}), own)
 
-    def put(self, session: str, names: Sequence[str]) -> None:
+    def continued(self, known: Known, own: str) -> Place | None:
+        """Return the conversation of another session that is of the same source session."""
+        for key in known.source_sessions:
+            if place := _first_other(self._by_source_session.get(key, {}), own):
+                return place
+        return None
+
+    def holder(self, content: Content) -> tuple[str, str] | None:
+        """Return the session that holds the content of a file, and the file's name there."""
+        held = ((s, file) for s, (name, file) in self._contents.items() if name == content.name)
+        return next(held, None)
+
+    def of(self, session: str) -> set[str]:
+        """Return the ids of the conversations of a session."""
+        return {known.conversation_id for known in self._of.get(session, ())}
+
+    def put(self, session: str, found: Iterable[Known], content: Content) -> None:
         """Record that a session now contains exactly these conversations."""
-        for name in self._of.get(session, ()):
-            self._sessions.get(name, {}).pop(session, None)
-        self._of[session] = [id_key(name) for name in names]
-        self._note(session, self._of[session])
+        for known in self._of.get(session, ()):
+            self._by_id.get(id_key(known.conversation_id), {}).pop(session, None)
+            for key in known.source_sessions:
+                self._by_source_session.get(key, {}).pop(session, None)
+        self._of[session] = list(found)
+        for known in self._of[session]:
+            self._by_id.setdefault(id_key(known.conversation_id), {}).setdefault(session, known)
+            for key in known.source_sessions:
+                self._by_source_session.setdefault(key, {}).setdefault(session, known)
+        self._contents.pop(session, None)
+        if content.name is not None:
+            self._contents[session] = (content.name, content.file or "")
 
-    def _note(self, session: str, names: Sequence[str]) -> None:
-        for name in names:
-            self._sessions.setdefault(name, {}).setdefault(session)
+    def extend(self, place: Place, known: Known) -> None:
+        """Record that a conversation was continued by a part of another file."""
+        for key in known.source_sessions:
+            self._by_source_session.setdefault(key, {}).setdefault(place.session, known)
 
 
-def conversation_ids(path: Path) -> list[str]:
-    """Return the distinct ids in a session's file of conversations; empty if it is missing."""
-    records = json_lines(path, path.name) if path.is_file() else ()
-    values = (record.value for record in records if isinstance(record, Record))
-    names = (value.get("conversation_id") for value in values if isinstance(value, dict))
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+def _first_other(of: Mapping[str, Known], own: str) -> Place | None:
+    found = ((session, known) for session, known in of.items() if session != own)
+    return next((Place(s, known.conversation_id, known.record) for s, known in found), None)
+
+
+def _read(path: Path) -> tuple[list[Known], Content]:
+    """Return the distinct conversations of a session's file, and the content that it was imported from."""
+    content = Content()
+    found: dict[str, Known] = {}
+    for record in json_lines(path, path.name) if path.is_file() else ():
+        value = mapping(record.value) if isinstance(record, Record) else {}
+        if isinstance(name := value.get("conversation_id"), str):
+            content.add(value.get("source"))
+            found.setdefault(name, Known.of_fields(name, value.get("source"), value.get("metadata")))
+    errors = path.with_name(ERRORS)
+    for record in json_lines(errors, errors.name) if errors.is_file() else ():
+        match record.value if isinstance(record, Record) else None:
+            case {"file": str(file), "line": int(line), "reason": str(reason)}:
+                content.refuse(file, line, reason)
+    return list(found.values()), content

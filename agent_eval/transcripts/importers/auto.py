@@ -25,9 +25,7 @@ class FileReport:
     report: ImportReport | None
     reason: str = ""
     is_recognised: bool = False  # its format was detected from its content
-    is_skipped: bool = (
-        False  # not JSON, and found in a folder or an archive, so not expected to be a transcript
-    )
+    is_skipped: bool = False  # neither JSON nor packed, and found in a folder or an archive, so not expected to be a transcript
 
 
 def import_files(
@@ -66,7 +64,7 @@ def import_files(
             continue
         source = Source(file.path, session, file.file)
         found = detect(source) if format_name == AUTO or not file.is_named else None
-        is_skipped = found is not None and not found.is_json and not file.is_named
+        is_skipped = found is not None and not found.may_hold_transcripts and not file.is_named
         name = found.format_name if found is not None and format_name == AUTO else format_name
         if found is not None and (name is None or is_skipped):
             yield FileReport(file.name, None, None, found.reason, is_skipped=is_skipped)
@@ -83,6 +81,7 @@ def import_files(
                 name=file.file,
                 ids=ids,
                 slots=slots,
+                may_join=session_id is None,
             )
         except AgentEvalError as error:
             yield FileReport(file.name, name, None, str(error))

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ RECORDED_REWARD = "recorded_reward"
 """Key of `metadata`: a reward that the file gives as true or false, unchanged."""
 DEFINITION_REFUSED = "task_definition_refused"
 """Key of `metadata`: why the definition of a conversation's task was omitted."""
+SOURCE_SESSIONS = "source_sessions"
+"""Key of `metadata`: ids of the source's session that a conversation is, a list of texts; other files may continue it."""
 _Item = TypeVar("_Item")
 Fields = dict[str, object]
 """A conversation in native form, before it is validated."""
@@ -74,7 +77,7 @@ class Ids:
     def of_record(self, task_id: str | None, trial: JsonValue, number: int) -> Fields:
         """Return task_id, trial and conversation_id; without a task id the record's number names it."""
         if task_id is None:
-            return {"conversation_id": self.named(str(number)), "trial": _integer(trial)}
+            return {"conversation_id": self.named(str(number)), "trial": trial_of(trial)}
         return self.numbered(task_id, trial)
 
     def numbered(self, task_id: str, trial: JsonValue) -> Fields:
@@ -82,9 +85,12 @@ class Ids:
 
         A trial number already in use is replaced by the task's lowest free number: some files give the
         task's index as the trial, and trials with equal numbers would count as one.
+
+        Raises:
+            NotThisFormatError: If the trial is neither null nor a number of a trial.
         """
         taken = self._trials.setdefault(task_id, set())
-        number = _integer(trial)
+        number = trial_of(trial)
         if number is None or number in taken:
             number = self._lowest_free(task_id, taken)
         taken.add(number)
@@ -253,10 +259,48 @@ def reward_note(value: JsonValue) -> dict[str, JsonValue]:
     return {RECORDED_REWARD: value} if isinstance(value, bool) else {}
 
 
-def _integer(value: JsonValue) -> int | None:
-    """Return a whole number that a table can store, not a boolean; else None."""
-    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return cast("int", value) if is_one else None
+def trial_of(value: JsonValue) -> int | None:
+    """Return the number of a trial, also from text; None for null.
+
+    Raises:
+        NotThisFormatError: If it is not a whole number from 0 to 2**63 − 1.
+    """
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value) else value
+    if number is None or (isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63):
+        return number
+    raise NotThisFormatError(f"trial is {_shown(value)}; expected a whole number from 0 to 2^63 - 1, or null")
+
+
+def id_of(record: Mapping[str, JsonValue], key: str) -> str | None:
+    """Return the id under a key, a whole number as its digits; None if it is missing, null or empty.
+
+    Raises:
+        NotThisFormatError: If it is anything else.
+    """
+    value = record.get(key)
+    if value is None or isinstance(value, str):
+        return value or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise NotThisFormatError(f"{key} is {_shown(value)}; expected a text or a whole number")
+
+
+def success_of(record: Mapping[str, JsonValue], key: str) -> bool | None:
+    """Return the success under a key: true, false, 1 or 0; None if it is missing or null.
+
+    Raises:
+        NotThisFormatError: If it is anything else.
+    """
+    value = record.get(key)
+    said = yes_or_no(value)
+    if value is not None and said is None:
+        raise NotThisFormatError(f"{key} is {_shown(value)}; expected true, false, 1, 0 or null")
+    return said
+
+
+def _shown(value: JsonValue) -> str:
+    text = dumps(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def paid(value: JsonValue) -> float | None:

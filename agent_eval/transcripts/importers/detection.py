@@ -1,5 +1,6 @@
 """Detect the format of a file from its content; its name does not matter."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,7 +17,7 @@ from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, rec
 LARGEST_SAMPLE = 20 * MEGABYTE
 """Largest JSON value that is read whole for detection, bytes; only the keys of a larger one are read."""
 _LINES = 50
-_MAGIC = {
+_PACKED = {
     b"PK\x03\x04": "a zip archive in an archive; unpack it first",
     b"PAR1": "a Parquet file; write it as JSON lines",
     b"SQLite format 3": "a SQLite database; export the conversations as JSON lines",
@@ -24,19 +25,18 @@ _MAGIC = {
     b"BZh": "compressed with bzip2; unpack it first",
     b"\xfd7zXZ": "compressed with xz; unpack it first",
     b"7z\xbc\xaf": "a 7z archive; unpack it first",
-    b"\x89PNG": "a picture",
-    b"%PDF": "a PDF document",
-    b"\x7fELF": "a program",
 }
+"""First bytes of files that may hold transcripts but are not read."""
+_OTHER = {b"\x89PNG": "a picture", b"%PDF": "a PDF document", b"\x7fELF": "a program"}
 
 
 @dataclass(frozen=True)
 class Detected:
-    """Report the format's name, or why none was detected. `is_json` is false if the bytes are not JSON."""
+    """Report the format's name, or why none was detected."""
 
     format_name: str | None
     reason: str = ""
-    is_json: bool = True
+    may_hold_transcripts: bool = True  # false: neither JSON nor packed
 
 
 def detect(source: Source) -> Detected:
@@ -50,19 +50,24 @@ def detect(source: Source) -> Detected:
         with opened(source.path) as stream:
             head = stream.read(HEAD)
         if not head.strip():
-            return Detected(None, "it is empty", is_json=False)
+            return Detected(None, "it is empty", may_hold_transcripts=False)
+        if packed := _kind(head, _PACKED):
+            return Detected(None, packed)
         if reason := _no_json(head):
-            return Detected(None, reason, is_json=False)
+            return Detected(None, reason, may_hold_transcripts=False)
         samples = _samples(source, head)
     except (*BREAKS, TornError) as error:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     return _named(samples)
 
 
+def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
+    return next((f"it is {what}" for magic, what in kinds.items() if head.startswith(magic)), None)
+
+
 def _no_json(head: bytes) -> str | None:
-    for magic, what in _MAGIC.items():
-        if head.startswith(magic):
-            return f"it is {what}"
+    if other := _kind(head, _OTHER):
+        return other
     if b"\x00" in head:
         return "it is binary, not JSON"
     return (

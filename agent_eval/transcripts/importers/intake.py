@@ -1,27 +1,25 @@
 """Import a file of a foreign format into a session folder in native form, completely or not at all."""
 
-import filecmp
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 
-from agent_eval.formats.atomic_files import locked, sync_folder, sync_stream
+from agent_eval.formats.atomic_files import locked
 from agent_eval.formats.files import is_slug
-from agent_eval.formats.json_text import clean, dumps
-from agent_eval.formats.refusals import MORE_REFUSED, Refusal, n_records
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.refusals import Refusal, n_records
 from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.formats.zip_members import ZipMember
-from agent_eval.transcripts.importers.agent_ids import AgentIds, Elsewhere, conversation_ids
+from agent_eval.transcripts.importers.agent_ids import AgentIds, Content, Known, Origin, Place
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     RECORDED_REWARD,
@@ -40,15 +38,21 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
+from agent_eval.transcripts.importers.parts import Parts, continue_session
+from agent_eval.transcripts.importers.session_files import (
+    is_same,
+    put_in_place,
+    temporary,
+    write,
+    write_records,
+)
 from agent_eval.transcripts.importers.slots import Slots
-from agent_eval.transcripts.models import Conversation, Session, id_key
+from agent_eval.transcripts.models import Conversation, Session
 from agent_eval.transcripts.outcomes import has_contradicting_components, is_between
-from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES, SESSION, read_session_file
+from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION, read_session_file
 
 _ENDINGS = (".gz", ".jsonl", ".ndjson", ".json", ".eval", ".traj", ".trajectory")
-_ORIGIN = re.compile(r"(?P<origin>[^:]+:.*)#\d+ sha256:[0-9a-f]{64}", re.DOTALL)
 _HEAD = 64 * 1024
-MOST_TOLD = 10_000  # refusals of one import that are listed one by one
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class ImportReport:
     n_before: int = 0  # conversations of the session before this import
     n_turns: int = 0
     n_removed: int = 0  # those of them that were removed, by conversation_id
+    n_known: int = 0  # conversations that other sessions of the agent hold already
+    continued: tuple[str, ...] = ()  # sessions whose conversations the file continues
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,21 @@ class _Wanted:
     folder: Path
     settings: Mapping[str, object]  # requested settings; the rest of an existing session.yaml stays
     task_set: str
+    may_join: bool  # the session was not named: what other sessions hold or began belongs to them
+
+    def under(self, session: str, file: str) -> "_Wanted":
+        """Return the same import into a session that holds the content under another name of the file."""
+        source = replace(self.source, session_id=session, name=file)
+        origin = f"{self.origin.partition(':')[0]}:{source.file}"
+        return replace(self, source=source, origin=origin, folder=self.folder.with_name(session))
+
+
+class _HeldElsewhereError(Exception):
+    """Raised when another session of the agent holds the content of the file."""
+
+    def __init__(self, session: str, file: str) -> None:
+        super().__init__(session)
+        self.session, self.file = session, file
 
 
 def import_file(
@@ -94,6 +115,7 @@ def import_file(
     name: str | None = None,
     ids: AgentIds | None = None,
     slots: Slots | None = None,
+    may_join: bool | None = None,
 ) -> ImportReport:
     """Write a file's conversations into `sessions_folder`/<agent_id>/<session_id>, by default named after the file.
 
@@ -102,6 +124,10 @@ def import_file(
     manual additions; the report has the number of removed conversations. If every record is rejected, a
     session with conversations stays unchanged; if there is none, a session without conversations is written,
     so that its rejected records are counted. Any import replaces it.
+
+    Content that a session of the agent holds already, under whatever name of the file, is found there and not imported
+    again. A conversation of a source session that another session holds in part (a coding agent's session that was
+    resumed in another file, one `session_id` in two files) is folded into that conversation.
 
     Args:
         format_name: A key of FORMATS.
@@ -114,6 +140,7 @@ def import_file(
         name: The file's name for display and storage; default: the path's.
         ids: The ids of the agent's sessions, if several files are imported; it is updated.
         slots: Slots and disclosures by task; they are added to the conversations and to session.yaml.
+        may_join: Look for content and source sessions in other sessions of the agent. Default: if no session is named.
 
     Raises:
         AgentEvalError: If the format, an id or the file is invalid, or the session belongs to another file.
@@ -142,6 +169,7 @@ def import_file(
         folder=sessions_folder / agent_id / session,
         settings={key: value for key, value in asked.items() if value is not None},
         task_set=clean(_own_task_set(format_name, source) or format_name),
+        may_join=session_id is None if may_join is None else may_join,
     )
     return _take_in(wanted, FORMATS[format_name], sessions_folder, ids, slots)
 
@@ -181,46 +209,85 @@ def _take_in(
     if not Path(os.path.realpath(wanted.folder)).is_relative_to(os.path.realpath(sessions_folder)):
         raise OutsideProjectError(wanted.folder)
     agent_folder.mkdir(parents=True, exist_ok=True)
-    with locked(agent_folder), _temporary(wanted.folder) as new:
-        session_text = _session_text(wanted)
+    with locked(agent_folder):
         ids = ids or AgentIds(agent_folder)
-        found = importer(wanted.source)
-        found = _with_slots(found, slots, wanted.source) if slots else found
-        found = _new_to_agent(found, ids.elsewhere(wanted.folder.name), wanted.source.file)
-        left_out = Counter[str]()
-        before = conversation_ids(wanted.folder / CONVERSATIONS)
-        seen = _Seen(not_seen=set(before))
-        counted = seen.watching(_counting_left_out(found, left_out))
-        n_imported, n_refused, refusals = _write_records(new, counted)
-        _write(new / SESSION, session_text)
-        n_lost = sum(n_records(refusal.line, refusal.reason) for refusal in refusals)
-        is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(wanted.folder))
-        is_changed = is_worth_keeping and not _is_same(wanted.folder, new)
-        if is_changed:
-            _put_in_place(new, wanted.folder)
-            ids.put(wanted.folder.name, seen.ids)
+        try:
+            report = _imported(wanted, importer, ids, slots)
+        except _HeldElsewhereError as held:
+            report = _imported(wanted.under(held.session, held.file), importer, ids, slots)
     with suppress(OSError):
         agent_folder.rmdir()  # only if it was created for nothing
+    return report
+
+
+def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots | None) -> ImportReport:
+    """Write the session and what continues other sessions.
+
+    Raises:
+        _HeldElsewhereError: If another session holds the file's content, or this one under another name of the file.
+        SessionExistsError: If the session belongs to another file.
+    """
+    session, content = wanted.folder.name, Content()
+    with temporary(wanted.folder) as new:
+        session_text = _session_text(wanted)
+        seen = _Seen(not_seen=ids.of(session))
+        n_before, before = len(seen.not_seen), Parts(wanted.folder)
+        found = content.watching(importer(wanted.source))
+        found = _with_slots(found, slots, wanted.source) if slots else found
+        found = _new_to_agent(found, ids, wanted, seen)
+        n_imported, n_refused, refusals = write_records(new, seen.watching(_with_parts(found, before)))
+        _refuse_held(wanted, ids.holder(content))
+        if isinstance(session_text, SessionExistsError):
+            raise session_text
+        write(new / SESSION, session_text)
+        before.write(new, seen.ids)
+        n_lost = sum(n_records(refusal.line, refusal.reason) for refusal in refusals)
+        is_worth_keeping = n_imported > 0 or (n_lost > 0 and not _has_conversations(wanted.folder))
+        is_changed = is_worth_keeping and not is_same(wanted.folder, new)
+        if is_changed:
+            put_in_place(new, wanted.folder)
+            ids.put(session, seen.ids.values(), content)
+    continued = [s for s, parts in seen.continuing.items() if _continue(wanted, s, parts, ids)]
     return ImportReport(
-        session_id=wanted.folder.name,
+        session_id=session if n_imported or not seen.held_by else seen.held_by[0],
         n_imported=n_imported,
         n_refused=n_refused,
         refusals=tuple(refusals),
-        is_changed=is_changed,
+        is_changed=is_changed or bool(continued),
         folder=wanted.folder,
         n_rewards_between=seen.n_between,
         n_passed=seen.n_passed,
-        notes=tuple(
-            f"{n} of {n_imported} conversations: goal and truth of the task definition are left out, because {why}."
-            for why, n in sorted(left_out.items())
-        )
-        + _note_of_flags(seen.n_flags, n_imported)
-        + tuple(f"{n:,} × {why}." for why, n in sorted(seen.left_out.items())),
+        notes=seen.notes(n_imported),
         n_turns=seen.n_turns,
         n_contradicting=seen.n_contradicting,
-        n_before=len(before),
+        n_before=n_before,
         n_removed=len(seen.not_seen) if is_changed else 0,
+        n_known=seen.n_known,
+        continued=tuple(continued),
     )
+
+
+def _continue(wanted: _Wanted, session: str, parts: Mapping[str, list[Conversation]], ids: AgentIds) -> bool:
+    """Fold parts into another session; return whether that changed it."""
+    changed = continue_session(wanted.folder.with_name(session), parts)
+    for name, whole in (changed or {}).items():
+        ids.extend(Place(session, name, None), Known.of(whole))
+    return changed is not None
+
+
+def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:
+    """Raise if a session holds the content under another name; a session that the user named is not looked past."""
+    if held is None or held == (wanted.folder.name, wanted.source.file):
+        return
+    if wanted.may_join or held[0] == wanted.folder.name:
+        raise _HeldElsewhereError(*held)
+
+
+def _with_parts(found: Iterator[Found], before: Parts) -> Iterator[Found]:
+    """Yield the items; a conversation that other files continue is put together with their parts."""
+    for item in found:
+        is_part = isinstance(item, Conversation) and item.conversation_id in before
+        yield before.put(item.conversation_id, item) if is_part and isinstance(item, Conversation) else item
 
 
 @dataclass
@@ -233,8 +300,14 @@ class _Seen:
     n_contradicting: int = 0
     n_flags: int = 0  # rewards that the file gives as true or false
     n_turns: int = 0
-    ids: list[str] = field(default_factory=list[str])
+    ids: dict[str, Known] = field(default_factory=dict[str, Known])
     left_out: Counter[str] = field(default_factory=Counter[str])
+    definitions_left_out: Counter[str] = field(default_factory=Counter[str])
+    n_known: int = 0
+    held_by: list[str] = field(default_factory=list[str])  # sessions that hold the known conversations
+    continuing: dict[str, dict[str, list[Conversation]]] = field(
+        default_factory=dict[str, dict[str, list[Conversation]]]
+    )  # session → conversation → parts
 
     def watching(self, found: Iterator[Found]) -> Iterator[Conversation | Refusal]:
         """Yield the conversations and refusals, counting all items."""
@@ -244,7 +317,9 @@ class _Seen:
                 continue
             if isinstance(item, Conversation):
                 self.not_seen.discard(item.conversation_id)
-                self.ids.append(item.conversation_id)
+                self.ids[item.conversation_id] = Known.of(item)
+                if (reason := item.metadata.get(DEFINITION_REFUSED)) is not None:
+                    self.definitions_left_out[str(reason)] += 1
                 self.n_turns += item.n_turns
                 outcome = item.outcome
                 self.n_passed += outcome.correct is True
@@ -255,11 +330,27 @@ class _Seen:
                 self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
 
+    def known(self, place: Place) -> None:
+        """Count a conversation that another session holds."""
+        self.n_known += 1
+        if place.session not in self.held_by:
+            self.held_by.append(place.session)
 
-def _note_of_flags(n: int, n_imported: int) -> tuple[str, ...]:
-    if not n:
-        return ()
-    return (f"{n} of {n_imported} conversations: the reward is true or false and is read as 1 or 0.",)
+    def continues(self, place: Place, part: Conversation) -> None:
+        """Remember a part of another session's conversation."""
+        self.known(place)
+        self.continuing.setdefault(place.session, {}).setdefault(place.conversation_id, []).append(part)
+
+    def notes(self, n_imported: int) -> tuple[str, ...]:
+        """Return what was left out or read in another way, one sentence each."""
+        of = f"of {n_imported} conversations:"
+        notes = [
+            f"{n} {of} goal and truth of the task definition are left out, because {why}."
+            for why, n in sorted(self.definitions_left_out.items())
+        ]
+        if self.n_flags:
+            notes.append(f"{self.n_flags} {of} the reward is true or false and is read as 1 or 0.")
+        return (*notes, *(f"{n:,} × {why}." for why, n in sorted(self.left_out.items())))
 
 
 def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterator[Found]:
@@ -278,51 +369,28 @@ def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterato
 
 def _number(item: Conversation) -> int:
     """Return the number of the record that a conversation was read from."""
-    number = re.search(r"#(\d+) ", item.source or "")
-    return int(number[1]) if number else 0
+    origin = Origin.of(item.source)
+    return origin.number if origin else 0
 
 
-def _counting_left_out(found: Iterator[Found], left_out: Counter[str]) -> Iterator[Found]:
-    """Yield the found items, counting why definitions of tasks were omitted."""
-    for item in found:
-        reason = item.metadata.get(DEFINITION_REFUSED) if isinstance(item, Conversation) else None
-        if reason is not None:
-            left_out[str(reason)] += 1
-        yield item
-
-
-@contextmanager
-def _temporary(folder: Path) -> Iterator[Path]:
-    """Yield a hidden folder beside the target, after removing the remains of a killed import."""
-    new = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir()
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _session_text(wanted: _Wanted) -> bytes:
+def _session_text(wanted: _Wanted) -> bytes | SessionExistsError:
     """Return session.yaml: the existing one with the requested settings, or a new one.
 
-    Raises:
-        SessionExistsError: If the folder exists and was not written from this file.
+    If the folder exists and was not written from this file, the error is returned: the file may have its content.
     """
     settings = {"methodology_versions": "any", "task_set": wanted.task_set, **wanted.settings}
     notes = f"Imported from {wanted.origin}."
     try:
         if not wanted.folder.exists():
             return _dumped(Session.model_validate(settings | {"notes": notes}))
-        _check_origin(wanted)
+        if problem := _other_origin(wanted):
+            return SessionExistsError(wanted.folder.name, wanted.agent_id, problem)
         old = read_session_file(wanted.folder)
         new = Session.model_validate({**old.model_dump(), **wanted.settings})
     except ValidationError as error:
         raise InvalidSessionError(explain(error, Session)) from error
     except YamlError as error:
-        raise SessionExistsError(
-            wanted.folder.name, wanted.agent_id, f"its {SESSION}: {error.reason}"
-        ) from error
+        return SessionExistsError(wanted.folder.name, wanted.agent_id, f"its {SESSION}: {error.reason}")
     return (wanted.folder / SESSION).read_bytes() if new == old else _dumped(new)
 
 
@@ -337,80 +405,41 @@ def _has_conversations(folder: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _check_origin(wanted: _Wanted) -> None:
+def _other_origin(wanted: _Wanted) -> str | None:
+    """Return why a session was not written from this file; None if it was."""
     path = wanted.folder / CONVERSATIONS
     if (wanted.folder / ERRORS).is_file() and not _has_conversations(wanted.folder):
-        return  # an import whose records were all rejected
+        return None  # an import whose records were all rejected
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
-    match = _ORIGIN.fullmatch(str(value.get("source"))) if isinstance(value, dict) else None
-    if match is None:
-        reason = "it was not written by an import"
-    elif match["origin"] != wanted.origin:
-        reason = f"it holds the import of {match['origin']}, not of {wanted.origin}"
-    else:
-        return
-    raise SessionExistsError(wanted.folder.name, wanted.agent_id, reason)
+    origin = Origin.of(value.get("source")) if isinstance(value, dict) else None
+    if origin is None:
+        return "it was not written by an import"
+    if origin.file_of_format != wanted.origin:
+        return f"it holds the import of {origin.file_of_format}, not of {wanted.origin}"
+    return None
 
 
-def _new_to_agent(found: Iterator[Found], taken: Elsewhere, file: str) -> Iterator[Found]:
-    """Reject conversations that the agent already has: only one of the two sessions would be read."""
+def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: _Seen) -> Iterator[Found]:
+    """Yield what the agent does not have yet.
+
+    A conversation that another session holds is counted, one that it holds in part is remembered. One with the id of
+    another conversation is rejected: only one of the two sessions would be read.
+    """
+    own = wanted.folder.name
     for item in found:
-        session = taken.get(id_key(item.conversation_id)) if isinstance(item, Conversation) else None
-        if isinstance(item, Conversation) and session is not None:
-            reason = f"conversation_id {item.conversation_id!r} is already in session {session!r} of this agent; give it an id of its own"
-            yield Refusal(file, _number(item), reason)
+        if not isinstance(item, Conversation):
+            yield item
+            continue
+        known = Known.of(item)
+        begun = ids.continued(known, own) if wanted.may_join else None
+        place = begun or ids.elsewhere(item.conversation_id, own)
+        if place is not None and place.record is not None and place.record == known.record:
+            seen.known(place)
+        elif begun is not None:
+            seen.continues(begun, item)
+        elif place is not None:
+            reason = f"conversation_id {item.conversation_id!r} is already in session {place.session!r} of this agent; give it an id of its own"
+            yield Refusal(wanted.source.file, _number(item), reason)
         else:
             yield item
-
-
-def _write_records(folder: Path, found: Iterator[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
-    """Stream conversations.jsonl, then import_errors.jsonl if needed; return the counts and refusals."""
-    n_imported = n_refused = 0
-    refusals: list[Refusal] = []
-    with (folder / CONVERSATIONS).open("wb") as stream:
-        for item in found:
-            if isinstance(item, Refusal):
-                n_refused += 1
-                if n_refused <= MOST_TOLD:
-                    refusals.append(item)
-            else:
-                stream.write(item.model_dump_json(exclude_defaults=True).encode() + b"\n")
-                n_imported += 1
-        sync_stream(stream)
-    if n_more := n_refused - len(refusals):
-        reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are listed one by one"
-        refusals.append(Refusal(refusals[-1].file, 0, reason))
-    if refusals:
-        _write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())
-    return n_imported, n_refused, refusals
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as stream:
-        stream.write(content)
-        sync_stream(stream)
-
-
-def _is_same(old: Path, new: Path) -> bool:
-    """Return whether identical files exist already."""
-    pairs = [(old / name, new / name) for name in FILES]
-    return all(
-        filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
-        for a, b in pairs
-    )
-
-
-def _put_in_place(new: Path, folder: Path) -> None:
-    """Move a new session atomically; in an existing one replace each file atomically and keep other files."""
-    if not folder.exists():
-        sync_folder(new)
-        new.rename(folder)
-    else:
-        for name in FILES:
-            if (new / name).exists():
-                (new / name).replace(folder / name)
-            else:
-                (folder / name).unlink(missing_ok=True)
-        sync_folder(folder)
-    sync_folder(folder.parent)

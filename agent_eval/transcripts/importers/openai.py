@@ -5,10 +5,12 @@ from typing import cast
 
 from pydantic import JsonValue
 
+from agent_eval.formats.json_text import dumps
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.transcripts.importers.base import (
+    SOURCE_SESSIONS,
     Fields,
     Found,
     Ids,
@@ -16,15 +18,17 @@ from agent_eval.transcripts.importers.base import (
     Source,
     base_success,
     conversations,
+    id_of,
     listed,
     mapping,
     or_nothing_found,
     reward_note,
     reward_of,
     reward_outcome,
+    success_of,
     task_id_of,
     text_of,
-    yes_or_no,
+    trial_of,
 )
 from agent_eval.transcripts.importers.shared.dialects import parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, thread_of
@@ -107,16 +111,18 @@ def _session(group: Mapping[str, JsonValue], ids: Ids) -> Fields:
         thread.follow(part)
         more = _metadata(record) | more
     said = thread.fields()
-    metadata = more | cast("dict[str, JsonValue]", said["metadata"])
-    name = ids.named(text_of(group["key"]) or "")
+    key = text_of(group["key"]) or ""
+    metadata = more | cast("dict[str, JsonValue]", said["metadata"]) | {SOURCE_SESSIONS: [key]}
+    name = ids.named(key)
     return {**said, "metadata": metadata, "conversation_id": name}
 
 
 def _names(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    id_of(record, "task_id")
     task_id = task_id_of(record)
-    own_id = next((text for key in _IDS if (text := text_of(record.get(key)))), None)
+    own_id = next((text for key in _IDS if (text := id_of(record, key))), None)
     if task_id is None:
-        return {"conversation_id": own_id or ids.named(str(number)), "trial": record.get("trial")}
+        return {"conversation_id": own_id or ids.named(str(number)), "trial": trial_of(record.get("trial"))}
     names = ids.numbered(task_id, record.get("trial"))
     return names | ({"conversation_id": own_id} if own_id else {})
 
@@ -131,7 +137,11 @@ def _outcome(record: Mapping[str, JsonValue]) -> object:
     if record.get("outcome") is not None:
         return record["outcome"]
     error = record.get("error")
-    correct = yes_or_no(record.get("correct"))
+    correct = success_of(record, "correct")
+    if (reward := record.get("reward")) is not None and reward_of(reward) is None:
+        raise NotThisFormatError(
+            f"reward is {dumps(reward)[:60]}; expected a finite number, true, false or null"
+        )
     if correct is None:
         return reward_outcome(NAME, record.get("reward"), base_success(record, "messages"), ("error", error))
     outcome = {"correct": correct, "reward": reward_of(record.get("reward")), "source": f"{NAME} correct"}

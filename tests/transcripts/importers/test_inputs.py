@@ -210,3 +210,14 @@ def test_unfinished_sessions_are_held_up_to_a_limit(tmp_path: Path, monkeypatch:
     refused = [f for f in found if isinstance(f, Refusal)]
     assert refused
     assert "split the file, or sort its records by conversation" in refused[0].reason
+
+
+def test_an_archive_in_an_archive_is_named_and_not_skipped(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    inner = zipped(**{"a.jsonl": CHAT})
+    (tmp_path / "in" / "x.zip").write_bytes(zipped(**{"inner.zip": inner, "a.png": b"\x89PNG"}))
+    found = {r.name: (r.is_skipped, r.reason) for r in take(tmp_path, str(tmp_path / "in"))}
+    assert found == {
+        "x.zip/a.png": (True, "it is a picture"),
+        "x.zip/inner.zip": (False, "it is a zip archive in an archive; unpack it first"),
+    }

@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.streams import Record, json_lines
 from agent_eval.transcripts.importers.base import (
+    SOURCE_SESSIONS,
     Fields,
     Found,
     Ids,
@@ -76,7 +77,13 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
     if not thread.messages:
         raise NotThisFormatError("the session holds no message that a user or the agent wrote")
-    return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+    key = text_of(group.get("key")) or str(number)
+    if any(
+        line.get("sessionId") is not None for line in lines
+    ):  # a copied history keeps the id of its first line
+        names = [key, next((text_of(line.get("uuid")) for line in lines), None)]
+        thread.metadata[SOURCE_SESSIONS] = [name for name in names if name is not None]
+    return thread.fields() | {"conversation_id": ids.named(key)}
 
 
 def _messages(line: Mapping[str, JsonValue], message: Mapping[str, JsonValue]) -> list[Fields]:

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from agent_eval.formats.streams import Record, json_lines
 from agent_eval.transcripts.importers.base import (
+    SOURCE_SESSIONS,
     Fields,
     Found,
     Ids,
@@ -74,9 +75,12 @@ def _meta(line: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
 def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     thread = Thread()
     model: JsonValue = None
+    names: list[JsonValue] = []
     for line in (mapping(mapping(value).get("line")) for value in listed(group.get("records"))):
         meta = _meta(line)
         if meta:
+            own = (text_of(meta.get(key)) for key in ("id", "session_id", "forked_from_id"))
+            names = names or [name for name in own if name is not None]
             thread.instruct(
                 text_of(mapping(meta.get("base_instructions")).get("text") or meta.get("instructions"))
             )
@@ -93,6 +97,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             thread.extend(_item(item, model, line.get("timestamp")))
     if not thread.messages:
         raise NotThisFormatError("the session holds no message and no call")
+    if names:
+        thread.metadata[SOURCE_SESSIONS] = names
     return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
 
 

@@ -1,0 +1,190 @@
+"""Put together one conversation whose source session is spread over several files.
+
+The parts, as they were imported, are in `parts.jsonl` of the session folder. The conversation is computed from all of
+them, so that the order of imports does not matter and importing a file again changes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from agent_eval.formats.atomic_files import sync_stream
+from agent_eval.formats.hashing import canonical
+from agent_eval.formats.streams import Record, json_lines
+from agent_eval.transcripts.importers.agent_ids import Origin
+from agent_eval.transcripts.importers.base import SOURCE_SESSIONS, listed, mapping
+from agent_eval.transcripts.importers.session_files import (
+    PARTS,
+    is_same,
+    line_of,
+    put_in_place,
+    temporary,
+    write,
+)
+from agent_eval.transcripts.importers.shared.threads import MODELS, POLICY, REASONING, message_key
+from agent_eval.transcripts.models import OPERATOR, Conversation, Message
+from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, SESSION
+
+_COST = "agent_cost_usd"
+_SURE = 2  # user messages that two parts must share, at least, where no times show that they are the same
+
+
+class Parts:
+    """Hold the parts of a session's conversations, by conversation id and file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._of: dict[str, dict[str, Conversation]] = {}
+        path = folder / PARTS
+        for record in json_lines(path, path.name) if path.is_file() else ():
+            try:
+                part = Conversation.model_validate(record.value if isinstance(record, Record) else None)
+            except ValidationError:
+                continue  # its file can be imported again
+            self._put(part.conversation_id, part)
+
+    def __contains__(self, conversation_id: str) -> bool:
+        return conversation_id in self._of
+
+    def put(self, conversation_id: str, part: Conversation) -> Conversation:
+        """Add a part, or replace that of the same file; return the whole conversation."""
+        self._put(conversation_id, part)
+        return merged(list(self._of[conversation_id].values()))
+
+    def write(self, folder: Path, conversation_ids: Container[str] | None = None) -> None:
+        """Write the parts of these conversations (None: of all) into a folder, if there are any."""
+        wanted = (name for name in self._of if conversation_ids is None or name in conversation_ids)
+        if lines := [line_of(part) for name in wanted for part in self._of[name].values()]:
+            write(folder / PARTS, b"".join(lines))
+
+    def _put(self, conversation_id: str, part: Conversation) -> None:
+        origin = Origin.of(part.source)
+        name = origin.file_of_format if origin else ""
+        own = part.model_copy(update={"conversation_id": conversation_id})
+        self._of.setdefault(conversation_id, {})[name] = own
+
+
+def continue_session(
+    folder: Path, parts: Mapping[str, Sequence[Conversation]]
+) -> dict[str, Conversation] | None:
+    """Fold parts into conversations of a session; return the conversations by id, None if nothing changed.
+
+    Args:
+        folder: The session.
+        parts: The parts, by the id of the conversation that they belong to.
+    """
+    held = Parts(folder)
+    changed: dict[str, Conversation] = {}
+    with temporary(folder) as new:
+        with (folder / CONVERSATIONS).open("rb") as old, (new / CONVERSATIONS).open("wb") as stream:
+            for line in old:
+                own = Conversation.model_validate_json(line)
+                for part in parts.get(own.conversation_id, ()):
+                    if own.conversation_id not in held:
+                        held.put(own.conversation_id, own)
+                    changed[own.conversation_id] = held.put(own.conversation_id, part)
+                stream.write(line_of(changed.get(own.conversation_id, own)))
+            sync_stream(stream)
+        for name in (SESSION, ERRORS):
+            if (folder / name).is_file():
+                write(new / name, (folder / name).read_bytes())
+        held.write(new)
+        if is_same(folder, new):
+            return None
+        put_in_place(new, folder)
+    return changed
+
+
+def merged(parts: Sequence[Conversation]) -> Conversation:
+    """Return one conversation of parts, in order of their first times, else in the given order.
+
+    Messages that an earlier part has are left out: a part that repeats all that was said, or that begins with the end
+    of the part before. With times a message is the same if its time is; without, only a repetition of all messages or
+    of two turns counts. Other fields are those of the first part given.
+    """
+    times = [next((m.timestamp for m in part.messages if m.timestamp), None) for part in parts]
+    ordered = list(parts)
+    if all(times):
+        ordered = [p for _, p in sorted(zip(times, parts, strict=True), key=lambda pair: str(pair[0]))]
+    whole = reduce(_followed, ordered)
+    return parts[0].model_copy(
+        update={"messages": whole.messages, "tools": whole.tools, "metadata": whole.metadata}
+    )
+
+
+def _followed(first: Conversation, second: Conversation) -> Conversation:
+    mine, theirs = _keys(first.messages), _keys(second.messages)
+    known = set(mine)
+    if len(theirs) < len(mine) and mine[: len(theirs)] == theirs:
+        new: list[int] = []
+    elif _are_timed(first) and _are_timed(second) and theirs[: len(mine)] != mine:
+        left = Counter(zip(mine, (m.timestamp for m in first.messages), strict=True))
+        new = []
+        for i, message in enumerate(second.messages):
+            same = (theirs[i], message.timestamp)
+            left[same] -= 1
+            new += [i] if left[same] < 0 else []
+    else:
+        new = list(range(_n_shared(second, mine, theirs), len(theirs)))
+    added = [i for i in new if second.messages[i].role not in OPERATOR or theirs[i] not in known]
+    tools = {canonical(tool): tool for part in (first, second) for tool in part.tools or ()}
+    return first.model_copy(
+        update={
+            "messages": (*first.messages, *(second.messages[i] for i in added)),
+            "tools": tuple(tools.values()) if tools else first.tools or second.tools,
+            "metadata": _metadata(first, second, added),
+        }
+    )
+
+
+def _keys(messages: Sequence[Message]) -> list[bytes]:
+    return [message_key(message.model_dump(mode="json")) for message in messages]
+
+
+def _are_timed(part: Conversation) -> bool:
+    return all(m.timestamp for m in part.messages if m.role in ("user", "assistant"))
+
+
+def _n_shared(second: Conversation, mine: Sequence[bytes], theirs: Sequence[bytes]) -> int:
+    """Return how many messages at the beginning of the second part are the end of the first one."""
+    for n in range(min(len(mine), len(theirs)), 0, -1):
+        if mine[-n] != theirs[0] or mine[-n:] != theirs[:n]:
+            continue
+        if n == len(mine) or sum(message.role == "user" for message in second.messages[:n]) >= _SURE:
+            return n
+    return 0
+
+
+def _metadata(first: Conversation, second: Conversation, added: Sequence[int]) -> dict[str, JsonValue]:
+    mine, theirs = first.metadata, second.metadata
+    found = {**theirs, **mine}
+    for key in (MODELS, SOURCE_SESSIONS):
+        if union := _union(mine.get(key), theirs.get(key)):
+            found[key] = union
+    texts = [text for text in (mine.get(POLICY), theirs.get(POLICY)) if isinstance(text, str)]
+    if texts:
+        found[POLICY] = "\n\n".join(dict.fromkeys(texts))
+    places = {old: len(first.messages) + new for new, old in enumerate(added)}
+    thoughts = [t for t in map(mapping, listed(theirs.get(REASONING))) if t.get("message_index") in places]
+    moved: list[JsonValue] = [_moved(thought, places) for thought in thoughts]
+    if moved:
+        found[REASONING] = [*listed(mine.get(REASONING)), *moved]
+    costs = [cost for cost in (mine.get(_COST), theirs.get(_COST)) if isinstance(cost, int | float)]
+    if costs:  # a part that repeats what was said repeats its cost too
+        found[_COST] = sum(costs) if len(added) == len(second.messages) else max(costs)
+    return found
+
+
+def _moved(thought: Mapping[str, JsonValue], places: Mapping[int, int]) -> dict[str, JsonValue]:
+    index = thought.get("message_index")
+    return {**thought, "message_index": places[index] if isinstance(index, int) else None}
+
+
+def _union(mine: JsonValue, theirs: JsonValue) -> list[JsonValue]:
+    found: list[JsonValue] = []
+    for value in (*listed(mine), *listed(theirs)):
+        if value not in found:
+            found.append(value)
+    return found

@@ -1,0 +1,88 @@
+"""Write the files of a session folder, completely or not at all."""
+
+import filecmp
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent_eval.formats.atomic_files import sync_folder, sync_stream
+from agent_eval.formats.json_text import dumps
+from agent_eval.formats.refusals import MORE_REFUSED, Refusal
+from agent_eval.transcripts.models import Conversation
+from agent_eval.transcripts.sessions import CONVERSATIONS, ERRORS, FILES
+
+MOST_TOLD = 10_000  # refusals of one import that are listed one by one
+PARTS = "parts.jsonl"
+"""File of a session folder with the parts of its conversations that several files hold."""
+_WRITTEN = (*FILES, PARTS)
+
+
+@contextmanager
+def temporary(folder: Path) -> Iterator[Path]:
+    """Yield a hidden folder beside the target, after removing the remains of a killed import."""
+    new = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def write_records(folder: Path, found: Iterable[Conversation | Refusal]) -> tuple[int, int, list[Refusal]]:
+    """Stream conversations.jsonl, then import_errors.jsonl if needed; return the counts and refusals."""
+    n_imported = n_refused = 0
+    refusals: list[Refusal] = []
+    with (folder / CONVERSATIONS).open("wb") as stream:
+        for item in found:
+            if isinstance(item, Refusal):
+                n_refused += 1
+                if n_refused <= MOST_TOLD:
+                    refusals.append(item)
+            else:
+                stream.write(line_of(item))
+                n_imported += 1
+        sync_stream(stream)
+    if n_more := n_refused - len(refusals):
+        reason = f"{n_more:,} {MORE_REFUSED}; the first {MOST_TOLD:,} are listed one by one"
+        refusals.append(Refusal(refusals[-1].file, 0, reason))
+    if refusals:
+        write(folder / ERRORS, "".join(f"{dumps(vars(r))}\n" for r in refusals).encode())
+    return n_imported, n_refused, refusals
+
+
+def line_of(conversation: Conversation) -> bytes:
+    """Return the line of a conversation in a session's file."""
+    return conversation.model_dump_json(exclude_defaults=True).encode() + b"\n"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file and flush it to disk."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        sync_stream(stream)
+
+
+def is_same(old: Path, new: Path) -> bool:
+    """Return whether identical files exist already."""
+    pairs = [(old / name, new / name) for name in _WRITTEN]
+    return all(
+        filecmp.cmp(a, b, shallow=False) if a.is_file() and b.is_file() else a.exists() == b.exists()
+        for a, b in pairs
+    )
+
+
+def put_in_place(new: Path, folder: Path) -> None:
+    """Move a new session atomically; in an existing one replace each file atomically and keep other files."""
+    if not folder.exists():
+        sync_folder(new)
+        new.rename(folder)
+    else:
+        for name in _WRITTEN:
+            if (new / name).exists():
+                (new / name).replace(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        sync_folder(folder)
+    sync_folder(folder.parent)
