@@ -180,8 +180,8 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
     if is_alone:
         (one, report) = done[0]
         format_note = f" ({one.format_name})" if one.is_recognised else ""
-        n = _n(report.n_imported or report.n_known, "conversation")
-        what = f"{n} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
+        held = _n(report.n_imported or report.n_known, "conversation")
+        what = f"{held} {_state(report)}{format_note}: {agent_id}/{report.session_id}"
     else:
         sessions = {report.session_id: report for _, report in done if report.n_imported}.values()
         n, turns = sum(r.n_imported for r in sessions), sum(r.n_turns for r in sessions)

@@ -97,7 +97,7 @@ def test_a_failure_rate_counts_only_turns_that_a_judge_other_than_a_rule_labelle
 
 def test_answers_that_decide_the_success_rate_are_counted_too() -> None:
     goals = [judged(c, 0, "goal_completion", value=v) for c, v in (("a1", 1.0), ("b1", 0.0))]
-    known = {"a1": True, "b1": False}
+    known: dict[str, bool | None] = {"a1": True, "b1": False}
     found = summary_of(goals, correct=known)
     assert (found["goal_completion"]["n_scored"], found["goal_completion"]["mean"]) == (2, 0.5)
     assert found["success rate"]["mean"] == 0.5
