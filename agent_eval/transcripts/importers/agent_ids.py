@@ -18,7 +18,7 @@ _SOURCE = re.compile(
 )
 
 
-class Origin(NamedTuple):
+class RecordOrigin(NamedTuple):
     """Name the record that a conversation was imported from; `record` is equal for equal records of a format."""
 
     file_of_format: str  # openai:chats.jsonl
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
     record: str
 
     @classmethod
-    def of(cls, source: object) -> "Origin | None":
+    def of(cls, source: object) -> "RecordOrigin | None":
         """Read a conversation's `source`; None if it was not written by an import."""
         match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
         if match is None:
@@ -37,7 +37,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownConversation:
     """Describe a conversation of a session as far as it is needed to recognise it."""
 
     conversation_id: str
@@ -45,21 +45,21 @@ class Known:
     source_sessions: tuple[str, ...] = ()  # format and id
 
     @classmethod
-    def of(cls, conversation: Conversation) -> "Known":
+    def of(cls, conversation: Conversation) -> "KnownConversation":
         """Describe a conversation."""
         return cls.of_fields(conversation.conversation_id, conversation.source, conversation.metadata)
 
     @classmethod
-    def of_fields(cls, name: str, source: object, metadata: object) -> "Known":
+    def of_fields(cls, name: str, source: object, metadata: object) -> "KnownConversation":
         """Describe a conversation from its fields."""
-        origin = Origin.of(source)
+        origin = RecordOrigin.of(source)
         names = listed(metadata.get(SOURCE_SESSIONS)) if isinstance(metadata, dict) else []
         keys = tuple(f"{origin.format_name}:{key}" for key in names) if origin else ()
         return cls(name, origin.record if origin else None, keys)
 
 
 @dataclass
-class Content:
+class FileContent:
     """Identify the content of a file, whatever its name and folder: records, their numbers, and refusals."""
 
     file: str | None = None
@@ -78,7 +78,7 @@ class Content:
 
     def add(self, source: object) -> None:
         """Add a conversation by its source."""
-        if origin := Origin.of(source):
+        if origin := RecordOrigin.of(source):
             self.file, self._is_empty = self.file or origin.file, False
             self._conversations.update(f"{origin.format_name} {origin.number} {origin.record}\n".encode())
 
@@ -93,7 +93,7 @@ class Content:
         return None if self._is_empty else f"{self._conversations.hexdigest()} {self._refusals.hexdigest()}"
 
 
-class Place(NamedTuple):
+class HeldConversation(NamedTuple):
     """Name a conversation of a session."""
 
     session: str
@@ -109,26 +109,26 @@ class AgentIds:
     """
 
     def __init__(self, agent_folder: Path) -> None:
-        self._of: dict[str, list[Known]] = {}
-        self._by_id: dict[str, dict[str, Known]] = {}
-        self._by_source_session: dict[str, dict[str, Known]] = {}
+        self._of: dict[str, list[KnownConversation]] = {}
+        self._by_id: dict[str, dict[str, KnownConversation]] = {}
+        self._by_source_session: dict[str, dict[str, KnownConversation]] = {}
         self._contents: dict[str, tuple[str, str]] = {}  # session → content, file
         for path in sorted(agent_folder.glob(f"[!.]*/{CONVERSATIONS}")):
             known, content = _read(path)
             self.put(path.parent.name, known, content)
 
-    def elsewhere(self, conversation_id: str, own: str) -> Place | None:
+    def elsewhere(self, conversation_id: str, own: str) -> HeldConversation | None:
         """Return where another session than `own` has this id."""
         return _first_other(self._by_id.get(id_key(conversation_id), {}), own)
 
-    def continued(self, known: Known, own: str) -> Place | None:
+    def continued(self, known: KnownConversation, own: str) -> HeldConversation | None:
         """Return the conversation of another session that is of the same source session."""
         for key in known.source_sessions:
             if place := _first_other(self._by_source_session.get(key, {}), own):
                 return place
         return None
 
-    def holder(self, content: Content) -> tuple[str, str] | None:
+    def holder(self, content: FileContent) -> tuple[str, str] | None:
         """Return the session that holds the content of a file, and the file's name there."""
         held = ((s, file) for s, (name, file) in self._contents.items() if name == content.name)
         return next(held, None)
@@ -137,7 +137,7 @@ class AgentIds:
         """Return the ids of the conversations of a session."""
         return {known.conversation_id for known in self._of.get(session, ())}
 
-    def put(self, session: str, found: Iterable[Known], content: Content) -> None:
+    def put(self, session: str, found: Iterable[KnownConversation], content: FileContent) -> None:
         """Record that a session now contains exactly these conversations."""
         for known in self._of.get(session, ()):
             self._by_id.get(id_key(known.conversation_id), {}).pop(session, None)
@@ -152,26 +152,28 @@ class AgentIds:
         if content.name is not None:
             self._contents[session] = (content.name, content.file or "")
 
-    def extend(self, place: Place, known: Known) -> None:
+    def extend(self, place: HeldConversation, known: KnownConversation) -> None:
         """Record that a conversation was continued by a part of another file."""
         for key in known.source_sessions:
             self._by_source_session.setdefault(key, {}).setdefault(place.session, known)
 
 
-def _first_other(of: Mapping[str, Known], own: str) -> Place | None:
+def _first_other(of: Mapping[str, KnownConversation], own: str) -> HeldConversation | None:
     found = ((session, known) for session, known in of.items() if session != own)
-    return next((Place(s, known.conversation_id, known.record) for s, known in found), None)
+    return next((HeldConversation(s, known.conversation_id, known.record) for s, known in found), None)
 
 
-def _read(path: Path) -> tuple[list[Known], Content]:
+def _read(path: Path) -> tuple[list[KnownConversation], FileContent]:
     """Return the distinct conversations of a session's file, and the content that it was imported from."""
-    content = Content()
-    found: dict[str, Known] = {}
+    content = FileContent()
+    found: dict[str, KnownConversation] = {}
     for record in json_lines(path, path.name) if path.is_file() else ():
         value = mapping(record.value) if isinstance(record, Record) else {}
         if isinstance(name := value.get("conversation_id"), str):
             content.add(value.get("source"))
-            found.setdefault(name, Known.of_fields(name, value.get("source"), value.get("metadata")))
+            found.setdefault(
+                name, KnownConversation.of_fields(name, value.get("source"), value.get("metadata"))
+            )
     errors = path.with_name(ERRORS)
     for record in json_lines(errors, errors.name) if errors.is_file() else ():
         match record.value if isinstance(record, Record) else None:

@@ -19,7 +19,13 @@ from agent_eval.formats.streams import BREAKS, Record, json_lines, opened
 from agent_eval.formats.validation_messages import explain
 from agent_eval.formats.yaml import YamlError
 from agent_eval.formats.zip_members import ZipMember
-from agent_eval.transcripts.importers.agent_ids import AgentIds, Content, Known, Origin, Place
+from agent_eval.transcripts.importers.agent_ids import (
+    AgentIds,
+    FileContent,
+    HeldConversation,
+    KnownConversation,
+    RecordOrigin,
+)
 from agent_eval.transcripts.importers.base import (
     DEFINITION_REFUSED,
     RECORDED_REWARD,
@@ -38,7 +44,7 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.importers.parts import Parts, continue_session
+from agent_eval.transcripts.importers.parts import SessionParts, continue_session
 from agent_eval.transcripts.importers.session_files import (
     is_same,
     put_in_place,
@@ -125,7 +131,7 @@ def import_file(
     session with conversations stays unchanged; if there is none, a session without conversations is written,
     so that its rejected records are counted. Any import replaces it.
 
-    Content that a session of the agent holds already, under whatever name of the file, is found there and not imported
+    FileContent that a session of the agent holds already, under whatever name of the file, is found there and not imported
     again. A conversation of a source session that another session holds in part (a coding agent's session that was
     resumed in another file, one `session_id` in two files) is folded into that conversation.
 
@@ -227,11 +233,11 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
         _HeldElsewhereError: If another session holds the file's content, or this one under another name of the file.
         SessionExistsError: If the session belongs to another file.
     """
-    session, content = wanted.folder.name, Content()
+    session, content = wanted.folder.name, FileContent()
     with temporary(wanted.folder) as new:
         session_text = _session_text(wanted)
         seen = _Seen(not_seen=ids.of(session))
-        n_before, before = len(seen.not_seen), Parts(wanted.folder)
+        n_before, before = len(seen.not_seen), SessionParts(wanted.folder)
         found = content.watching(importer(wanted.source))
         found = _with_slots(found, slots, wanted.source) if slots else found
         found = _new_to_agent(found, ids, wanted, seen)
@@ -271,7 +277,7 @@ def _continue(wanted: _Wanted, session: str, parts: Mapping[str, list[Conversati
     """Fold parts into another session; return whether that changed it."""
     changed = continue_session(wanted.folder.with_name(session), parts)
     for name, whole in (changed or {}).items():
-        ids.extend(Place(session, name, None), Known.of(whole))
+        ids.extend(HeldConversation(session, name, None), KnownConversation.of(whole))
     return changed is not None
 
 
@@ -283,7 +289,7 @@ def _refuse_held(wanted: _Wanted, held: tuple[str, str] | None) -> None:
         raise _HeldElsewhereError(*held)
 
 
-def _with_parts(found: Iterator[Found], before: Parts) -> Iterator[Found]:
+def _with_parts(found: Iterator[Found], before: SessionParts) -> Iterator[Found]:
     """Yield the items; a conversation that other files continue is put together with their parts."""
     for item in found:
         is_part = isinstance(item, Conversation) and item.conversation_id in before
@@ -300,7 +306,7 @@ class _Seen:
     n_contradicting: int = 0
     n_flags: int = 0  # rewards that the file gives as true or false
     n_turns: int = 0
-    ids: dict[str, Known] = field(default_factory=dict[str, Known])
+    ids: dict[str, KnownConversation] = field(default_factory=dict[str, KnownConversation])
     left_out: Counter[str] = field(default_factory=Counter[str])
     definitions_left_out: Counter[str] = field(default_factory=Counter[str])
     n_known: int = 0
@@ -317,7 +323,7 @@ class _Seen:
                 continue
             if isinstance(item, Conversation):
                 self.not_seen.discard(item.conversation_id)
-                self.ids[item.conversation_id] = Known.of(item)
+                self.ids[item.conversation_id] = KnownConversation.of(item)
                 if (reason := item.metadata.get(DEFINITION_REFUSED)) is not None:
                     self.definitions_left_out[str(reason)] += 1
                 self.n_turns += item.n_turns
@@ -330,13 +336,13 @@ class _Seen:
                 self.n_flags += isinstance(item.metadata.get(RECORDED_REWARD), bool)
             yield item
 
-    def known(self, place: Place) -> None:
+    def known(self, place: HeldConversation) -> None:
         """Count a conversation that another session holds."""
         self.n_known += 1
         if place.session not in self.held_by:
             self.held_by.append(place.session)
 
-    def continues(self, place: Place, part: Conversation) -> None:
+    def continues(self, place: HeldConversation, part: Conversation) -> None:
         """Remember a part of another session's conversation."""
         self.known(place)
         self.continuing.setdefault(place.session, {}).setdefault(place.conversation_id, []).append(part)
@@ -369,7 +375,7 @@ def _with_slots(found: Iterator[Found], slots: Slots, source: Source) -> Iterato
 
 def _number(item: Conversation) -> int:
     """Return the number of the record that a conversation was read from."""
-    origin = Origin.of(item.source)
+    origin = RecordOrigin.of(item.source)
     return origin.number if origin else 0
 
 
@@ -412,7 +418,7 @@ def _other_origin(wanted: _Wanted) -> str | None:
         return None  # an import whose records were all rejected
     first = next(json_lines(path, path.name), None) if path.is_file() else None
     value = first.value if isinstance(first, Record) else None
-    origin = Origin.of(value.get("source")) if isinstance(value, dict) else None
+    origin = RecordOrigin.of(value.get("source")) if isinstance(value, dict) else None
     if origin is None:
         return "it was not written by an import"
     if origin.file_of_format != wanted.origin:
@@ -431,7 +437,7 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
         if not isinstance(item, Conversation):
             yield item
             continue
-        known = Known.of(item)
+        known = KnownConversation.of(item)
         begun = ids.continued(known, own) if wanted.may_join else None
         place = begun or ids.elsewhere(item.conversation_id, own)
         if place is not None and place.record is not None and place.record == known.record:

@@ -14,7 +14,7 @@ from pydantic import JsonValue, ValidationError
 from agent_eval.formats.atomic_files import sync_stream
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.streams import Record, json_lines
-from agent_eval.transcripts.importers.agent_ids import Origin
+from agent_eval.transcripts.importers.agent_ids import RecordOrigin
 from agent_eval.transcripts.importers.base import SOURCE_SESSIONS, listed, mapping
 from agent_eval.transcripts.importers.session_files import (
     PARTS,
@@ -32,7 +32,7 @@ _COST = "agent_cost_usd"
 _SURE = 2  # user messages that two parts must share, at least, where no times show that they are the same
 
 
-class Parts:
+class SessionParts:
     """Hold the parts of a session's conversations, by conversation id and file."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Parts:
             write(folder / PARTS, b"".join(lines))
 
     def _put(self, conversation_id: str, part: Conversation) -> None:
-        origin = Origin.of(part.source)
+        origin = RecordOrigin.of(part.source)
         name = origin.file_of_format if origin else ""
         own = part.model_copy(update={"conversation_id": conversation_id})
         self._of.setdefault(conversation_id, {})[name] = own
@@ -75,7 +75,7 @@ def continue_session(
         folder: The session.
         parts: The parts, by the id of the conversation that they belong to.
     """
-    held = Parts(folder)
+    held = SessionParts(folder)
     changed: dict[str, Conversation] = {}
     with temporary(folder) as new:
         with (folder / CONVERSATIONS).open("rb") as old, (new / CONVERSATIONS).open("wb") as stream:
