@@ -1,4 +1,7 @@
 from agent_eval.commands.api import (
+    compare_agents as compare_agents,
+)
+from agent_eval.commands.api import (
     composite as composite,
 )
 from agent_eval.commands.api import (
@@ -33,6 +36,7 @@ __version__: str
 
 __all__ = [
     "__version__",
+    "compare_agents",
     "composite",
     "import_file",
     "judge_conversations",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import AgentEvalError, InputError
 from agent_eval.formats.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -290,13 +290,13 @@ def leaderboard(
     from agent_eval.commands.terminal.output import consoles
 
     if output_format not in FORMATS:
-        raise AgentEvalError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
+        raise InputError(f"--format {output_format!r} is not known. Formats: {', '.join(FORMATS)}.")
     project = _project()
     chosen = "json" if as_json else output_format
     versions = list(dict.fromkeys(methodology or ()))
     if changes:
         if as_of is not None:
-            raise AgentEvalError("--changes lists the changes of all days; leave out --as-of.")
+            raise InputError("--changes lists the changes of all days; leave out --as-of.")
         of = versions or [_version(project, None)]
         print_edited(project.registry, of, consoles()[1])
         show_changes(project, consoles()[0], versions=of, template=template, output_format=chosen)
@@ -683,7 +683,7 @@ def prompts(
     project = _project_or_packaged() if agent is None else _project()
     version = project.registry.get(_version(project, methodology))
     if agent is None and conversation is not None:
-        raise AgentEvalError("--conversation needs --agent: an id is an agent's own.")
+        raise InputError("--conversation needs --agent: an id is an agent's own.")
     if agent is None:
         subject = example_subject(version, project.metrics.metrics, turn)
     else:

@@ -1,16 +1,25 @@
 """The functions of `import agent_eval`: the page that shows them runs, and wrong input is named."""
 
+import importlib
+import json
+import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import agent_eval
-from agent_eval.commands.api import ConversationInputError, TrialFrameError
+from agent_eval.cli import app
+from agent_eval.commands.api import ConversationInputError
+from agent_eval.commands.arguments import TrialFrameError
 from agent_eval.commands.estimate import UnusableJudgeError
+from agent_eval.errors import AgentEvalError, ArgumentError
 from agent_eval.project import Project
 from agent_eval.project.project import UnknownTableError
 from agent_eval.scores.reliability.attempts import TrialCountError
@@ -173,3 +182,59 @@ def test_a_judge_that_cannot_be_called_is_refused_before_anything_is_stored(samp
     with pytest.raises(UnusableJudgeError, match="zz"):
         agent_eval.run_project(project, methodologies=["1.3.0"], judge="zz")
     assert project.table("turn_judgments").equals(before)
+
+
+def test_agents_are_compared_as_by_the_command(sample: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_EVAL_HOME", str(sample.home.root))
+    rows = agent_eval.compare_agents(sample, "lumen-support", "quill-help", methodology="1.3.0")
+    said = CliRunner().invoke(
+        app, ["compare", "lumen-support", "quill-help", "--methodology", "1.3.0", "--json"]
+    )
+    assert json.loads(said.stdout) == json.loads(rows.write_json())
+    assert "composite" in rows["quantity"]
+
+
+RULES = "1.3.0"
+U, D = {"U1": 5}, {"D1": (4, 4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("path", lambda _: agent_eval.open_project(5)),  # type: ignore[arg-type]
+        ("name", lambda project: project.table(None)),
+        ("project", lambda _: agent_eval.import_file("x", agent="a", project="zz")),  # type: ignore[arg-type]
+        ("agent", lambda project: agent_eval.import_file("x", agent=None, project=project)),  # type: ignore[arg-type]
+        ("project", lambda _: agent_eval.run_project(None)),  # type: ignore[arg-type]
+        ("agents", lambda project: agent_eval.run_project(project, agents=[None])),  # type: ignore[list-item]
+        ("other", lambda project: agent_eval.compare_agents(project, "lumen-support", None)),  # type: ignore[arg-type]
+        ("conversations", lambda _: agent_eval.judge_conversations(None, lambda *_: 1)),  # type: ignore[arg-type]
+        ("judge", lambda _: agent_eval.judge_conversations(SAID, None)),  # type: ignore[arg-type]
+        ("judge", lambda _: agent_eval.judge_conversations(SAID, lambda metric: 4)),  # type: ignore[arg-type, misc]
+        ("metrics", lambda _: agent_eval.judge_conversations(SAID, lambda *_: 1, metrics=5)),  # type: ignore[arg-type]
+        ("trials", lambda _: agent_eval.reliability_of(None)),  # type: ignore[arg-type]
+        ("ks", lambda _: agent_eval.reliability_of(pl.DataFrame({"task_id": ["a"], "is_correct": [1]}), "1")),  # type: ignore[arg-type]
+        ("methodology", lambda _: agent_eval.composite(U, D, RULES, repeatability_tested=True)),  # type: ignore[arg-type]
+        ("domain", lambda _: agent_eval.composite(U, None, RULES, repeatability_tested=True)),  # type: ignore[arg-type]
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named_with_what_is_expected(
+    name: str, call: Callable[[Any], object], sample: Project
+) -> None:
+    with pytest.raises(ArgumentError, match=f"^Argument `{name}` is .*Expected "):
+        call(sample)
+
+
+@pytest.mark.parametrize("model", ["", "zz/none"])
+def test_a_model_that_cannot_be_called_is_refused_before_anything_is_asked(model: str) -> None:
+    with pytest.raises(UnusableJudgeError, match="Nothing was asked"):
+        agent_eval.judge_conversations(SAID, model)
+
+
+def test_every_error_is_of_one_kind() -> None:
+    for module in pkgutil.walk_packages(agent_eval.__path__, "agent_eval."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    kinds = AgentEvalError.__subclasses__()
+    assert {kind.__module__ for kind in kinds} - {"tests.sample.check"} == {"agent_eval.errors"}
+    assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")

@@ -16,7 +16,7 @@ from agent_eval.clusters.embedding import Vectors
 from agent_eval.clusters.grouping import Labels, average_linkage_labels, means_of, medoid, nearest_centroid
 from agent_eval.clusters.severity import severity_of
 from agent_eval.clusters.texts import with_text
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 from agent_eval.formats.hashing import digest
 from agent_eval.tables import table
 
@@ -27,7 +27,7 @@ Block = tuple[str, str | None]
 _REGISTRY, _MEMBERS = table("error_registry"), table("error_members")
 
 
-class MergeRedirectError(AgentEvalError):
+class MergeRedirectError(ConfigurationError):
     """Raised when the redirects of a merged cluster form a cycle or lead to an id that does not exist."""
 
     def __init__(self, cluster_id: str, chain: Sequence[str], problem: str) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent_eval.clusters.texts import normalised
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -63,7 +63,7 @@ PLAIN_WORDS = 25  # up to here a text's vector has length 1
 LENGTH_EXPONENT = 0.75  # beyond, cosines fall as (25 / words) to this power: chosen on real judges' texts
 
 
-class MissingModelError(AgentEvalError):
+class MissingModelError(ConfigurationError):
     """Raised when the embedding model named in the settings is not installed."""
 
     def __init__(self, missing: str) -> None:

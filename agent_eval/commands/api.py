@@ -3,6 +3,7 @@
 `agent_eval.__init__` loads each name from here when it is first used.
 """
 
+import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from agent_eval.commands.arguments import check_judge, check_trials, names_of, require
+from agent_eval.commands.estimate import refuse_unusable_judges
 from agent_eval.commands.run import RunReport
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ArgumentError, InputError
 from agent_eval.formats.validation_messages import explain
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.llm.client import Client, LiteLLMClient, context_tokens_of, price_of
@@ -34,6 +37,7 @@ from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation, id_key
 
 __all__ = [
+    "compare_agents",
     "composite",
     "import_file",
     "judge_conversations",
@@ -51,28 +55,22 @@ RATINGS = (
     "rationale", "evidence", "judge",
 )  # fmt: skip
 """The columns that `judge_conversations` returns."""
+_A_PROJECT = "a project, as open_project returns it"
+_CONVERSATIONS = (
+    "a dict with `conversation_id` and `messages`, a list of these, or a polars frame with these columns"
+)
 _TAKEN_OVER = (
     "agent_id", "conversation_id", "session_id", "n_turns", "n_user_messages", "n_tool_calls", "content_hash",
 )  # fmt: skip
 
 
-class ConversationInputError(AgentEvalError, ValueError):
-    """What was given is no conversation."""
+class ConversationInputError(InputError, ValueError):
+    """Raised when a given conversation cannot be read."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(
             f"Conversation {number}: {problem}. Give a dict with `conversation_id` and `messages`, each message with "
             "`role` and `content`, or a list of these, or a frame with these two columns."
-        )
-
-
-class TrialFrameError(AgentEvalError, ValueError):
-    """A frame does not say for each trial whether it was correct."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"The frame of trials cannot be used: {problem}. It needs `task_id`, and `is_correct` as true, false or null: "
-            "decide first from which reward on a trial counts as a success."
         )
 
 
@@ -92,6 +90,8 @@ def open_project(path: str | Path | None = None) -> Project:
         >>> import agent_eval
         >>> agent_eval.open_project("examples").table("leaderboard")  # doctest: +SKIP
     """
+    if path is not None:
+        require("path", path, (str, os.PathLike), "the path of a folder")
     return Project.open(path)
 
 
@@ -111,9 +111,13 @@ def import_file(
         A report for each file: how many conversations and turns, and what was refused and why.
 
     Raises:
+        ArgumentError: If an argument has another type.
         NoTranscriptsError: If the path does not exist.
-        AgentEvalError: If the agent's id cannot be used.
+        InvalidAgentIdError: If the agent's id cannot be used.
     """
+    require("project", project, Project, _A_PROJECT)
+    require("path", path, (str, os.PathLike), "the path of a file, folder or archive")
+    require("agent", agent, str, "the id of an agent")
     files = input_files([str(path)])
     folder = project.home.existing_sessions()
     return list(import_files(format_name, files, sessions_folder=folder, agent_id=agent, session_id=session))
@@ -138,15 +142,61 @@ def run_project(
         What was made, refused and left unscored; `exit_code` as of the command.
 
     Raises:
+        ArgumentError: If an argument has another type.
         UnusableJudgeError: If a judge model's key is missing or the model is not known; nothing is asked.
-        AgentEvalError: If an agent or a version is unknown, or the run cannot be started.
+        UnknownAgentError: If an agent is not known.
+        UnknownMethodologyError: If a version is not published.
+        RunFailedError: If the run does not succeed; what was finished is stored.
     """
-    from agent_eval.commands.estimate import refuse_unusable_judges
+    require("project", project, Project, _A_PROJECT)
+    if judge is not None:
+        require("judge", judge, str, "the name of a model")
+    named, versions = names_of("agents", agents), names_of("methodologies", methodologies)
     from agent_eval.commands.run import run  # loads Dagster
 
     with_judge = project.with_settings(judge_model=judge)
-    refuse_unusable_judges(with_judge, list(agents), list(methodologies))
-    return run(with_judge, list(agents), list(methodologies))
+    refuse_unusable_judges(with_judge, named, versions)
+    return run(with_judge, named, versions)
+
+
+def compare_agents(
+    project: Project, agent: str, other: str, *, methodology: str | None = None
+) -> pl.DataFrame:
+    """Compare two agents of a project from the stored rows, as `agent-eval compare` does.
+
+    Args:
+        project: The project.
+        agent: The id of an agent.
+        other: The id of another agent.
+        methodology: A version; by default the current one.
+
+    Returns:
+        One row per compared quantity: `quantity`, `unit` (sessions, tasks or conversations), `value` and `other_value` on
+        the quantity's scale, `difference` (`value` − `other_value`) with its 95 % interval `low` to `high`, `p_value`,
+        `p_holm` (corrected over the secondary quantities), `smallest_detectable`, `verdict`, and `reason` where the verdict
+        is unknown. Null is what the data cannot show, such as an interval of a single unit. Without rows the agents have
+        nothing in common.
+
+    Raises:
+        ArgumentError: If an argument has another type.
+        SameAgentError: If both are one agent.
+        UnknownAgentError: If an agent is not known.
+        UnknownMethodologyError: If the version is not published.
+
+    Example:
+        >>> project = agent_eval.open_project("examples")  # doctest: +SKIP
+        >>> agent_eval.compare_agents(project, "lumen-support", "quill-help")["verdict"]  # doctest: +SKIP
+    """
+    from agent_eval.commands.results.compare import compared
+    from agent_eval.scores.statistics.compare import SCHEMA
+
+    require("project", project, Project, _A_PROJECT)
+    for name, value in (("agent", agent), ("other", other)):
+        require(name, value, str, "the id of an agent")
+    if methodology is not None:
+        require("methodology", methodology, str, "a version such as '1.3.0'")
+    found = compared(project, methodology or project.registry.current.version, agent, other).rows
+    return pl.DataFrame(schema=SCHEMA) if found is None else found
 
 
 def judge_conversations(
@@ -169,8 +219,10 @@ def judge_conversations(
         (`turn_index` null): `rating_1to5`, `value` (0 to 1) or `label`; all three are null unless `status` is "scored".
 
     Raises:
+        ArgumentError: If an argument has another type, or the function does not take two arguments.
         ConversationInputError: If a conversation cannot be read.
         UnknownMetricError: If there is no such metric.
+        UnusableJudgeError: If the model's key is missing or the model is not known; nothing is asked.
 
     Example:
         >>> said = {"conversation_id": "c", "messages": [{"role": "user", "content": "Hi"},
@@ -178,7 +230,9 @@ def judge_conversations(
         >>> agent_eval.judge_conversations(said, lambda metric, prompt: 4, metrics=["helpfulness"])["rating_1to5"][0]
         4
     """
-    names = [metrics] if isinstance(metrics, str) else metrics
+    require("conversations", conversations, (Mapping, Iterable, pl.DataFrame), _CONVERSATIONS)
+    check_judge(judge)
+    names = None if metrics is None else names_of("metrics", metrics)
     chosen = DEFAULT if names is None else MetricSet(tuple(DEFAULT.get(name) for name in names))
     rows = ConversationRows()
     seen = set[str]()
@@ -233,6 +287,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
         One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, `n_trials` (of known outcome).
 
     Raises:
+        ArgumentError: If `trials` is not a frame, or `ks` not a list of integers.
         TrialFrameError: If a column is missing, or `is_correct` holds anything else, such as rewards.
         TrialCountError: If a k is no integer from 1 to the number of trials of some task.
 
@@ -241,7 +296,9 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
         >>> agent_eval.reliability_of(trials)["pass_hat_k"].to_list()
         [0.75, 0.5]
     """
-    _check_trials(trials)
+    check_trials(trials)
+    if ks is not None and not (isinstance(ks, Sequence) and all(isinstance(k, int) for k in ks)):
+        raise ArgumentError("ks", ks, "a list of integers, such as [1, 2]")
     trials = trials.drop_nulls("task_id")
     known = trials.drop_nulls("is_correct").group_by("task_id").agg(
         n=pl.len(), c=pl.col("is_correct").cast(pl.Int64).sum()
@@ -268,16 +325,6 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
             "n_tasks_excluded": pl.Int64, "n_trials": pl.Int64,
         },
     )  # fmt: skip
-
-
-def _check_trials(trials: pl.DataFrame) -> None:
-    if missing := {"task_id", "is_correct"} - {*trials.columns}:
-        raise TrialFrameError(f"the column {sorted(missing)[0]!r} is missing")
-    values = trials["is_correct"].drop_nulls()
-    if values.dtype not in (pl.Boolean, pl.Null) and not (
-        values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
-    ):
-        raise TrialFrameError(f"`is_correct` is {values.dtype} and holds other values than 0 and 1")
 
 
 def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame) -> Iterator[Conversation]:

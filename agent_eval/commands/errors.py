@@ -10,7 +10,7 @@ from rich.text import Text
 from agent_eval.clusters import trends
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters
@@ -22,7 +22,7 @@ _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
 
-class UnknownSinceError(AgentEvalError):
+class UnknownSinceError(NotFoundError):
     """What the errors are to be compared with is no agent and no run."""
 
     def __init__(self, since: str, agents: Sequence[str], runs: Sequence[str]) -> None:

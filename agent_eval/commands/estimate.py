@@ -8,7 +8,7 @@ from rich.console import Console
 
 from agent_eval.commands.run import what_is_stale
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import JudgeError
 from agent_eval.judge import engine, rubric
 from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.llm.calls import QuestionSequence
@@ -20,7 +20,7 @@ from agent_eval.project.ingest import ingest
 from agent_eval.transcripts.admission import admit_all
 
 
-class NoJudgeError(AgentEvalError):
+class NoJudgeError(JudgeError):
     """An estimate needs to know who would be asked."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class NoJudgeError(AgentEvalError):
         )
 
 
-class UnusableJudgeError(AgentEvalError):
+class UnusableJudgeError(JudgeError):
     """Raised before the first call when no call to a judge model could succeed."""
 
     def __init__(self, problems: Sequence[str]) -> None:

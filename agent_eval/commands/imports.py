@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import one_line
 from agent_eval.project import Project
 from agent_eval.transcripts.agents import add_agent
@@ -21,7 +21,7 @@ from agent_eval.transcripts.outcomes import contradicting_components, unreadable
 SHOWN = 20
 
 
-class OtherCategoryError(AgentEvalError):
+class OtherCategoryError(InputError):
     """The agent is declared with another category."""
 
     def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
@@ -31,7 +31,7 @@ class OtherCategoryError(AgentEvalError):
         )
 
 
-class OneSessionError(AgentEvalError):
+class OneSessionError(InputError):
     """--session names one session, and there are several files."""
 
     def __init__(self, n_files: int) -> None:
@@ -40,14 +40,14 @@ class OneSessionError(AgentEvalError):
         )
 
 
-class NotImportedError(AgentEvalError):
+class NotImportedError(InputError):
     """The only file cannot be imported."""
 
     def __init__(self, report: FileReport) -> None:
         super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
 
 
-class UnknownCategoryError(AgentEvalError):
+class UnknownCategoryError(NotFoundError):
     """No methodology version has a template for the category."""
 
     def __init__(self, category: str, known: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 from rich.console import Console
 
 from agent_eval.commands.terminal.output import print_json
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.judging_pass import answer_without_model, unanswered_part
 from agent_eval.judge.prompts import (
@@ -41,11 +41,11 @@ DEFAULT_PROMPT = "turn"
 _JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
 
 
-class NoSuchConversationError(AgentEvalError):
+class NoSuchConversationError(NotFoundError):
     """A conversation or a turn was named that the agent does not have."""
 
 
-class NotAskedError(AgentEvalError):
+class NotAskedError(NotFoundError):
     """A metric does not arise on the turn that was named."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 
 from agent_eval.defs.dagster_internals import IN_PROGRESS_RUN_STATUSES
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 from agent_eval.storage import Store
 
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
@@ -20,7 +20,7 @@ LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command or the j
 PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
 
 
-class DagsterHomeError(AgentEvalError):
+class DagsterHomeError(StorageError):
     """Raised when Dagster cannot store its own records of runs and events."""
 
     def __init__(self, home: Path, why: str) -> None:

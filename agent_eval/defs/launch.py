@@ -25,7 +25,7 @@ from agent_eval.defs.observations import news, observed, remove_retired, report
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
 from agent_eval.defs.resources import in_hand
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError, RunError, StorageError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
 from agent_eval.project.project import PARENT_RUN
@@ -45,7 +45,7 @@ _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name")
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
-class RunFailedError(AgentEvalError):
+class RunFailedError(RunError):
     """Raised when a Dagster run did not succeed."""
 
     def __init__(self, run_id: str, stage: str, why: str) -> None:
@@ -55,7 +55,7 @@ class RunFailedError(AgentEvalError):
         )
 
 
-class UnknownPartitionError(AgentEvalError):
+class UnknownPartitionError(NotFoundError):
     """Raised when a requested version is not in the loaded definitions."""
 
     def __init__(self, strangers: Collection[str], versions: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ def dagster_home(root: Path) -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise AgentEvalError(f"DAGSTER_HOME {home} cannot be made a folder: {error.strerror}.") from error
+        raise StorageError(f"DAGSTER_HOME {home} cannot be made a folder: {error.strerror}.") from error
     with (home / ".initialising").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if not (settings := home / "dagster.yaml").exists():

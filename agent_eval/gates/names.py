@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection
 from fractions import Fraction
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.metric_set import MetricSet
 from agent_eval.settings.gate_spec import Baseline, GateSpec, exact
 
@@ -16,7 +16,7 @@ TEST_PASSED = "hallucination_passed"
 QUANTITIES = ("composite", "raw composite", "universal", "domain", "pass@1", "cost_usd")
 
 
-class GateRulesError(AgentEvalError):
+class GateRulesError(ConfigurationError):
     """Raised when a gate names something that does not exist, or a limit that cannot be reached."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.yaml import Document, YamlError, read_document
 from agent_eval.methodology.models import Methodology, Version
 
@@ -50,7 +50,7 @@ class MethodologyProblem:
         return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
 
 
-class UnknownMethodologyError(AgentEvalError):
+class UnknownMethodologyError(NotFoundError):
     """Raised when no methodology of that version can be read."""
 
     def __init__(
@@ -61,7 +61,7 @@ class UnknownMethodologyError(AgentEvalError):
         super().__init__(f"Methodology {version[:64]!r} {what}. Published: {', '.join(published)}. {fix}.")
 
 
-class EditedVersionError(AgentEvalError):
+class EditedVersionError(ConfigurationError):
     """Raised when a frozen version was edited; it cannot be used for scoring."""
 
     def __init__(self, problem: MethodologyProblem) -> None:
@@ -70,7 +70,7 @@ class EditedVersionError(AgentEvalError):
         )
 
 
-class MethodologyFileError(AgentEvalError):
+class MethodologyFileError(ConfigurationError):
     """Raised when a required file cannot be read."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 from agent_eval.formats.yaml import Document, YamlError, read_document, read_text
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.declared import Declared, key_of, problems_of, reasons
@@ -21,7 +21,7 @@ NAME_IN_MODULE = "METRICS"
 SHOWN_ERRORS = 5
 
 
-class MetricFileError(AgentEvalError):
+class MetricFileError(ConfigurationError):
     """Raised when a file in data/metrics does not define a metric."""
 
     def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
@@ -29,7 +29,7 @@ class MetricFileError(AgentEvalError):
         super().__init__(f"{at}: {reason}. Fix the file, or move it out of {path.parent.name}/.")
 
 
-class MetricModuleError(AgentEvalError):
+class MetricModuleError(ConfigurationError):
     """Raised when a module of the setting metric_modules provides no usable metrics."""
 
     def __init__(self, module: str, reason: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError, NotFoundError
 from agent_eval.formats.hashing import digest
 from agent_eval.metrics.base import ENDED, NO_FAILURE, NO_REPLY, SEVERITIES, Metric, Severity
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
@@ -44,7 +44,7 @@ OF_SILENCE = frozenset(m.name for m in (HELPFULNESS, RELEVANCE, AGENT_BEHAVIOR_F
 _OF_CALLS = frozenset(m.name for m in (AGENT_BEHAVIOR_FAILURE, TOOL_CALL_BEHAVIOR_FAILURE))
 
 
-class UnknownMetricError(AgentEvalError):
+class UnknownMetricError(NotFoundError):
     """Raised when a named metric is not in the set."""
 
     def __init__(self, name: str, known: Iterable[str], where: str = "") -> None:
@@ -55,7 +55,7 @@ class UnknownMetricError(AgentEvalError):
         super().__init__(f"Metric {name!r}{at} is not known. {hint}Known: {', '.join(names)}.")
 
 
-class MetricNameTakenError(AgentEvalError):
+class MetricNameTakenError(ConfigurationError):
     """Raised when two metrics would have one name."""
 
     def __init__(self, name: str, is_built_in: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ArgumentError, NotFoundError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
@@ -51,7 +51,7 @@ PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
 """Set for the process that a Dagster run starts: the run's id, and 'automation' if not started by hand."""
 
 
-class UnknownAgentError(AgentEvalError):
+class UnknownAgentError(NotFoundError):
     """Raised when an agent was named that the project does not have."""
 
     def __init__(self, agent: str, known: Collection[str]) -> None:
@@ -75,7 +75,7 @@ class Origin:
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
 
 
-class UnknownTableError(AgentEvalError, KeyError):
+class UnknownTableError(NotFoundError, KeyError):
     """Raised when there is no stored table of that name."""
 
     def __init__(self, name: str) -> None:
@@ -120,6 +120,8 @@ class Project:
             UnknownTableError: If there is no such table.
             StoreError: If the store cannot be read.
         """
+        if not isinstance(name, str):
+            raise ArgumentError("name", name, "the name of a table")
         if name not in TABLES:
             raise UnknownTableError(name)
         return self.store.read(table(name))

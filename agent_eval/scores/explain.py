@@ -10,7 +10,7 @@ from typing import cast
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.timestamps import as_text
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Anchors, Dimension, Methodology, Template
 from agent_eval.scores.composite.domain import domain_0to100, scenario_0to100, template_named
@@ -23,14 +23,14 @@ LOWEST = 5  # number of conversations without a slot that are shown
 Row = Mapping[str, object]
 
 
-class UnknownScoreError(AgentEvalError):
+class UnknownScoreError(NotFoundError):
     """Raised when the named score is not part of a composite."""
 
     def __init__(self, score: str) -> None:
         super().__init__(f"{score!r} is not a score. Allowed: {', '.join(SCORES)}.")
 
 
-class NothingToExplainError(AgentEvalError):
+class NothingToExplainError(NotFoundError):
     """Raised when the agent has no row under that version."""
 
     def __init__(self, pair: AgentVersion) -> None:

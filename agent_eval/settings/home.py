@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError, NotFoundError
 
 
-class NoRootError(AgentEvalError):
+class NoRootError(NotFoundError):
     """No project was found around the working directory."""
 
     def __init__(self, start: Path) -> None:
@@ -17,7 +17,7 @@ class NoRootError(AgentEvalError):
         )
 
 
-class MissingDataError(AgentEvalError):
+class MissingDataError(NotFoundError):
     """Raised when the data folder is missing: an unmounted disk must not look like a project without agents."""
 
     def __init__(self, folder: Path) -> None:
@@ -82,13 +82,13 @@ def find_root(start: Path | None = None) -> Path:
 
     Raises:
         NoRootError: If there is none.
-        AgentEvalError: If AGENT_EVAL_HOME names no folder, or the folder's name is no UTF-8: no store can lie there.
+        ConfigurationError: If AGENT_EVAL_HOME is not a folder, or the folder's name is not UTF-8.
     """
     root = _root(start)
     try:
         str(root).encode()
     except UnicodeEncodeError as error:
-        raise AgentEvalError(
+        raise ConfigurationError(
             f"The project's folder {str(root)!r} has a name that is not UTF-8. Rename it."
         ) from error
     return root
@@ -97,7 +97,7 @@ def find_root(start: Path | None = None) -> Path:
 def _root(start: Path | None) -> Path:
     if start is None and (home := os.environ.get("AGENT_EVAL_HOME")):
         if not Path(home).is_dir():
-            raise AgentEvalError(
+            raise ConfigurationError(
                 f"AGENT_EVAL_HOME is {home!r}, which is not a folder. Create it or unset it."
             )
         return Path(os.path.realpath(home))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer, RegressionLimits
 from agent_eval.settings.home import Home, find_root
 
@@ -21,7 +21,7 @@ LARGEST = 100_000  # bytes
 _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
-class SettingsError(AgentEvalError):
+class SettingsError(ConfigurationError):
     """A setting is unknown or has a value that is not allowed."""
 
 

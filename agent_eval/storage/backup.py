@@ -11,11 +11,11 @@ from pathlib import Path
 
 import duckdb
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 from agent_eval.storage.store import Store, quoted
 
 
-class BackupError(AgentEvalError):
+class BackupError(StorageError):
     """Raised when the backup cannot be written to the target; the store is unchanged."""
 
     def __init__(self, target: Path, why: str) -> None:

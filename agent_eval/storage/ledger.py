@@ -18,7 +18,7 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 from agent_eval.tables import table
 
 SPENDING = table("spending")
@@ -45,7 +45,7 @@ _SETTLE = """
     WHERE day = :day AND run = :run AND model = :model"""
 
 
-class LedgerError(AgentEvalError):
+class LedgerError(StorageError):
     """Raised when the ledger cannot be read or written; no judge is called, as calls must be counted."""
 
     def __init__(self, file: Path, why: str) -> None:

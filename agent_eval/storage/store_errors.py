@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 
 # Messages of DuckDB and the operating system, and the fix for each. The first match counts.
 _FIXES = (
@@ -21,7 +21,7 @@ _FIXES = (
 )
 
 
-class StoreError(AgentEvalError):
+class StoreError(StorageError):
     """Raised when the store cannot be opened, read or written. Its content is unchanged."""
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:

@@ -6,7 +6,7 @@ from typing import Any, Generic, cast
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 from agent_eval.formats.timestamps import as_text, parse_timestamp
 from agent_eval.tables.frames import F_co
 
@@ -16,7 +16,7 @@ TIME = pl.Datetime("us", "UTC")
 """The type of every point in time; the store has TIMESTAMPTZ."""
 
 
-class TableMismatchError(AgentEvalError):
+class TableMismatchError(StorageError):
     """A frame does not keep the contract of its table."""
 
     def __init__(self, table: str, problems: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ConfigurationError
 from agent_eval.formats.atomic_files import locked, write_atomically
 from agent_eval.formats.files import Bounds
 from agent_eval.formats.refusals import Refusal
@@ -25,7 +25,7 @@ from agent_eval.formats.yaml import (
 from agent_eval.transcripts.models import Agent, is_blank
 
 
-class AgentsFileError(AgentEvalError):
+class AgentsFileError(ConfigurationError):
     """Raised when an entry cannot be added to the current agents.yaml."""
 
     def __init__(self, path: Path, agent_id: str, reason: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.files import Bounds, entries
 from agent_eval.formats.json_text import dumps
 from agent_eval.formats.refusals import Refusal
@@ -29,7 +29,7 @@ _TOKENS = {
 }
 
 
-class UnknownExportError(AgentEvalError):
+class UnknownExportError(NotFoundError):
     """Raised when the export format is unknown, or there is nothing to export."""
 
 

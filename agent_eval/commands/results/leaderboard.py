@@ -10,7 +10,7 @@ from rich.text import Text
 from agent_eval.commands.results.summary import NO_TRANSCRIPTS, logs_table
 from agent_eval.commands.terminal.output import print_csv, print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import plain
 from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
@@ -26,7 +26,7 @@ FORMATS = ("table", "json", "csv", "md")
 _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 
 
-class TemplateNotOnBoardError(AgentEvalError):
+class TemplateNotOnBoardError(NotFoundError):
     """A template was named that the board does not have."""
 
     def __init__(self, template: str, known: list[str]) -> None:
@@ -35,7 +35,7 @@ class TemplateNotOnBoardError(AgentEvalError):
         )
 
 
-class DateError(AgentEvalError):
+class DateError(InputError):
     """Raised when a named day is not a date."""
 
     def __init__(self, text: str) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from agent_eval.commands.results.compare import Compared, compared, detectable, number
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER
@@ -20,7 +20,7 @@ from agent_eval.scores.statistics.plan import plan_one, plan_two
 _HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", "or trials", "note")
 
 
-class WantedDifferenceError(AgentEvalError):
+class WantedDifferenceError(InputError):
     """Raised when the wanted difference is not on the scale."""
 
     def __init__(self, points: float) -> None:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.formats.plain_text import plain
 from agent_eval.project import Project
 from agent_eval.scores.reliability import pass_rates as trials
@@ -21,7 +21,7 @@ from agent_eval.tables import table
 _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
 
 
-class TooFewTrialsError(AgentEvalError):
+class TooFewTrialsError(InputError):
     """k attempts were asked for where no task has that many trials."""
 
     def __init__(self, k: int, largest: int) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from agent_eval.commands.estimate import NoJudgeError
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable, signed
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.formats.plain_text import plain
 from agent_eval.judge.inputs.pairwise_verdicts import read_pairwise
 from agent_eval.judge.llm.panel import Panel
@@ -21,7 +21,7 @@ from agent_eval.project.ingest import ingest
 from agent_eval.scores.statistics.tournament import Tournament, tournament
 
 
-class NoVerdictsError(AgentEvalError):
+class NoVerdictsError(NotFoundError):
     """There is nothing to hold a tournament on."""
 
     def __init__(self, folder: Path, agents: Sequence[str]) -> None:
@@ -32,7 +32,7 @@ class NoVerdictsError(AgentEvalError):
         )
 
 
-class NoPairsError(AgentEvalError):
+class NoPairsError(NotFoundError):
     """No two agents can be compared."""
 
     def __init__(self, agents: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.plain_text import one_line
 
 PACKAGE = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ data/.report.*
 _FILES = {"agent_eval.toml": _SETTINGS, "workspace.yaml": _WORKSPACE, ".gitignore": _IGNORED}
 
 
-class NoSampleError(AgentEvalError):
+class NoSampleError(NotFoundError):
     """Raised when this installation holds no sample."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class NoSampleError(AgentEvalError):
         )
 
 
-class NotAFolderError(AgentEvalError):
+class NotAFolderError(InputError):
     """Raised when the project cannot be made in the named folder."""
 
     def __init__(self, folder: Path, why: str) -> None:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import JudgeError
 
 
-class UnknownPriceError(AgentEvalError):
+class UnknownPriceError(JudgeError):
     """Raised when a cap in dollars is set for a model with an unknown price."""
 
     def __init__(self, model: str) -> None:

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import StorageError
 
 MARKER = ".agent-eval-report.json"
 """File in each report that lists its files: only a folder without other files is replaced."""
 
 
-class ReportFolderError(AgentEvalError):
+class ReportFolderError(StorageError):
     """Raised when the report cannot be written to that folder."""
 
     def __init__(self, folder: Path, reason: str) -> None:

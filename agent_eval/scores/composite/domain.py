@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import NotFoundError
 from agent_eval.methodology.models import SCENARIOS, Methodology, Template
 from agent_eval.scores.composite.ratings import PAIR, Rated, RatedTarget, methodology_of, pairs_of, rated
 from agent_eval.scores.statistics.exact import as_float, as_text, mean
@@ -14,7 +14,7 @@ from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import DomainScores, RubricRatings, Transcripts
 
 
-class UnknownTemplateError(AgentEvalError):
+class UnknownTemplateError(NotFoundError):
     """Raised when transcripts name a template that their version does not have."""
 
     def __init__(self, slug: str, methodology: Methodology) -> None:

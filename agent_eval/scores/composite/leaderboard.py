@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.methodology.models import Methodology, Version, in_version_order
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.scores.statistics.distribution_free import (
@@ -32,7 +32,7 @@ SIGNIFICANCE = 0.05
 ORDER_OF_STATUS = ("published", "provisional", "incomplete", "invalid", "not_applicable")
 
 
-class MixedVersionsError(AgentEvalError):
+class MixedVersionsError(InputError):
     """Raised when a view would rank agents of several methodology versions against each other."""
 
     def __init__(self, versions: Iterable[str]) -> None:

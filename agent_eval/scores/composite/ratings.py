@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.methodology.models import Methodology
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -24,7 +24,7 @@ RECORDED = "recorded"
 NO_MODELS = ("human", "rule", "none")  # judges that are not models
 
 
-class DuplicateRatingError(AgentEvalError):
+class DuplicateRatingError(InputError):
     """Raised when one part has two ratings that both count."""
 
     def __init__(self, part: Mapping[str, object]) -> None:
@@ -35,7 +35,7 @@ class DuplicateRatingError(AgentEvalError):
         )
 
 
-class VersionNotGivenError(AgentEvalError):
+class VersionNotGivenError(InputError):
     """Raised when rows name a methodology version that was not passed with them."""
 
     def __init__(self, version: str, given: Iterable[str]) -> None:

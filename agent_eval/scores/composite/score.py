@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import ArgumentError, InputError
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.board_facts import board_facts
 from agent_eval.scores.composite.disclosures import Disclosed, counted, declared, disclosed
@@ -43,7 +43,7 @@ Rating: TypeAlias = int | None  # null: not rated
 Triple: TypeAlias = Sequence[Rating]
 
 
-class RatingError(AgentEvalError):
+class RatingError(InputError):
     """Raised when a rating is not an integer from 1 to 5, or has an unknown key."""
 
     def __init__(self, key: str, problem: str) -> None:
@@ -118,8 +118,16 @@ def composite(
     status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' if the version requires it.
 
     Raises:
+        ArgumentError: If ratings are not given as dicts, or the methodology is not one of `Project.registry`.
         RatingError: If a rating is not an integer 1–5, or a key is unknown.
     """
+    for name, value in (("universal", universal), ("domain", domain)):
+        if not isinstance(value, Mapping):
+            raise ArgumentError(name, value, "a dict of ratings by key")
+    if not isinstance(methodology, Methodology):
+        raise ArgumentError(
+            "methodology", methodology, "a version such as open_project().registry.get('1.3.0')"
+        )
     _known_keys("universal", universal, DIMENSIONS)
     _known_keys("domain", domain, SCENARIOS)
     ratings = {key: _rating(key, universal.get(key)) for key in DIMENSIONS}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 
 Estimator = Literal["unbiased", "plug_in"]
 InteractionEstimator = Literal["unbiased", "plug_in", "bayesian"]
@@ -17,7 +17,7 @@ UNIFORM = (1.0, 1.0)
 LEVEL = 0.95
 
 
-class TrialCountError(AgentEvalError, ValueError):
+class TrialCountError(InputError, ValueError):
     """Raised for numbers that are not valid trials, successes and attempts."""
 
     def __init__(self, problem: str) -> None:
@@ -27,14 +27,14 @@ class TrialCountError(AgentEvalError, ValueError):
         )
 
 
-class UnknownEstimatorError(AgentEvalError, ValueError):
+class UnknownEstimatorError(InputError, ValueError):
     """Raised when an estimator's name is unknown."""
 
     def __init__(self, estimator: object, allowed: Sequence[str] = get_args(Estimator)) -> None:
         super().__init__(f"Estimator {estimator!r} is unknown. Allowed: {', '.join(allowed)}.")
 
 
-class PriorError(AgentEvalError, ValueError):
+class PriorError(InputError, ValueError):
     """Raised for a prior or a level that does not give a posterior."""
 
     def __init__(self, problem: str) -> None:

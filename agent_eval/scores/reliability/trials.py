@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.tables.frames import (
     ConversationJudgments,
     Conversations,
@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 _IS_PARTIAL = pl.col("unknown_aspects").list.len().fill_null(0) > 0
 
 
-class AnswerThresholdError(AgentEvalError, ValueError):
+class AnswerThresholdError(InputError, ValueError):
     """Raised for a threshold that answers cannot be compared with."""
 
     def __init__(self, threshold: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.scores.composite.leaderboard import SCALE_0TO100, SIGNIFICANCE
 from agent_eval.scores.statistics.clustered import paired_by_cluster, too_few
 from agent_eval.scores.statistics.compared_values import (
@@ -71,7 +71,7 @@ def is_lower_better(quantity: str) -> bool:
     return quantity in LOWER_IS_BETTER or quantity.startswith(FAILURE_RATE)
 
 
-class SameAgentError(AgentEvalError, ValueError):
+class SameAgentError(InputError, ValueError):
     """Raised when an agent is compared with itself."""
 
     def __init__(self, agent: str) -> None:

@@ -7,10 +7,10 @@ one double. Conversion to float happens once, at the very end, for a column.
 from collections.abc import Collection
 from fractions import Fraction
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 
 
-class NotAFractionError(AgentEvalError):
+class NotAFractionError(InputError):
     """Raised when a text that should hold an exact score does not."""
 
     def __init__(self, text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
@@ -24,14 +24,14 @@ MOST_FLIPPED = 16  # up to this number all 2^n sign patterns are tried
 FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
 
 
-class NotANumberError(AgentEvalError, ValueError):
+class NotANumberError(InputError, ValueError):
     """Raised for a value that a mean cannot be computed from."""
 
     def __init__(self, value: object) -> None:
         super().__init__(f"Expected finite numbers, got {value!r}. Omit unknown values.")
 
 
-class OutOfRangeError(AgentEvalError, ValueError):
+class OutOfRangeError(InputError, ValueError):
     """Raised for a number that an interval or a test cannot be computed from."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:

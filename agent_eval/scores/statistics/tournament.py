@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.scores.composite.leaderboard import SIGNIFICANCE, competition_ranks, rank_ranges
 from agent_eval.scores.statistics.intervals import Interval, binomial_p
 
@@ -28,7 +28,7 @@ _QUANTILE = 1.959963984540054
 _PAIR = ("judge", "task_set", "task", "a", "b")
 
 
-class VerdictError(AgentEvalError, ValueError):
+class VerdictError(InputError, ValueError):
     """Raised when pairwise verdicts contradict their format."""
 
     def __init__(self, problem: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.formats.hashing import canonical
 from agent_eval.formats.python_literal import NOTE, read_dict
 
@@ -24,7 +24,7 @@ LONGEST_TEXT = 10_000  # characters that a regex is tried on; a longer text does
 _ROUNDING = 1e-12
 
 
-class MalformedCallError(AgentEvalError, ValueError):
+class MalformedCallError(InputError, ValueError):
     """Raised for a call that cannot be read, or an expected call that cannot be compared."""
 
 

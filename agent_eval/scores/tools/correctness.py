@@ -13,7 +13,7 @@ from typing import Literal
 
 import polars as pl
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.matching import Worth, best_total, in_order
@@ -31,7 +31,7 @@ _ROW = ("methodology_version", *_CONVERSATION)
 Band = Literal["perfect", "good", "moderate", "poor"]
 
 
-class ToolWeightsError(AgentEvalError, ValueError):
+class ToolWeightsError(InputError, ValueError):
     """Raised for weights or a threshold that do not give a mean."""
 
     def __init__(self, problem: str) -> None:

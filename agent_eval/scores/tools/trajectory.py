@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.matching import best_matching, in_order
 
@@ -17,7 +17,7 @@ Mode = Literal["strict", "contains", "unordered", "within"]
 _LONGEST = 60  # characters of an argument in the diff
 
 
-class UnknownModeError(AgentEvalError, ValueError):
+class UnknownModeError(InputError, ValueError):
     """Raised for an unknown match mode."""
 
     def __init__(self, mode: object) -> None:

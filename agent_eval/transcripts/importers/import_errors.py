@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError, NotFoundError
 from agent_eval.formats.files import SLUG_FORM
 
 
-class UnknownFormatError(AgentEvalError):
+class UnknownFormatError(NotFoundError):
     """Raised when the format is unknown."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f"Format {name!r} is not known. Formats: {', '.join(sorted(known))}.")
 
 
-class InvalidAgentIdError(AgentEvalError):
+class InvalidAgentIdError(InputError):
     """Raised when the text is not valid as an agent's folder name and partition key."""
 
     def __init__(self, agent_id: str) -> None:
@@ -23,7 +23,7 @@ class InvalidAgentIdError(AgentEvalError):
         )
 
 
-class InvalidSessionIdError(AgentEvalError):
+class InvalidSessionIdError(InputError):
     """Raised when the text is not valid as a session's folder name."""
 
     def __init__(self, session_id: str) -> None:
@@ -32,21 +32,21 @@ class InvalidSessionIdError(AgentEvalError):
         )
 
 
-class InvalidSessionError(AgentEvalError):
+class InvalidSessionError(InputError):
     """Raised when a setting of the session is invalid."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The session cannot be written: {reason}.")
 
 
-class NoTranscriptsError(AgentEvalError):
+class NoTranscriptsError(NotFoundError):
     """Raised when the path has no file to read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}. Name one file with transcripts, gzipped or not.")
 
 
-class SessionExistsError(AgentEvalError):
+class SessionExistsError(InputError):
     """Raised when the session's folder contains files that were not imported from this file."""
 
     def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
@@ -56,7 +56,7 @@ class SessionExistsError(AgentEvalError):
         )
 
 
-class OutsideProjectError(AgentEvalError):
+class OutsideProjectError(InputError):
     """Raised when the session's folder would lie outside the sessions folder."""
 
     def __init__(self, folder: Path) -> None:

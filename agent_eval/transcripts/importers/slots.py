@@ -9,7 +9,7 @@ from typing import get_args
 
 from pydantic import JsonValue, ValidationError
 
-from agent_eval.errors import AgentEvalError
+from agent_eval.errors import InputError
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.streams import MEGABYTE
 from agent_eval.formats.validation_messages import explain
@@ -23,7 +23,7 @@ OF_CONVERSATION = ("injected_error", "interventions")
 _WORDS: Mapping[str, JsonValue] = {"true": True, "false": False, "null": None, "none": []}
 
 
-class SlotsFileError(AgentEvalError):
+class SlotsFileError(InputError):
     """Raised when the file of slots is invalid."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:

@@ -1,0 +1,83 @@
+"""Check the arguments of the functions of `api`: a wrong type is named before anything is read, asked or stored."""
+
+import inspect
+from collections.abc import Iterable
+
+import polars as pl
+
+from agent_eval.commands.estimate import UnusableJudgeError
+from agent_eval.errors import ArgumentError, InputError
+from agent_eval.judge.llm.client import problem_of
+
+
+class TrialFrameError(InputError, ValueError):
+    """Raised when a frame does not give for each trial whether it was correct."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The frame of trials cannot be used: {problem}. It needs `task_id`, and `is_correct` as true, false or null: "
+            "decide first from which reward on a trial counts as a success."
+        )
+
+
+def require(name: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
+    """Check the type of an argument.
+
+    Raises:
+        ArgumentError: If it is of none of the types.
+    """
+    if not isinstance(value, kinds):
+        raise ArgumentError(name, value, expected)
+
+
+def names_of(name: str, given: object) -> list[str]:
+    """Return names that were given as a list, or one alone.
+
+    Raises:
+        ArgumentError: If they are not texts.
+    """
+    listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    names = [each for each in listed if isinstance(each, str)]
+    if len(names) < len(listed):
+        raise ArgumentError(name, given, "a list of names")
+    return names
+
+
+def check_judge(judge: object) -> None:
+    """Check that a judge can answer: a model that can be called, or a function of two arguments.
+
+    Raises:
+        ArgumentError: If it is neither a name nor a function of two arguments.
+        UnusableJudgeError: If the model's key is missing or the model is not known.
+    """
+    if isinstance(judge, str):
+        if problem := problem_of(judge) if judge.strip() else "The name of the judge model is empty":
+            raise UnusableJudgeError([problem])
+        return
+    if not callable(judge):
+        raise ArgumentError("judge", judge, "the name of a model, or a function")
+    try:
+        inspect.signature(judge).bind("metric", "prompt")
+    except TypeError as error:
+        expected = f"a function of two arguments, a metric's name and the prompt ({error})"
+        raise ArgumentError("judge", judge, expected) from error
+    except ValueError:  # a built-in function has no signature
+        return
+
+
+def check_trials(trials: object) -> None:
+    """Check a frame of trials.
+
+    Raises:
+        ArgumentError: If it is not a polars frame.
+        TrialFrameError: If a column is missing, or `is_correct` holds other values than true, false, 0, 1 and null.
+    """
+    if not isinstance(trials, pl.DataFrame):
+        raise ArgumentError("trials", trials, "a polars frame with `task_id` and `is_correct`")
+    if missing := {"task_id", "is_correct"} - {*trials.columns}:
+        raise TrialFrameError(f"the column {sorted(missing)[0]!r} is missing")
+    values = trials["is_correct"].drop_nulls()
+    if values.dtype not in (pl.Boolean, pl.Null) and not (
+        values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
+    ):
+        raise TrialFrameError(f"`is_correct` is {values.dtype} and holds other values than 0 and 1")
