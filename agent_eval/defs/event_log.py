@@ -28,6 +28,7 @@ from agent_eval.defs.dagster_internals import (
 BATCH_SIZE = 200
 """Events in one transaction: few enough for a short wait of other writers to the index."""
 _NO_RUN = ""  # the run id of an event that belongs to no run
+_STATUS = ("PIPELINE_", "RUN_")  # kinds of events about the status of a run begin with these
 _LATEST = """
     SELECT max(id) FROM event_logs
     WHERE dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION')
@@ -47,9 +48,9 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     """Extend Dagster's own storage, which writes and reads every row; only connections and commits differ.
 
     Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are reused,
-    and a connection to the index (a new one after a fork, or when the file was replaced); each event is one
-    transaction, and a batch of events, one per partition of an asset, shares one. File locations are
-    Dagster's own.
+    and so are connections to the index and, for writing, to the file of a run (a new one after a fork, or when
+    the file was replaced); each event is one transaction, and a batch of events, one per partition of an
+    asset, shares one. File locations are Dagster's own.
     """
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
@@ -83,11 +84,14 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store an event in the file of its run and, if queries across runs read its kind, in the index."""
-        if not hasattr(self._batch, "connections") and _is_in_index(event):
-            with self._in_one_transaction([event.run_id]):
-                super().store_event(event)
-        else:
+        if hasattr(self._batch, "connections"):
             super().store_event(event)
+            return
+        kind = event.dagster_event_type.value if event.dagster_event_type else ""
+        with self._in_one_transaction([event.run_id], has_index=kind.startswith(("ASSET_", *_STATUS))):
+            super().store_event(event)
+        if kind.startswith(_STATUS):
+            self._close(event.run_id)
 
     @contextmanager
     def events_outside_runs(self) -> Iterator[None]:
@@ -107,15 +111,21 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
                 connection.execute(text(statement), {"before": before.astimezone(UTC).replace(tzinfo=None)})
 
     @contextmanager
-    def _in_one_transaction(self, run_ids: Iterable[str]) -> Iterator[None]:
-        """Hold one transaction for each file; the index commits last."""
-        shards = [INDEX_SHARD_NAME, *dict.fromkeys(run_ids)]
+    def _in_one_transaction(self, run_ids: Iterable[str], *, has_index: bool = True) -> Iterator[None]:
+        """Hold one transaction for each file that is written; the index commits last."""
+        runs = dict.fromkeys(run_ids)
+        shards = [INDEX_SHARD_NAME, *runs] if has_index else [*runs]
         with self._db_lock, ExitStack() as stack:
-            self._batch.connections = {s: stack.enter_context(self._transaction(s)) for s in shards}
+            self._batch.connections = {
+                s: stack.enter_context(self._transaction(s, self._inode(s))) for s in shards
+            }
             try:
                 yield
             finally:
                 del self._batch.connections
+        for run in runs:
+            # watchers wait for a change of the file, which a commit to the write-ahead log does not make
+            os.utime(self.path_for_shard(run))
 
     def has_table(self, table_name: str) -> bool:
         """Return whether a table exists; cached, since Dagster asks for every event with tags."""
@@ -129,36 +139,30 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         if batch := getattr(self._batch, "connections", None):
             yield batch[shard]
         else:
-            with self._db_lock, self._transaction(shard) as connection:
+            inode = self._inode(shard) if shard == INDEX_SHARD_NAME else None
+            with self._db_lock, self._transaction(shard, inode) as connection:
                 yield connection
 
     @contextmanager
-    def _transaction(self, shard: str) -> Iterator[Connection]:
-        engine = _engine(self.conn_string_for_shard(shard), self._kept(shard), os.getpid())
+    def _transaction(self, shard: str, inode: int | None) -> Iterator[Connection]:
+        engine = _engine(self.conn_string_for_shard(shard), inode, os.getpid())
         if shard not in self._initialized_dbs:
             self._initdb(engine)
             self._initialized_dbs.add(shard)
         with engine.begin() as connection:
             yield connection
 
-    def _kept(self, shard: str) -> int | None:
-        """Return the inode of the index; None for a file whose connections are closed after each transaction.
-
-        Watchers of a run wait for its file to change, which happens when the last connection closes
-        (write-ahead log).
-        """
-        if shard != INDEX_SHARD_NAME:
-            return None
+    def _inode(self, shard: str) -> int | None:
+        """Return the inode of a file, under which its connection is kept; None if it does not exist yet."""
         try:
             return Path(self.path_for_shard(shard)).stat().st_ino
         except FileNotFoundError:
             return None
 
-
-def _is_in_index(event: EventLogEntry) -> bool:
-    """Return whether the event is also in the index: events of assets, asset checks and run status."""
-    kind = event.dagster_event_type.value if event.dagster_event_type else ""
-    return kind.startswith(("ASSET_", "PIPELINE_", "RUN_"))
+    def _close(self, run_id: str) -> None:
+        """Close the connection to the file of a run that starts or ends: other processes may write or remove it."""
+        with self._db_lock:
+            _engine(self.conn_string_for_shard(run_id), self._inode(run_id), os.getpid()).dispose()
 
 
 @functools.lru_cache(maxsize=32)

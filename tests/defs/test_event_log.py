@@ -16,6 +16,8 @@ import dagster as dg
 import pytest
 from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log import SqliteEventLogStorage
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from agent_eval.defs import launch
 from agent_eval.defs.event_log import BATCH_SIZE, BatchedSqliteEventLogStorage
@@ -216,6 +218,33 @@ def test_whoever_watches_a_run_sees_each_event_of_a_batch(batched: dg.DagsterIns
         while len(seen) < 3 and time.monotonic() < until:
             time.sleep(0.02)
     assert seen == ["first", "a", "b"]
+
+
+def test_events_of_a_run_share_a_connection_and_whoever_watches_sees_each(
+    batched: dg.DagsterInstance,
+) -> None:
+    n_opened = 0
+
+    def count(*_: object) -> None:
+        nonlocal n_opened
+        n_opened += 1
+
+    report(batched, "run", ["first"])
+    event.listen(Engine, "connect", count)
+    try:
+        for i in range(20):
+            report(batched, "run", [str(i)])
+    finally:
+        event.remove(Engine, "connect", count)
+    assert n_opened <= 2
+    seen: list[str | None] = []
+    with dg.DagsterInstance.from_config(batched.root_directory) as watching:
+        watching.watch_event_logs("run", None, lambda entry, _: seen.append(partition_of(entry)))
+        report(batched, "run", ["last"])
+        until = time.monotonic() + 60
+        while len(seen) < 22 and time.monotonic() < until:
+            time.sleep(0.02)
+    assert seen == ["first", *map(str, range(20)), "last"]
 
 
 def test_wiped_runs_are_gone_and_new_ones_are_stored(batched: dg.DagsterInstance) -> None:
