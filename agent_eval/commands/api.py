@@ -19,7 +19,13 @@ from agent_eval.commands.run import RunReport
 from agent_eval.errors import ArgumentError, InputError
 from agent_eval.formats.validation_messages import explain
 from agent_eval.judge.engine import judge_transcripts
-from agent_eval.judge.llm.client import Client, LiteLLMClient, context_tokens_of, price_of
+from agent_eval.judge.llm.client import (
+    Client,
+    LiteLLMClient,
+    attachment_kinds_of,
+    context_tokens_of,
+    price_of,
+)
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.scripted import Script, ScriptedClient
 from agent_eval.judge.llm.spec import JudgeSpec
@@ -31,6 +37,7 @@ from agent_eval.scores.reliability import pass_at_k, pass_hat_k
 from agent_eval.scores.tools import tool_correctness
 from agent_eval.scores.tools.trajectory import match as match_trajectory
 from agent_eval.tables import table
+from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.frames import ConversationRows
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import input_files
@@ -347,10 +354,10 @@ def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame)
 def _panel(judge: str | Script) -> Panel:
     if callable(judge):
         client: Client = ScriptedClient(judge)
-        tokens = CONTEXT_TOKENS
+        tokens, kinds = CONTEXT_TOKENS, frozenset[AttachmentKind]()
     else:
         client = LiteLLMClient(judge, 0.0, 60.0, price_of(judge))
-        tokens = context_tokens_of(judge) or CONTEXT_TOKENS
+        tokens, kinds = context_tokens_of(judge) or CONTEXT_TOKENS, attachment_kinds_of(judge)
 
     @contextmanager
     def writing() -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
@@ -358,4 +365,4 @@ def _panel(judge: str | Script) -> Panel:
 
     secret = secrets.token_bytes(32)  # of the codes that fence transcripts in prompts
     runtime = JudgeRuntime(client=lambda _: client, writing=writing, secret=secret)
-    return Panel(JudgeSpec((client.model,)), runtime, lambda _: ViewLimits(tokens))
+    return Panel(JudgeSpec((client.model,)), runtime, lambda _: ViewLimits(tokens, kinds=kinds))

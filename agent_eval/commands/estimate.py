@@ -14,6 +14,7 @@ from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.prompts import shared_rubrics
+from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
@@ -152,5 +153,13 @@ def _sentence(row: Mapping[str, object]) -> str:
     in_part = f", {row['n_in_part']:,} answers on part of the evidence" if row["n_in_part"] else ""
     return (
         f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "
-        f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}"
+        f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}{_attached(row)}"
     )
+
+
+def _attached(row: Mapping[str, object]) -> str:
+    images = (
+        f", {row['n_images']:,} images at {TOKENS_PER_IMAGE:,} prompt tokens each" if row["n_images"] else ""
+    )
+    uncounted = f", {row['n_uncounted']:,} audio clips and files not counted" if row["n_uncounted"] else ""
+    return images + uncounted

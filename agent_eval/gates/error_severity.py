@@ -6,7 +6,7 @@ from fractions import Fraction
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, listed, short
-from agent_eval.metrics.base import NEEDS_MODEL, SEVERITIES
+from agent_eval.metrics.base import SEVERITIES, UNANSWERED
 from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import Rules
 from agent_eval.tables.agent_version import AgentVersion
@@ -25,8 +25,8 @@ def looked_for_failures(
         failure_metrics: The metrics whose labels are failures.
     """
     judged = (pl.col("status") == "scored") & (pl.col("judge") != "rule")
-    arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | (
-        pl.col("unscored_reason") == NEEDS_MODEL
+    arises = pl.col("status").is_in(["scored", "unscored", "disputed"]) | pl.col("unscored_reason").is_in(
+        UNANSWERED
     )
     questions = (
         turn_judgments.filter(pl.col("metric").is_in(list(failure_metrics)), arises.fill_null(False))

@@ -33,10 +33,11 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import BlindedTerms, shared_rubrics
+from agent_eval.judge.prompts.attachments import depends_on_attachments
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled
-from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
+from agent_eval.metrics.base import ENDED, NEEDS_MULTIMODAL, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
 )
@@ -264,6 +265,8 @@ def _rows(
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
         open_because = NEEDS_MODEL if item.asked.is_sampled else NOT_SAMPLED
+        if item.asked.is_put_to_a_model and depends_on_attachments(question):
+            open_because = NEEDS_MULTIMODAL
         open_because = open_because if item.turns else NO_TURNS
         yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
     for judge, verdict, is_effective in given:

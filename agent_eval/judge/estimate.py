@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass
 from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.calls import JudgeCall
 from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt
+from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 
 CHARACTERS_PER_TOKEN = 4  # rough value for English; avoids a tokenizer per provider
@@ -25,6 +26,8 @@ class CallEstimate:
         0  # prompt tokens read from the provider's cache, if each call follows the one before it
     )
     n_tokens_written: int = 0  # prompt tokens written to the provider's cache
+    n_images: int = 0  # sent with the prompts, and counted as TOKENS_PER_IMAGE prompt tokens each
+    n_uncounted: int = 0  # audio and files sent with the prompts, whose tokens are not counted
 
     def __add__(self, other: "CallEstimate") -> "CallEstimate":
         return CallEstimate(*(a + b for a, b in zip(self._counts, other._counts, strict=True)))
@@ -102,9 +105,13 @@ def _estimate_of(
         limits=limits,
     )
     n_tokens = sum(len(message["content"]) for message in prompt.messages) // CHARACTERS_PER_TOKEN
+    n_tokens += prompt.n_images * TOKENS_PER_IMAGE
     n_answers, n = len(call.metrics), prompt.n_windows
+    n_images, n_uncounted = prompt.n_images * n, (len(prompt.attachments) - prompt.n_images) * n
     n_out = n_answers * TOKENS_PER_ANSWER
     n_in_part = n_answers if prompt.seen_share < 1 else 0
     if n == 1:
-        return CallEstimate(1, n_tokens, n_out, n_answers, n_in_part, *cache.charge(prompt.messages))
-    return CallEstimate(n + 1, n * (n_tokens + n_out) + n_tokens // 2, (n + 1) * n_out, n_answers, n_in_part)
+        cached = cache.charge(prompt.messages)
+        return CallEstimate(1, n_tokens, n_out, n_answers, n_in_part, *cached, n_images, n_uncounted)
+    n_in = n * (n_tokens + n_out) + n_tokens // 2
+    return CallEstimate(n + 1, n_in, (n + 1) * n_out, n_answers, n_in_part, 0, 0, n_images, n_uncounted)

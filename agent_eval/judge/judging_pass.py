@@ -47,6 +47,7 @@ class AskedQuestions:
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
+    is_put_to_a_model: bool = False  # a judge model could be called
     answers: list[Answers] = field(default_factory=list[Answers])  # one per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
@@ -73,6 +74,8 @@ def judge_questions(
         names: By agent, the names hidden from a model.
         watch: Called with the progress of the models.
     """
+    for one in asked:
+        one.is_put_to_a_model = one.is_sampled and panel is not None and panel.runtime is not None
     questions = [question for one in asked for question in one.questions]
     cache = lookup({key for question in questions for key in question.keys.values()})
     _ask_rules(asked)

@@ -10,8 +10,8 @@ import polars as pl
 from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.inputs.rater_rules import Rating
 from agent_eval.judge.judging_pass import HUMAN
-from agent_eval.judge.rules import NEEDS_MODEL, RULE
-from agent_eval.metrics.base import ENDED, NO_REPLY
+from agent_eval.judge.rules import RULE
+from agent_eval.metrics.base import ENDED, NO_REPLY, UNANSWERED
 from agent_eval.tables import Table
 
 DISPUTED = "disputed"
@@ -43,7 +43,7 @@ def with_people(
     if not of_turns:
         found = found.drop("turn_index")
     said = judgments.frame(_rows(found.to_dicts(), question, transcripts))
-    nobody = (pl.col("judge") == RULE) & (pl.col("unscored_reason") == NEEDS_MODEL)
+    nobody = (pl.col("judge") == RULE) & (pl.col("unscored_reason").is_in(UNANSWERED))
     overruled = rows.join(said, on=question, how="semi").filter(~nobody.fill_null(value=False))
     untouched = rows.join(said, on=question, how="anti")
     return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), said])

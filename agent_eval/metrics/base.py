@@ -26,6 +26,10 @@ NO_TURNS = "the conversation has no turns"
 HARNESS_ERROR = HARNESS_FAILED
 NEEDS_MODEL = "needs a judge model"
 """Reason for a missing answer to a metric that applies: every judge asked abstained."""
+NEEDS_MULTIMODAL = "needs a multimodal judge"
+"""Reason for a missing answer that depends on an image, audio or a file, which the judge model was not sent."""
+UNANSWERED = (NEEDS_MODEL, NEEDS_MULTIMODAL)
+"""Reasons for a missing answer that another judge model could give."""
 
 
 @dataclass(frozen=True)

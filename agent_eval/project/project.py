@@ -20,6 +20,7 @@ from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
 from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
 from agent_eval.judge.llm.client import (
     LiteLLMClient,
+    attachment_kinds_of,
     caches_marked_blocks,
     context_tokens_of,
     is_paid,
@@ -31,6 +32,7 @@ from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import CONTEXT_TOKENS, BlindedTerms, ViewLimits
+from agent_eval.judge.prompts.attachments import MEDIA_TYPES
 from agent_eval.judge.prompts.cache_marks import READ, WRITTEN
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
@@ -44,6 +46,7 @@ from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
 from agent_eval.transcripts.agents import read_agents
+from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids, n_conversations
 
@@ -228,6 +231,7 @@ class Project:
             *(s.judge_models, s.judge_temperature, s.judge_mode, s.judge_combine, s.judge_context_tokens),
             repeats=s.judge_repeats,
             sample=s.judge_sample if s.judge_sample != 1 else None,
+            multimodal=s.judge_multimodal,
         )
 
     def by_judge(self, transcripts: Transcripts) -> Iterator[tuple[Panel | None, Transcripts]]:
@@ -326,7 +330,14 @@ class Project:
         """Return how much a judge model can be shown, from the settings, else from litellm."""
         s = self.settings
         tokens = s.judge_context_tokens or context_tokens_of(model) or CONTEXT_TOKENS
-        return ViewLimits(tokens, s.judge_max_tokens, s.judge_window)
+        kinds = (
+            attachment_kinds_of(model)
+            if s.judge_multimodal is None
+            else frozenset(MEDIA_TYPES)
+            if s.judge_multimodal
+            else frozenset[AttachmentKind]()
+        )
+        return ViewLimits(tokens, s.judge_max_tokens, s.judge_window, kinds)
 
     def price_of(self, model: str) -> Price | None:
         """Return a model's price from the settings, else from litellm; None if neither has it."""

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from agent_eval.metrics.base import NEEDS_MODEL, NO_FAILURE
+from agent_eval.metrics.base import NO_FAILURE, UNANSWERED
 from agent_eval.project.project import Project
 from agent_eval.scores.reliability.trials import TrialTables, trial_outcomes
 from agent_eval.scores.statistics import quality
@@ -27,7 +27,7 @@ def quality_summary(project: Project, known: TrialTables) -> pl.DataFrame:
     facts = quality.MetricFacts(
         scales={m.name: m.scale for m in project.metrics.metrics if m.scale is not None},
         failures=[m.name for m in project.metrics.turn if m.is_failure],
-        needs_model=NEEDS_MODEL,
+        unanswered=UNANSWERED,
     )
     return quality.quality_summary(
         values_of_conversations(project, known, outcomes),

@@ -156,6 +156,11 @@ class Settings(BaseSettings):
         "100 the conversations of the usual benchmarks are shown whole, and the price of a long one grows with its "
         "length, not with the square of it.",
     )
+    judge_multimodal: bool | None = Field(
+        default=None,
+        description="Whether judge models are sent images (PNG, JPEG, GIF, WebP), audio (WAV, MP3) and PDF files of the "
+        "transcripts; without it what litellm knows of each model. What is stored as a URL or a path is never sent.",
+    )
     judge_repeats: int = Field(
         default=1,
         ge=1,

@@ -60,4 +60,7 @@ def _frame(conversation: Conversation) -> object:
 
 def _content(message: Message) -> object:
     calls = [[c.name, c.arguments] for c in message.tool_calls]
-    return [message.role, message.content, message.name, calls, message.is_error]
+    content: list[object] = [message.role, message.content, message.name, calls, message.is_error]
+    return (
+        [*content, [[a.kind, a.reference] for a in message.attachments]] if message.attachments else content
+    )

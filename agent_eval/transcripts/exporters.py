@@ -16,6 +16,7 @@ from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import json_lines
 from agent_eval.formats.timestamps import seconds
 from agent_eval.formats.validation_messages import explain
+from agent_eval.transcripts.attachments import chat_part, split
 from agent_eval.transcripts.importers.coding.atif import OWN
 from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
 from agent_eval.transcripts.sessions import CONVERSATIONS
@@ -100,8 +101,15 @@ def _as_openai(conversation: Conversation) -> Fields:
 
 
 def _chat_message(message: Message) -> Fields:
-    fields: Fields = message.model_dump(mode="json", exclude_defaults=True, exclude={"tool_calls"})
+    fields: Fields = message.model_dump(
+        mode="json", exclude_defaults=True, exclude={"tool_calls", "attachments"}
+    )
     fields = {"role": message.role, "content": message.content, **fields}
+    if message.attachments:
+        parts = split(message.content, message.attachments)
+        fields["content"] = [
+            {"type": "text", "text": part} if isinstance(part, str) else chat_part(part) for part in parts
+        ]
     if message.tool_calls:
         fields["tool_calls"] = [
             {

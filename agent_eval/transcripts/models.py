@@ -23,6 +23,7 @@ from pydantic import (
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
+from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of
 from agent_eval.transcripts.outcomes import CLASSES, OutcomeClass, completed, contradiction
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
@@ -129,13 +130,15 @@ class MessageToolCall(Frozen):
 
 
 def _text(value: object) -> object:
-    """Return content parts ([{type: text, text: …}, …]) as one text; other parts as [type]."""
+    """Return content parts ([{type: text, text: …}, …]) as one text; other parts as [kind] or [type]."""
     return "\n".join(map(_part, value)) if isinstance(value, list) else value
 
 
 def _part(part: object) -> str:
     if not isinstance(part, dict):
         return str(part)
+    if (attachment := attachment_of(part)) is not None:
+        return attachment.placeholder
     text = part.get("text")
     return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
 
@@ -154,6 +157,7 @@ class Message(Frozen):
     usage: dict[str, JsonValue] | None = None
     cost_usd: Measured | None = None
     finish_reason: str | None = None  # why the model stopped, as the source names it; None when unknown
+    attachments: tuple[Attachment, ...] | None = None  # None: none; each has a placeholder in the content
 
     @property
     def is_cut_off(self) -> bool:
@@ -171,6 +175,14 @@ class Message(Frozen):
         if isinstance(value, dict) and value.get("tool_calls", ()) is None:
             return {**value, "tool_calls": ()}
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _attachments_of_parts(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("attachments") is not None:
+            return value
+        found = attachments_of(value.get("content"))
+        return {**value, "attachments": found} if found else value
 
 
 class Expected(Frozen):

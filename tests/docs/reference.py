@@ -150,7 +150,7 @@ def _kind(annotation: Any) -> str:
         return f"list of {_kind(parts[0])}s"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "table"
-    names = {str: "text", int: "integer", float: "number", Path: "path"}
+    names = {bool: "true or false", str: "text", int: "integer", float: "number", Path: "path"}
     return names[annotation]
 
 

@@ -14,7 +14,7 @@ from agent_eval.tables import table
 PAIR = {"methodology_version": "1.3.0", "agent_id": "bot"}
 FAILURES = "agent_behavior_failure"
 FACTS = MetricFacts(
-    {"helpfulness": (1.0, 5.0), "goal_completion": (0.0, 1.0)}, [FAILURES], "needs a judge model"
+    {"helpfulness": (1.0, 5.0), "goal_completion": (0.0, 1.0)}, [FAILURES], ["needs a judge model"]
 )
 OUTCOMES = {
     **dict.fromkeys(("methodology_version", "agent_id", "conversation_id", "session_id", "task", "source"), pl.String),

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
@@ -23,6 +23,8 @@ from agent_eval.judge.llm.budget import Price, Usage
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.transport import EXCHANGE, MEGABYTE, Exchange, Failure, install
 from agent_eval.judge.prompts import Messages, Prompt, marked
+from agent_eval.judge.prompts.attachments import content_parts
+from agent_eval.transcripts.attachments import Attachment, AttachmentKind
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download of prices at import
@@ -46,6 +48,11 @@ _SERVERS = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
 }
 """Providers whose models litellm lists, with the variables that set another server with any models."""
+_SUPPORTS: Mapping[AttachmentKind, str] = {
+    "image": "supports_vision",
+    "audio": "supports_audio_input",
+    "file": "supports_pdf_input",
+}
 _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -128,6 +135,8 @@ class LiteLLMClient:
             sent, rung = marked(messages), FORMS.index("text")
         else:
             sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
+        if form.attachments:
+            _attach(sent, form.attachments)
         try:
             async with asyncio.timeout(self.timeout_s):
                 response = await litellm.acompletion(
@@ -243,6 +252,17 @@ def context_tokens_of(model: str) -> int | None:
     return most if isinstance(most, int) and most > 0 else None
 
 
+def attachment_kinds_of(model: str) -> frozenset[AttachmentKind]:
+    """Return the kinds of attachments that a model reads according to litellm; none if it is unknown."""
+    if model in _STAND_INS:
+        return frozenset()
+    try:
+        info = imported().get_model_info(model)
+    except Exception:  # for an unknown model, litellm raises a bare Exception
+        return frozenset()
+    return frozenset(kind for kind, flag in _SUPPORTS.items() if info.get(flag))
+
+
 def is_paid(model: str, price: Price | None) -> bool:
     """Return whether calls cost money, by price; if it is unknown, only models on this machine are free."""
     if price is not None:
@@ -310,6 +330,13 @@ def imported() -> ModuleType:
             logger.propagate = False
             logger.setLevel(logging.CRITICAL + 1)
     return litellm
+
+
+def _attach(sent: list[dict[str, Any]], attachments: Sequence[Attachment]) -> None:
+    """Add attachments to the end of the last message, whose text becomes a content part."""
+    content = sent[-1]["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    sent[-1] = {**sent[-1], "content": [*parts, *content_parts(attachments)]}
 
 
 def _hide_from_logging() -> None:

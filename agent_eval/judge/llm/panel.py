@@ -25,7 +25,8 @@ from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter, Row
 from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits
-from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost
+from agent_eval.judge.prompts.attachments import depends_on_attachments, needs_multimodal
+from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict, is_lost
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 
@@ -95,7 +96,7 @@ class Panel:
             for model in self.spec.models
         }
         if self.runtime is not None:
-            planned = {model: self._planned(sequences, known) for model, known in by_model.items()}
+            planned = {model: self._planned(model, sequences, known) for model, known in by_model.items()}
             fresh = run_sync(
                 _ask(
                     self.spec,
@@ -117,19 +118,30 @@ class Panel:
         return [
             calls
             for model in self.spec.models
-            for calls in self._planned(sequences, self._known(model, cache))
+            for calls in self._planned(model, sequences, self._known(model, cache))
         ]
 
     def _planned(
-        self, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
+        self, model: str, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
     ) -> list[list[JudgeCall]]:
-        """Return the calls of one model with all its repeats; those of the first repeat come first."""
+        """Return the calls of one model with all its repeats; those of the first repeat come first.
+
+        Questions that depend on attachments that the model cannot read are not asked.
+        """
+        sequences = [
+            replace(sequence, questions=[q for q in sequence.questions if self._can_read(model, q)])
+            for sequence in sequences
+        ]
         calls = [
             [replace(call, repeat=repeat) for call in calls]
             for repeat, answered in known.items()
             for calls in plan(sequences, answered, self.spec.mode)
         ]
         return [[replace(call, number=i) for call in held] for i, held in enumerate(calls)]
+
+    def _can_read(self, model: str, question: Question) -> bool:
+        is_text = not depends_on_attachments(question)
+        return is_text or not needs_multimodal(question, self.limits_of(model).kinds)
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
         """Return the rubrics of every system message; None in per_metric mode: each call shows its own."""

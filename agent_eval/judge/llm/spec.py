@@ -28,6 +28,7 @@ class JudgeSpec:
     sample: float | None = (
         None  # share of conversations that is asked about, see judge/sampling.py; None: all
     )
+    multimodal: bool | None = None  # whether attachments are shown, from the settings; not part of a key
 
     @property
     def name(self) -> str:
@@ -43,7 +44,7 @@ class JudgeSpec:
     def to_json(self) -> str:
         """Return the spec as one line of JSON; equal specs have equal texts."""
         facts = asdict(self)
-        for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None)):
+        for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None), ("multimodal", None)):
             if facts[name] == usual:  # format of earlier releases, so that nothing becomes stale
                 del facts[name]
         return json.dumps(facts, sort_keys=True)

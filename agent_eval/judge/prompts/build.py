@@ -13,15 +13,17 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from agent_eval.judge.prompts import words
+from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE, Attachments, attachments_shown
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.fence import code, fenced, line
 from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text, skeleton_text
-from agent_eval.judge.prompts.record import Line, data_line
+from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line
 from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding, bearing_on
 from agent_eval.metrics.metric_set import expected_of
+from agent_eval.transcripts.attachments import Attachment
 from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
@@ -44,6 +46,12 @@ class Prompt:
     seen_share: float = 1.0  # of the characters of what is judged; for a window, its own part
     n_left_out: int = 0  # messages and calls that are not shown in full
     n_windows: int = 1  # windows in which the same questions are asked
+    attachments: tuple[Attachment, ...] = field(default=(), repr=False)  # sent after the text
+
+    @property
+    def n_images(self) -> int:
+        """Return how many of the attachments are images."""
+        return sum(attachment.kind == "image" for attachment in self.attachments)
 
     def with_skeleton(self, messages: Messages) -> Messages:
         """Return messages that end with the reply's form as text, for servers that accept no schema."""
@@ -108,22 +116,26 @@ def build_prompt(
     system = system_prompt(shown)
     schema, schema_hash = schema_of(asked)
     room = limits.room_beside(system, schema_text(asked))
-    view = _view(first, whole, names, findings, limits, room, window)
+    attached = _attachments(first, whole, names, limits, room)
+    room -= sum(a.kind == "image" for a in attached.shown) * TOKENS_PER_IMAGE * BYTES_PER_TOKEN
+    view = _view(first, whole, names, findings, limits, room, window, attached.lines)
+    request = _request(questions) + attached.request
     messages: Messages = (
         {"role": "system", "content": system},
-        {"role": "user", "content": fenced(view.lines, _code(first, secret)) + _request(questions)},
+        {"role": "user", "content": fenced(view.lines, _code(first, secret)) + request},
     )
     return Prompt(
         messages=messages,
         schema=schema,
         name=SCHEMA_NAME,
         metrics=asked,
-        prompt_hash=prompt_hash(messages, schema_hash),
+        prompt_hash=prompt_hash(messages, schema_hash, attached.shown),
         turns=tuple(turn for held in first.turns for turn in held),
         names=names,
         seen_share=view.seen_share,
         n_left_out=view.n_left_out,
         n_windows=view.n_windows,
+        attachments=attached.shown,
     )
 
 
@@ -156,15 +168,18 @@ def merge_prompt(
         seen_share=min(sum(prompt.seen_share for prompt in prompts), 1.0),
         n_left_out=sum(prompt.n_left_out for prompt in prompts),
         n_windows=1,
+        attachments=(),
     )
 
 
-def prompt_hash(messages: Messages, schema_hash: str) -> str:
+def prompt_hash(messages: Messages, schema_hash: str, attachments: Sequence[Attachment] = ()) -> str:
     """Return 32 hex digits over everything that is sent."""
     state = hashlib.blake2b(schema_hash.encode(), digest_size=16)
     for message in messages:
         content = message["content"].encode("utf-8", "surrogatepass")
         state.update(f"\n{message['role']} {len(content)}\n".encode() + content)
+    for attachment in attachments:
+        state.update(f"\n{attachment.reference}".encode("utf-8", "surrogatepass"))
     return state.hexdigest()
 
 
@@ -192,13 +207,14 @@ def _view(
     limits: ViewLimits,
     room: int,
     window: int,
+    attached: Sequence[Line],
 ) -> View:
     """Return the part of the record that is shown."""
     if first.turn_index is not None:
-        after = _expected_line(first, names, room // 5)
+        after = [*attached, *_expected_line(first, names, room // 5)]
         return turn_view(first.conversations[0], first.turns[0], names, limits, room, after, window)
-    is_session = any(metric.grain == "session" for question in whole for metric in question.metrics)
-    found = _findings_line(first, whole, names, findings, is_session, room // 5)
+    is_session = _is_session(whole)
+    found = [*attached, *_findings_line(first, whole, names, findings, is_session, room // 5)]
     held: list[tuple[Conversation, Sequence[Turn], tuple[int | str, ...], Sequence[Line]]] = []
     share = room // len(first.conversations)
     for i, (conversation, turns) in enumerate(zip(first.conversations, first.turns, strict=True), start=1):
@@ -207,6 +223,23 @@ def _view(
         behind = [] if error is None else [data_line("injected_error", error, names, share // 4)]
         held.append((conversation, turns, (i, *sorted(tests)) if is_session else (), behind))
     return whole_view(held, names, room, found, window)
+
+
+def _is_session(whole: Sequence[Question]) -> bool:
+    return any(metric.grain == "session" for question in whole for metric in question.metrics)
+
+
+def _attachments(
+    first: Question, whole: Sequence[Question], names: BlindedTerms, limits: ViewLimits, room: int
+) -> Attachments:
+    """Return the attachments of the turns that are shown; for a turn, without those left out by the window."""
+    if first.turn_index is None:
+        is_session = _is_session(whole)
+        return attachments_shown(first.turns, names, limits.kinds, room, is_session=is_session)
+    turns = first.turns[0]
+    start = limits.first_turn(len(turns) - 1)
+    shown = [*turns[:1], *turns[start:]] if start else turns
+    return attachments_shown([shown], names, limits.kinds, room)
 
 
 def _findings_line(

@@ -25,6 +25,7 @@ from agent_eval.judge.prompts.record import (
     turn_line,
     turn_lines,
 )
+from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
 CONTEXT_TOKENS = 128_000  # for a model with an unknown context size
@@ -48,6 +49,7 @@ class ViewLimits:
     context_tokens: int = CONTEXT_TOKENS
     reply_tokens: int = 4_096
     turns: int = TURNS
+    kinds: frozenset[AttachmentKind] = frozenset()  # of attachments that the model reads
 
     @property
     def reply(self) -> int:

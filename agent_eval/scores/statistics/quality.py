@@ -37,12 +37,12 @@ class MetricFacts(NamedTuple):
     Args:
         scales: Lowest and highest answer of each metric that is a rating or a value.
         failures: The metrics whose labels are failures.
-        needs_model: Start of the reason of an answer that needed a model when none was asked.
+        unanswered: Starts of the reasons of an answer that only another judge model can give.
     """
 
     scales: Mapping[str, tuple[float, float]]
     failures: Sequence[str]
-    needs_model: str
+    unanswered: Sequence[str]
 
 
 def quality_summary(
@@ -127,12 +127,13 @@ def _answers(
     counts = (pl.col("status") == "scored") & (
         pl.when(is_failure).then(pl.col("judge") != RULE).otherwise("is_effective")
     )
-    needs_model = pl.col("unscored_reason").str.starts_with(facts.needs_model).fill_null(value=False)
+    reason = pl.col("unscored_reason").fill_null("")
+    unanswered = pl.any_horizontal(reason.str.starts_with(start) for start in facts.unanswered)
     of_rule = is_failure & (pl.col("status") == "scored") & (pl.col("judge") == RULE)
     answers = rows.group_by(*TRIAL, "turn_index", "metric").agg(
         scored=counts.any(),
         lost=pl.col("status").is_in(["unscored", "disputed"]).any(),
-        unasked=(needs_model | of_rule).any(),
+        unasked=(unanswered | of_rule).any(),
         judge=pl.col("judge").filter(counts).unique(),
     )
     quantity = pl.when(is_failure).then(FAILURE_RATE + pl.col("metric")).otherwise("metric")

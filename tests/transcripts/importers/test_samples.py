@@ -321,7 +321,7 @@ def test_openai_reads_legacy_functions_other_providers_blocks_and_reasoning(tmp_
         {"messages": blocks, "system": "Be brief."},
     ]
     first, second = read("openai", lines(records), tmp_path)
-    assert first.messages[0].content == f"{QUESTION}\n[image_url]"
+    assert first.messages[0].content == f"{QUESTION}\n[image]"
     assert first.turns()[0].tool_calls[0].result == SNOW
     assert first.tools == ({"name": "weather"},)
     assert first.metadata["reasoning"] == [{"message_index": 1, "text": "I look."}]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from agent_eval.formats.json_text import loads
+from agent_eval.transcripts.attachments import attachment_of, attachments_of
 from agent_eval.transcripts.importers.base import (
     Fields,
     NotThisFormatError,
@@ -88,6 +89,7 @@ class _Parts:
     """Collect the parts of one message's content."""
 
     texts: list[str] = field(default_factory=list[str])
+    attachments: list[Fields] = field(default_factory=list[Fields])
     reasoning: list[str] = field(default_factory=list[str])
     calls: list[Fields] = field(default_factory=list[Fields])
     results: list[Fields] = field(default_factory=list[Fields])
@@ -95,6 +97,11 @@ class _Parts:
     @property
     def text(self) -> str | None:
         return "\n".join(self.texts) if self.texts else None
+
+    @property
+    def attached(self) -> Fields:
+        """Return the message's field `attachments`, if there are any."""
+        return {"attachments": self.attachments} if self.attachments else {}
 
 
 def native_messages(values: Iterable[JsonValue], role: str = "user") -> list[Fields]:
@@ -181,12 +188,13 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     name = value.get("name") if isinstance(value.get("name"), str) else None
     if role == "tool":
         call_id = text_of(value.get("tool_call_id") or value.get("id")) or _first_id(value)
-        results = parts.results or [{"role": "tool", "content": parts.text, "tool_call_id": call_id}]
+        own: Fields = {"role": "tool", "content": parts.text, "tool_call_id": call_id, **parts.attached}
+        results = parts.results or [own]
         for result in results:
             named = {"name": name} if name and "name" not in result else {}
             yield {**named, **measured(value), **result, **_failed(value)}
         return
-    message: Fields = {"role": role, "content": parts.text}
+    message: Fields = {"role": role, "content": parts.text, **parts.attached}
     message |= {"name": name} if name else {}
     message |= {"tool_calls": parts.calls} if parts.calls else {}
     message |= {"reasoning": "\n".join(parts.reasoning)} if parts.reasoning else {}
@@ -241,7 +249,10 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
 
 def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
     kind = _kind(dict(part))
-    if isinstance(call := part.get("functionCall", part.get("function_call")), dict):
+    if (attachment := attachment_of(dict(part))) is not None:
+        found.texts.append(attachment.placeholder)
+        found.attachments.append(attachment.model_dump())
+    elif isinstance(call := part.get("functionCall", part.get("function_call")), dict):
         found.calls.append(_call(call))
     elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
         found.results.append(_result(answer))
@@ -314,7 +325,7 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
     content = next((value[key] for key in keys if value.get(key) is not None), value.get("text"))
     name = value.get("name") or value.get("toolName")
     message: Fields = {"role": "tool", "tool_call_id": _id(value), "content": result_text(content)}
-    return message | ({"name": name} if isinstance(name, str) else {}) | _failed(value)
+    return message | attached(content) | ({"name": name} if isinstance(name, str) else {}) | _failed(value)
 
 
 def result_text(value: JsonValue) -> str | None:
@@ -332,10 +343,18 @@ def result_text(value: JsonValue) -> str | None:
     return text_of(value)
 
 
+def attached(content: JsonValue) -> Fields:
+    """Return the field `attachments` of a message with this content; empty if it has none."""
+    found = attachments_of(content)
+    return {"attachments": [attachment.model_dump() for attachment in found]} if found else {}
+
+
 def _plain(part: JsonValue) -> str | None:
     """Return the text of a block, None without one."""
     if isinstance(part, str):
         return part
+    if (attachment := attachment_of(part)) is not None:
+        return attachment.placeholder
     fields = mapping(part)
     texts = (fields.get(key) for key in ("text", "content"))
     return next((text for text in texts if isinstance(text, str)), None)

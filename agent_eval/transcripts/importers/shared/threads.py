@@ -204,4 +204,5 @@ def message_key(message: Fields) -> bytes:
     text = content.strip() if isinstance(content, str) else content or ""
     calls = message.get("tool_calls")
     named = [[c.get("name"), parsed(c.get("arguments"))] for c in calls] if isinstance(calls, list) else []
-    return canonical([role, text, named])
+    attached = message.get("attachments")
+    return canonical([role, text, named, attached] if attached else [role, text, named])

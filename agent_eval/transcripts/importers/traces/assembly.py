@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, text_of
 from agent_eval.transcripts.importers.shared.api_calls import replied, sent, tokens
-from agent_eval.transcripts.importers.shared.dialects import parsed, result_text
+from agent_eval.transcripts.importers.shared.dialects import attached, parsed, result_text
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 
@@ -61,8 +61,9 @@ def thread_of_trace(trace: Trace) -> Thread:
         if isinstance(step, ToolRun):
             answer: Fields = {
                 "role": "tool",
-                "content": result_text(parsed(step.result)),
+                "content": result_text(result := parsed(step.result)),
                 "tool_call_id": step.call_id,
+                **attached(result),
             }
             answer |= {"name": step.name} if step.name else {}
             answer |= {} if step.is_error is None else {"is_error": step.is_error}

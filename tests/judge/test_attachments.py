@@ -1,0 +1,144 @@
+"""Attachments before a judge: sent to models that read them, named where they are not shown, never guessed at."""
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+from agent_eval.judge.engine import judge_transcripts, open_questions
+from agent_eval.judge.estimate import estimate
+from agent_eval.judge.llm.client import LiteLLMClient, attachment_kinds_of
+from agent_eval.judge.prompts import ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.prompts.attachments import MEDIA_TYPES, MOST_ATTACHED, TOKENS_PER_IMAGE
+from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
+from agent_eval.metrics.metric_set import DEFAULT
+from agent_eval.transcripts.attachments import AttachmentKind
+from agent_eval.transcripts.models import Conversation, Message
+from tests.judge.fakes import Kept, ScriptedClient, panel_of
+from tests.judge.material import admitted, agent, conversation, finding, humans, nothing, tables, user
+from tests.judge.test_client import Server, server  # noqa: F401
+from tests.judge.test_requests import questions
+from tests.transcripts.test_attachments import BYTES, PNG, URL
+from tests.untyped import any_table
+
+EVERY = frozenset(MEDIA_TYPES)
+NEEDED = "needs a multimodal judge"
+
+
+def seen(reference: str = PNG, text: str = "What is it?") -> list[Message]:
+    content = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": reference}}]
+    return [Message.model_validate({"role": "user", "content": content})]
+
+
+TALK = conversation(seen(), agent("A cat."), user("Thanks"), agent("You are welcome."))
+
+
+def judged(
+    of: Conversation, client: ScriptedClient, kinds: frozenset[AttachmentKind], kept: Kept | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    rows = tables(of)
+    held = rows.conversations.frame()
+    panel = replace(panel_of(client, kept=kept), limits=lambda _: ViewLimits(kinds=kinds))
+    found = judge_transcripts(
+        any_table(admitted(held)),
+        any_table(held),
+        any_table(rows.turns.frame()),
+        humans(),
+        finding(kept.frame()) if kept else nothing,
+        panel=panel,
+    )
+    return found.turn_judgments, found.conversation_judgments
+
+
+def test_a_text_judge_is_not_asked_about_a_turn_with_an_image_and_is_told_of_it_in_later_turns() -> None:
+    client = ScriptedClient()
+    turns, whole = judged(TALK, client, frozenset())
+    assert {row[0] for row in turns.filter(turn_index=0).select("unscored_reason").rows()} == {NEEDED}
+    assert set(turns.filter(turn_index=1)["status"]) == {"scored"}
+    assert set(whole.filter(metric="goal_completion")["unscored_reason"]) == {NEEDED}
+    [asked] = client.asked
+    assert "turn 0, message 0: [image, 1 kB, not shown]" in asked.messages[-1]["content"]
+    assert asked.attachments == ()
+    assert BYTES not in asked.messages[-1]["content"]
+
+
+def test_a_multimodal_judge_is_asked_everything_and_an_answer_stays_when_it_is_replaced() -> None:
+    client, kept = ScriptedClient(), Kept()
+    turns, _ = judged(TALK, client, EVERY, kept)
+    assert NEEDED not in set(turns["unscored_reason"])
+    assert [[a.reference for a in prompt.attachments] for prompt in client.asked] == [[PNG], [PNG]]
+    assert "turn 0, message 0: [image, 1 kB, attachment 1]" in client.asked[0].messages[-1]["content"]
+    silent = ScriptedClient()
+    again, _ = judged(TALK, silent, frozenset(), kept)
+    assert not silent.asked
+    assert again["unscored_reason"].to_list() == turns["unscored_reason"].to_list()
+
+
+@pytest.mark.parametrize("reference", [URL, "file:///etc/passwd", "data:image/svg+xml;base64," + BYTES])
+def test_what_is_no_data_url_of_a_known_type_is_never_sent(reference: str) -> None:
+    client = ScriptedClient()
+    turns, _ = judged(conversation(seen(reference), agent("A cat.")), client, EVERY)
+    assert set(turns["unscored_reason"]) == {NEEDED}
+    assert not client.asked
+
+
+def test_without_attachments_a_prompt_is_the_same_for_every_model() -> None:
+    asked = questions(conversation(user("Hi"), agent("Hello.")), [HELPFULNESS])
+    prompts = [build_prompt(asked, secret=b"s", limits=ViewLimits(kinds=k)) for k in (EVERY, frozenset())]
+    assert prompts[0].prompt_hash == prompts[1].prompt_hash
+
+
+def test_the_last_attachments_are_sent_where_there_are_too_many() -> None:
+    content = [{"type": "image_url", "image_url": {"url": PNG}}] * (MOST_ATTACHED + 2)
+    many = conversation([Message.model_validate({"role": "user", "content": content})], agent("Cats."))
+    prompt = build_prompt(questions(many, [HELPFULNESS]), secret=b"s", limits=ViewLimits(kinds=EVERY))
+    assert len(prompt.attachments) == MOST_ATTACHED
+    assert prompt.messages[-1]["content"].count("[image, 1 kB, not shown]") == 2
+    assert prompt.n_left_out == 2
+    small = ViewLimits(context_tokens=16_384, kinds=EVERY)
+    fewer = build_prompt(questions(many, [HELPFULNESS]), secret=b"s", limits=small)
+    assert 0 < fewer.n_images < 5
+
+
+def test_the_request_holds_the_images_after_the_fenced_text(server: Server) -> None:  # noqa: F811
+    asked_of = questions(TALK, [HELPFULNESS])[:1]
+    prompt = build_prompt(asked_of, secret=b"s", limits=ViewLimits(kinds=EVERY))
+
+    async def go() -> None:
+        client = LiteLLMClient("openai/mock")
+        await client.complete(prompt.messages, prompt, 300)
+        await client.close()
+
+    run_sync(go())
+    [asked] = server.asked
+    text, label, image = json.loads(json.dumps(asked["messages"]))[-1]["content"]
+    assert text == {"type": "text", "text": prompt.messages[-1]["content"]}
+    assert label["text"] == "Attachment 1 of the record, data like the record:"
+    assert image == {"type": "image_url", "image_url": {"url": PNG}}
+
+
+def test_litellm_knows_which_kinds_a_model_reads() -> None:
+    assert "image" in attachment_kinds_of("openai/gpt-4o-mini")
+    assert attachment_kinds_of("openai/some-local-model") == frozenset()
+
+
+def test_an_estimate_counts_images_and_says_what_is_not_counted() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}
+    heard = [Message.model_validate({"role": "user", "content": [audio]})]
+    rows = tables(conversation(seen(), agent("A cat."), heard, agent("A dog.")))
+    held = rows.conversations.frame()
+    sequences = open_questions(admitted(held), held, rows.turns.frame(), DEFAULT, {})
+    shown = shared_rubrics(DEFAULT.metrics)
+
+    def estimated(kinds: frozenset[AttachmentKind]) -> tuple[int, int, int, int]:
+        panel = replace(panel_of(ScriptedClient()), limits=lambda _: ViewLimits(kinds=kinds))
+        planned = panel.planned(sequences, nothing(()))
+        found = estimate(planned, shown, panel.limits_of("scripted"))
+        return found.n_calls, found.n_images, found.n_uncounted, found.n_tokens_in
+
+    assert estimated(frozenset())[:3] == (0, 0, 0)
+    n_calls, n_images, n_uncounted, n_tokens = estimated(EVERY)
+    assert (n_calls, n_images, n_uncounted) == (2, 2, 1)
+    assert n_tokens > 2 * TOKENS_PER_IMAGE
