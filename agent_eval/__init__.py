@@ -5,6 +5,7 @@ for Dagster.
 """
 
 import importlib
+import sys
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,8 @@ def __getattr__(name: str) -> object:
     """Load a function of `commands.api` when it is first used: `import agent_eval` alone loads nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sys.platform == "win32":
+        raise ImportError(importlib.import_module("agent_eval.errors").PLATFORMS)
     return getattr(importlib.import_module("agent_eval.commands.api"), name)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from agent_eval.errors import AgentEvalError, InputError
+from agent_eval.errors import PLATFORMS, AgentEvalError, InputError
 from agent_eval.formats.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -758,6 +758,9 @@ def main() -> None:
 
     Files that it creates (store, event log, journal, report) can be read by their owner only.
     """
+    if sys.platform == "win32":
+        sys.stderr.write(f"Error: {PLATFORMS}\n")
+        raise SystemExit(2)
     os.umask(0o077)
     try:
         code = app(standalone_mode=False)

@@ -4,6 +4,9 @@ Each package declares its specific errors beside the code that raises them; a me
 values and the fix. The command line prints the message without a traceback.
 """
 
+PLATFORMS = "agent_eval runs on Linux and macOS. On Windows, use the Windows Subsystem for Linux."
+"""The message on Windows: locks and permissions of files are those of POSIX."""
+
 
 class AgentEvalError(Exception):
     """The base of all errors that the user can fix. Raised as one of its kinds, never itself."""

@@ -15,11 +15,11 @@ import pytest
 from typer.testing import CliRunner
 
 import agent_eval
-from agent_eval.cli import app
+from agent_eval.cli import app, main
 from agent_eval.commands.api import ConversationInputError
 from agent_eval.commands.arguments import TrialFrameError
 from agent_eval.commands.estimate import UnusableJudgeError
-from agent_eval.errors import AgentEvalError, ArgumentError
+from agent_eval.errors import PLATFORMS, AgentEvalError, ArgumentError
 from agent_eval.project import Project
 from agent_eval.project.project import UnknownTableError
 from agent_eval.scores.reliability.attempts import TrialCountError
@@ -59,6 +59,17 @@ def test_every_name_is_there_and_no_package_is_shadowed() -> None:
         assert name in dir(agent_eval)
     with pytest.raises(AttributeError, match="nothing"):
         getattr(agent_eval, "nothing")  # noqa: B009
+
+
+def test_windows_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err.splitlines() == [f"Error: {PLATFORMS}"]
+    with pytest.raises(ImportError, match="Linux and macOS"):
+        _ = agent_eval.open_project
 
 
 def test_the_import_alone_loads_no_library() -> None:
