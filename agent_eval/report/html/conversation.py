@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from agent_eval.report.html import texts
 from agent_eval.report.html.judgments import Gap, Opinion, gaps, in_versions, opinions
 from agent_eval.report.html.tables import Row
@@ -12,6 +14,7 @@ from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
+TOOL_LINES = 12  # of a call or a result; a longer one is folded
 WHOLE = -1  # used as turn index for the whole conversation
 _JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
 
@@ -56,7 +59,27 @@ def source_file(conversation: Row) -> str:
     return f"sessions/{conversation['agent_id']}/{conversation['session_id']}/conversations.jsonl"
 
 
-def conversation_pages(material: Material, paths: Paths) -> Iterator[tuple[str, dict[str, Any]]]:
+@dataclass(frozen=True)
+class Neighbours:
+    """The ids of the conversations before and after one in the order of its agent's list; None at its ends."""
+
+    before: str | None = None
+    after: str | None = None
+
+
+def neighbours(conversations: pl.DataFrame) -> dict[tuple[str, str], Neighbours]:
+    """Return the neighbours of each conversation by (agent, conversation), by session and id within its agent."""
+    ordered = conversations.select("agent_id", "session_id", "conversation_id").sort(pl.all())
+    around = ordered.with_columns(
+        before=pl.col("conversation_id").shift(1).over("agent_id"),
+        after=pl.col("conversation_id").shift(-1).over("agent_id"),
+    )
+    return {(a, c): Neighbours(x, y) for a, _, c, x, y in around.iter_rows()}
+
+
+def conversation_pages(
+    material: Material, paths: Paths, around: Neighbours
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Path and content of each page of a conversation."""
     row = material.conversation
     agent_id, conversation_id = row["agent_id"], row["conversation_id"]
@@ -68,7 +91,7 @@ def conversation_pages(material: Material, paths: Paths) -> Iterator[tuple[str, 
         yield (
             pages[part],
             _head(material, marks)
-            | {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE},
+            | {"turns": views, "part": part, "parts_of": pages, "per_page": TURNS_PER_PAGE, "around": around},
         )
 
 
@@ -113,9 +136,8 @@ def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
         facts = tuple(_facts(message))
         if role == "tool":
             name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
-            yield _Said(
-                "result", f"Result of {name}", clean(content or ""), bool(message.get("is_error")), facts
-            )
+            text = texts.indented(clean(content or ""))
+            yield _Said("result", f"Result of {name}", text, bool(message.get("is_error")), facts)
             continue
         kind = {"user": "user", "assistant": "agent"}.get(role, "system")
         if content:
@@ -126,7 +148,7 @@ def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
         for call in message.get("tool_calls") or ():
             names[call.get("id") or ""] = call["name"]
             by = " by the user" if role == "user" else ""
-            arguments = json.dumps(call.get("arguments"), ensure_ascii=False)
+            arguments = json.dumps(call.get("arguments"), ensure_ascii=False, indent=2)
             yield _Said("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
 
 
@@ -183,7 +205,9 @@ def _without_overlaps(
 
 
 def _marked(said: _Said, quotes: Quotes) -> Spoken:
-    return Spoken(said.kind, said.title, shown(said.text, quotes), said.is_error, said.facts)
+    lines = TOOL_LINES if said.kind in ("call", "result") else texts.FOLDED_LINES
+    text = shown(said.text, quotes, folded_lines=lines, is_markdown=said.kind == "agent")
+    return Spoken(said.kind, said.title, text, said.is_error, said.facts)
 
 
 def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:

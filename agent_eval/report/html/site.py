@@ -11,7 +11,13 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report.html import about, agent, methodology
 from agent_eval.report.html import board_pages as board
-from agent_eval.report.html.conversation import Material, conversation_pages, source_file
+from agent_eval.report.html.conversation import (
+    Material,
+    Neighbours,
+    conversation_pages,
+    neighbours,
+    source_file,
+)
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import Renderer
 from agent_eval.report.html.tables import Reader, Row, by_key, chunks, merged_versions, only
@@ -104,7 +110,8 @@ def write_report(site: Site, folder: Path) -> Written:
             judged.append(_judges_in(rows))
             for page in _agent_pages(site, paths, boards, some, rows):
                 renderer.page(*page)
-            for page in _conversation_pages(site, paths, some, rows):
+            around = neighbours(rows["conversations"])
+            for page in _conversation_pages(site, paths, some, rows, around):
                 renderer.page(*page)
         renderer.page(*_about_page(site, paths, pl.concat(judged), agents))
     return Written(folder / "index.html", renderer.n_pages, renderer.n_bytes)
@@ -145,7 +152,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
             if keys.height:
                 transcripts = site.read("transcripts", keys.select(_CONVERSATION))
                 of_agent = {"conversations": keys, "transcripts": transcripts}
-                yield from _conversation_pages(site, paths, named, of_agent)
+                yield from _conversation_pages(site, paths, named, of_agent, neighbours(listed))
         case ["sources", folder, file] if site.served:
             named = _named(agents, folder, "agent_id")
             listed = site.read("conversations", named.select("agent_id"), columns=_CONVERSATION)
@@ -272,13 +279,18 @@ def _agent_pages(
 
 
 def _conversation_pages(
-    site: Site, paths: Paths, agents: pl.DataFrame, rows: Mapping[str, pl.DataFrame]
+    site: Site,
+    paths: Paths,
+    agents: pl.DataFrame,
+    rows: Mapping[str, pl.DataFrame],
+    around: Mapping[tuple[str, str], Neighbours],
 ) -> Iterator[Page]:
     """Yield the pages of some agents' conversations."""
     of_agents = {row["agent_id"]: row for row in agents.to_dicts()}
     for material in _materials(site.read, rows["conversations"], rows["transcripts"]):
-        of_agent = {"agent": of_agents[material.conversation["agent_id"]]}
-        for path, content in conversation_pages(material, paths):
+        key = (material.conversation["agent_id"], material.conversation["conversation_id"])
+        of_agent = {"agent": of_agents[key[0]]}
+        for path, content in conversation_pages(material, paths, around[key]):
             yield path, "conversation.html", content | of_agent
 
 

@@ -1,10 +1,12 @@
 """Texts of transcripts on their way to a page: cut where they are endless, with judges' quotes found in them."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent_eval.formats.plain_text import plain
+from agent_eval.report.html.markdown import MarkdownNode, rendered
 
 LONGEST = 20_000  # characters of one text that are shown
 FOLDED = 1_500  # longer texts are folded
@@ -27,6 +29,7 @@ class ShownText:
     pieces: tuple[Piece, ...]
     n_cut: int  # characters at its end that are not shown
     is_folded: bool
+    markdown: Sequence[MarkdownNode] = ()  # shown instead of the pieces, if there is any
 
     @property
     def first(self) -> str:
@@ -39,16 +42,40 @@ def clean(text: str) -> str:
     return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def shown(text: str, quotes: Iterable[tuple[int, str]] = ()) -> ShownText:
+def shown(
+    text: str,
+    quotes: Iterable[tuple[int, str]] = (),
+    *,
+    folded_lines: int = FOLDED_LINES,
+    is_markdown: bool = False,
+) -> ShownText:
     """Return the text, `clean` and cut to `LONGEST` characters, split at its quotes (number, words).
 
     Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
+
+    Args:
+        text: The text.
+        quotes: Quotes to mark.
+        folded_lines: A text of more lines is folded if no quote is marked in it.
+        is_markdown: Render Markdown, unless a quote is marked in the text.
     """
     cleaned = clean(text)
     kept = cleaned[:LONGEST]
     found = sorted(span for number, quote in quotes for span in _places(kept, number, quote))
-    is_long = len(kept) > FOLDED or kept.count("\n") > FOLDED_LINES
-    return ShownText(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found)
+    is_long = len(kept) > FOLDED or kept.count("\n") > folded_lines
+    nodes = rendered(kept) if is_markdown and not found else ()
+    return ShownText(tuple(_pieces(kept, found)), len(cleaned) - len(kept), is_long and not found, nodes)
+
+
+def indented(text: str) -> str:
+    """Return JSON text with each value on its own line; any other text, and JSON that would change, as it is."""
+    if text[:1] not in ("{", "[") or len(text) > LONGEST:
+        return text
+    try:
+        pretty = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text
+    return pretty if "".join(pretty.split()) == "".join(text.split()) else text
 
 
 def is_in(text: str, quote: str) -> bool:

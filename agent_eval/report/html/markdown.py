@@ -1,0 +1,110 @@
+"""Markdown of untrusted replies as a tree of known elements; templates write it, and escape every text.
+
+Nothing of a text becomes HTML, an image or an attribute except addresses of links, which are http and https only.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+LONGEST = 10_000  # characters; a longer text is shown as it is
+MOST_NESTED = 20
+_LOOKS = re.compile(r"\*\*|__|`|^ {0,3}(#{1,6} |[-*+] |\d{1,9}[.)] |>)|\]\(https?:|^\s*\|.*\|", re.MULTILINE)
+_TAGS = frozenset(
+    ("p", "ul", "ol", "li", "blockquote", "strong", "em", "table", "thead", "tbody", "tr", "th", "td")
+)
+_OFF = (
+    "entity",
+    "reference",
+    "html_block",
+    "html_inline",
+)  # what would hide text, or make other characters of it
+
+
+@dataclass
+class MarkdownNode:
+    """An element with its content, or a text. `tag`: an element of `_TAGS`, `pre`, `code`, `a`, `span`, `br`, `hr`, `div`; '' is a text."""
+
+    tag: str
+    text: str = ""
+    href: str = ""
+    start: int | None = None  # first number of an ordered list that does not begin with 1
+    children: list["MarkdownNode"] = field(default_factory=list["MarkdownNode"])
+
+
+def rendered(text: str) -> Sequence[MarkdownNode]:
+    """Return the tree of a text with marks of Markdown; empty for any other text, and for one that is too long."""
+    if len(text) > LONGEST or not _LOOKS.search(text):
+        return ()
+    return _tree(_parser().parse(text))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    options = {"html": False, "breaks": True, "maxNesting": MOST_NESTED}
+    return MarkdownIt("commonmark", options).enable("table").disable(list(_OFF))
+
+
+def _tree(tokens: Sequence[Token]) -> list[MarkdownNode]:
+    root = MarkdownNode("div")
+    path = [root]
+    for token in tokens:
+        if token.hidden:  # the paragraph of a list item without blank lines
+            continue
+        if token.nesting == 1:
+            node = _opened(token)
+            path[-1].children.append(node)
+            path.append(node)
+        elif token.nesting == -1:
+            closed = path.pop()
+            if closed.tag == "a":
+                path[-1].children += _address(closed)
+                closed.tag = "a" if _is_web(closed.href) else "span"
+        elif token.type == "inline":
+            path[-1].children += _tree(token.children or ())
+        else:
+            path[-1].children.append(_leaf(token))
+    return root.children
+
+
+def _opened(token: Token) -> MarkdownNode:
+    if token.type == "link_open":
+        return MarkdownNode("a", href=str(token.attrGet("href") or ""))
+    if token.tag == "ol" and (start := token.attrGet("start")) is not None:
+        return MarkdownNode("ol", start=int(start))
+    return MarkdownNode(token.tag if token.tag in _TAGS else "div")
+
+
+def _leaf(token: Token) -> MarkdownNode:
+    match token.type:
+        case "fence" | "code_block":
+            return MarkdownNode("pre", children=[MarkdownNode("", token.content)])
+        case "code_inline":
+            return MarkdownNode("code", children=[MarkdownNode("", token.content)])
+        case "softbreak" | "hardbreak":
+            return MarkdownNode("br")
+        case "hr":
+            return MarkdownNode("hr")
+        case "image":
+            return MarkdownNode("", f"[image: {token.content}] ({token.attrGet('src')})")
+        case _:
+            return MarkdownNode("", token.content)
+
+
+def _address(link: MarkdownNode) -> list[MarkdownNode]:
+    """Return the address as text after a link whose words are another text: where it leads is never hidden."""
+    words = "".join(child.text for child in link.children)
+    return [] if words == link.href else [MarkdownNode("", f" ({link.href})")]
+
+
+def _is_web(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
