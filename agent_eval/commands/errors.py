@@ -21,6 +21,9 @@ WIDTH = 100
 _CLUSTER = ("methodology_version", "agent_id", "cluster_id")
 _COLOURS = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "dim"}
 
+_DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank", "first_seen", "last_seen")
+"""Columns of an error cluster that the registry holds."""
+
 
 class UnknownSinceError(NotFoundError):
     """What the errors are to be compared with is no agent and no run."""
@@ -84,28 +87,8 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
     """Clusters with their comparison, those that are gone included; most severe first, then by the smallest q-value."""
-    described = registry.select(
-        "cluster_id",
-        "label",
-        "tool",
-        "title",
-        "root_cause",
-        "severity",
-        "severity_rank",
-        "first_seen",
-        "last_seen",
-    )
-    counted = clusters.drop(
-        "label",
-        "tool",
-        "title",
-        "root_cause",
-        "severity",
-        "severity_rank",
-        "first_seen",
-        "last_seen",
-        "trend",
-    )
+    described = registry.select("cluster_id", *_DESCRIBED)
+    counted = clusters.drop(*_DESCRIBED, "trend")
     counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
     of_trend = compared.drop("label", "title", "severity", "severity_rank")
     alone = clusters.select(*_CLUSTER, "n_turns_eligible", "rate_per_100_turns")

@@ -23,6 +23,7 @@ from agent_eval.scores.composite.ratings import PAIR
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.vocabularies import GATE
 
 INPUTS = (
     "composite_scores",
@@ -36,20 +37,7 @@ INPUTS = (
     "assertion_results",
 )
 """Tables that the gates read."""
-KINDS = (
-    "coverage",
-    "required_tests",
-    "disclosures",
-    "status",
-    "threshold",
-    "overall",
-    "score",
-    "errors",
-    "silent_turns",
-    "assertions",
-    "regression",
-    "judge_drift",
-)
+KINDS: tuple[str, ...] = tuple(GATE.categories)
 _NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
 
 
