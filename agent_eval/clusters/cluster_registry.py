@@ -81,16 +81,16 @@ def register(
     Raises:
         MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
     """
-    told = with_text(failures)
+    with_texts = with_text(failures)
     builder = ClusterRegistryBuilder(registry, members, seen_at)
-    for block, _ in _blocks(told.filter(pl.col("text") == "")):
+    for block, _ in _blocks(with_texts.filter(pl.col("text") == "")):
         builder.mint_block(block)
-    unseen = _unseen(told, members)
+    unseen = _unseen(with_texts, members)
     compared = _compared(unseen, members, space)
     for block, new in _blocks(unseen):
         _grow(builder, block, new, compared)
     grown, all_members = builder.tables()
-    assigned = _assigned(told, all_members, targets(grown))
+    assigned = _assigned(with_texts, all_members, targets(grown))
     return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
 
 
@@ -207,15 +207,15 @@ def rule_title(label: str, tool: str | None, quote: str) -> str:
     return f"{name}: “{said if len(said) <= room else said[: room - 1] + '…'}”" if said else name
 
 
-def _blocks(told: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
-    for key, rows in told.sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
+def _blocks(with_texts: pl.DataFrame) -> Iterator[tuple[Block, pl.DataFrame]]:
+    for key, rows in with_texts.sort(*BLOCK, "text_hash").group_by(BLOCK, maintain_order=True):
         yield (str(key[0]), None if key[1] is None else str(key[1])), rows
 
 
-def _unseen(told: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
     """Return each text that is not yet in its block, once, with the first failure (by id) that has it."""
     return (
-        told.filter(pl.col("text") != "")
+        with_texts.filter(pl.col("text") != "")
         .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
         .sort("failure_id")
         .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
@@ -277,10 +277,10 @@ def _mint(
             builder.join(block, rows[i], minted, round(max(float(distance), 0.0), 6), "minted")
 
 
-def _assigned(told: pl.DataFrame, members: pl.DataFrame, redirects: Mapping[str, str]) -> pl.DataFrame:
+def _assigned(with_texts: pl.DataFrame, members: pl.DataFrame, redirects: Mapping[str, str]) -> pl.DataFrame:
     by_text = members.select(*BLOCK, "text_hash", "cluster_id", "distance", "method")
     is_blank = pl.col("text") == ""
-    joined = told.join(by_text, on=[*BLOCK, "text_hash"], how="left", nulls_equal=True)
+    joined = with_texts.join(by_text, on=[*BLOCK, "text_hash"], how="left", nulls_equal=True)
     blocks = [cluster_id(*row) for row in joined.select(BLOCK).iter_rows()]
     rows = joined.with_columns(
         pl.when(is_blank)

@@ -62,14 +62,14 @@ def failures(turn_judgments: pl.DataFrame, tool_calls: pl.DataFrame) -> pl.DataF
     """
     found = labels(turn_judgments)
     rationale, evidence = (_said(name) for name in ("rationale", "evidence"))
-    told = (
+    with_tools = (
         found.with_columns(rationale, evidence)
         .join(_tools(tool_calls, found), on=[*_TURN, "metric"], how="left")
         .join(_failed(tool_calls), on=_TURN, how="left")
     )
-    identities = told.select(_IDENTITY).iter_rows()
-    tools = told.select("of_turn", "of_conversation", "evidence", "rationale").iter_rows()
-    return told.select(
+    identities = with_tools.select(_IDENTITY).iter_rows()
+    tools = with_tools.select("of_turn", "of_conversation", "evidence", "rationale").iter_rows()
+    return with_tools.select(
         pl.Series("failure_id", [digest(*identity) for identity in identities], dtype=pl.String),
         "agent_id",
         "methodology_version",

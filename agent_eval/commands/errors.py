@@ -11,10 +11,10 @@ from agent_eval.clusters import trends
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import NotFoundError
-from agent_eval.formats.plain_text import plain
+from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
 from agent_eval.project.clusters import consolidate_clusters
-from agent_eval.report.asset_pages.clusters import gravest_first
+from agent_eval.report.asset_pages.clusters import most_severe_first
 from agent_eval.tables import table
 
 WIDTH = 100
@@ -114,7 +114,7 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
         "rate_per_100_turns",
         "trend",
     ]
-    return gravest_first(rows, "n_turns").select(*first, pl.exclude(first))
+    return most_severe_first(rows, "n_turns").select(*first, pl.exclude(first))
 
 
 def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) -> None:
@@ -134,7 +134,7 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
             grid.add_row(
                 Text(row["severity"], style=_COLOURS[row["severity"]]) if i == 0 else "",
                 _described(row) if i == 0 else "",
-                Text(plain(row["agent_id"])),
+                Text(sanitize(row["agent_id"])),
                 str(row["n_turns"]),
                 "–" if row["rate_per_100_turns"] is None else f"{row['rate_per_100_turns']:.1f}",
                 _trend(row),
@@ -146,12 +146,12 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
 
 def _described(row: dict[str, object]) -> Text:
     """Title, id, root cause and an example; every word of a transcript as plain text."""
-    text = Text(plain(str(row["title"])), style="bold")
+    text = Text(sanitize(str(row["title"])), style="bold")
     cause = row["root_cause"]
     if cause:
-        text.append(f"\n{plain(_cut(str(cause), 200))}", style="not bold")
+        text.append(f"\n{sanitize(_cut(str(cause), 200))}", style="not bold")
     examples = row["examples"] or []
-    seen = f", e.g. {plain(_cut(str(examples[0]), 60))}" if isinstance(examples, list) and examples else ""
+    seen = f", e.g. {sanitize(_cut(str(examples[0]), 60))}" if isinstance(examples, list) and examples else ""
     text.append(f"\n{row['cluster_id']}, since {row['first_seen']}{seen}", style="not bold dim")
     return text
 

@@ -75,7 +75,9 @@ def run(
         project.registry.get(version)
     if project.own_judge is not None:
         _ = project.judge_runtime  # refuses a cap that cannot be kept, before any work
-    with project.store.only_one("run"):  # hashing included: the last run to finish read the newest files
+    with project.store.exclusive_section(
+        "run"
+    ):  # hashing included: the last run to finish read the newest files
         sources, stale = what_is_stale(project, wanted_agents, versions)
         wanted = list(versions) or project.registry.versions
         boards_of = wanted if boards else _newly_superseded(project, wanted)
@@ -117,7 +119,7 @@ def _materialise(
 
     launch = Launch.at(project, defs, sources)
     agents = sorted({*sources.agent_sessions})
-    with launch.taking_over():
+    with launch.close_abandoned_runs():
         launch.observe(agents=agents, versions=sorted({*sources.scoring_spec}))
         for done in launch.materialise(stale, boards_of):
             say(done)

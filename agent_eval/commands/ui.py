@@ -20,7 +20,7 @@ def ui(project: Project, err: Console, *, host: str, port: int) -> NoReturn:
     Only pages of the UI itself can reach the server, under the name of this machine, `host` or `ui_allowed_hosts`.
     """
     agents, versions = project.known_agents(), list(project.registry.versions)
-    with project.store.only_one("run", wait=False) as is_idle:
+    with project.store.exclusive_section("run", wait=False) as is_idle:
         if is_idle:  # else the sensor will see to it
             launch = Launch.at(project, defs, read_sources(project, agents, versions))
             launch.observe(agents=agents, versions=versions)

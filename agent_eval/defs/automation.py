@@ -15,7 +15,7 @@ import dagster as dg
 
 from agent_eval.defs.dagster_internals import has_backfill_under_way
 from agent_eval.defs.instance import UNFINISHED, close_lost_runs, what_differs
-from agent_eval.defs.observations import news, observed
+from agent_eval.defs.observations import new_observations, observed
 from agent_eval.defs.partitions import AGENTS, VERSIONS, project_settings
 from agent_eval.defs.resources import is_automatic
 from agent_eval.formats.hashing import digest
@@ -42,14 +42,16 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     it.
     """
     project = Project.open()
-    with project.store.only_one("run", wait=False) as is_idle:
+    with project.store.exclusive_section("run", wait=False) as is_idle:
         if not is_idle:
             return dg.SkipReason(BUSY)
         instance = context.instance
         for run_id in close_lost_runs(instance, project.home.root, project.store):
             context.log.warning(f"Run {run_id} had no process any more; it is marked as failed.")
         agents = project.known_agents()
-        events = news(read_sources(project, agents, _loaded_versions(context, project)), observed(instance))
+        events = new_observations(
+            read_sources(project, agents, _loaded_versions(context, project)), observed(instance)
+        )
     new = sorted(set(project.with_sessions[0]) - set(instance.get_dynamic_partitions("agent")))
     return dg.SensorResult(
         asset_events=events,
@@ -120,7 +122,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
         return dg.SensorResult(skip_reason="work is under way", cursor=context.cursor)
-    with project.store.only_one("run", wait=False) as is_idle:
+    with project.store.exclusive_section("run", wait=False) as is_idle:
         if not is_idle:
             return dg.SensorResult(skip_reason=BUSY, cursor=context.cursor)
         agents, versions = project.known_agents(), _loaded_versions(context, project)
@@ -150,7 +152,7 @@ nightly = dg.ScheduleDefinition(
     job=reconcile,
     cron_schedule=project_settings().nightly_cron,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Makes what is stale, all boards anew, and the report. Setting: nightly_cron.",
+    description="Computes what is stale, all boards, and the report. Setting: nightly_cron.",
 )
 
 
@@ -178,11 +180,17 @@ def failed_runs(context: dg.RunFailureSensorContext) -> None:
     run = context.dagster_run
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
     why = context.failure_event.message
-    told = {"run_id": run.run_id, "job": run.job_name, "assets": assets, "tags": dict(run.tags), "error": why}
+    failure = {
+        "run_id": run.run_id,
+        "job": run.job_name,
+        "assets": assets,
+        "tags": dict(run.tags),
+        "error": why,
+    }
     context.log.error(f"Run {run.run_id} of {run.job_name} failed: {why}")
     if hook := Project.open().settings.failure_hook:
         module, _, function = hook.partition(":")
-        getattr(importlib.import_module(module), function)(told)
+        getattr(importlib.import_module(module), function)(failure)
 
 
 SENSORS = [source_changes, redo_stale, failed_runs]

@@ -31,7 +31,7 @@ _MEANING = {
     "threshold": "In every scenario the mean of each metric reaches [gates.thresholds].",
     "overall": "Over the agent as a whole the mean of each metric reaches [gates.overall].",
     "score": "Each score reaches its threshold.",
-    "errors": "No error cluster is as grave as `fail_on_error_severity`.",
+    "errors": "No error cluster has the severity `fail_on_error_severity` or a higher one.",
     "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
     "every conversation has a reply.",
     "assertions": "What `expected` demands of the conversations was done.",
@@ -100,7 +100,7 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
     """Return the result of a check from its gates; without a configured gate it passes."""
     red = rows.filter(pl.col("result") != "passed").sort("result")  # failed before unknown
     is_failed = "failed" in set(red["result"])
-    told = (
+    descriptions = (
         f"{row['agent_id']} {row['methodology_version']} {row['result']}: "
         f"{row['subject']}{': ' if row['subject'] else ''}{row['evidence']}"
         for row in red.iter_rows(named=True)
@@ -114,7 +114,11 @@ def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResul
         check_name=name,
         passed=red.is_empty(),
         severity=dg.AssetCheckSeverity.ERROR if is_failed else dg.AssetCheckSeverity.WARN,
-        description=listed(told) if not red.is_empty() else None if rows.height else "not demanded here",
+        description=listed(descriptions)
+        if not red.is_empty()
+        else None
+        if rows.height
+        else "not demanded here",
         metadata={
             "n_gates": rows.height,
             "n_failed": red.filter(pl.col("result") == "failed").height,

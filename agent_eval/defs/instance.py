@@ -54,14 +54,14 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     command held the lock before it started one, and so is the run recorded as holder that did not release it.
     """
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
-    if last := store.signed_in("run"):
+    if last := store.recorded_holder("run"):
         under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=[last]))
     lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
     for run in lost.values():
         instance.report_run_failed(
             run, "The process was killed. What it had finished is kept; the next run does the rest."
         )
-    store.sign_in("run", "")
+    store.record_holder("run", "")
     return sorted(lost)
 
 
@@ -94,24 +94,24 @@ def what_differs(instance: dg.DagsterInstance) -> str | None:
 
 
 @contextlib.contextmanager
-def interrupts_heeded() -> Iterator[Callable[[], bool]]:
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a function: was Ctrl-C pressed? Dagster makes it a failed step, or loses it between steps."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    heard, told = os.pipe()
-    os.set_blocking(heard, False)
-    os.set_blocking(told, False)
-    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def is_interrupted() -> bool:
         with contextlib.suppress(BlockingIOError):
-            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(heard, 4096)))
+            return bool({signal.SIGINT, signal.SIGTERM} & set(os.read(read_end, 4096)))
         return False
 
     try:
         yield is_interrupted
     finally:
         signal.set_wakeup_fd(before)
-        os.close(heard)
-        os.close(told)
+        os.close(read_end)
+        os.close(write_end)

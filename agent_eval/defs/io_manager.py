@@ -36,13 +36,13 @@ class TableIO(dg.ConfigurableIOManager):
         """Wait for the store's lock for runs and record the holder. Its files are private to the user."""
         os.umask(0o077)
         self._store = Project.open(self.root).store
-        self._turn.enter_context(self._store.only_one("run"))
+        self._turn.enter_context(self._store.exclusive_section("run"))
         held = project_of_run(self.root, context.run)  # its sources, read before any input of the rows
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
         if context.run:
-            self._store.sign_in("run", context.run.run_id)
-            self._turn.callback(self._store.sign_in, "run", "")
+            self._store.record_holder("run", context.run.run_id)
+            self._turn.callback(self._store.record_holder, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Store the spending, and release the store for the next run even on errors."""

@@ -18,13 +18,13 @@ from agent_eval.defs.instance import (
     LAUNCHED_BY,
     PROJECT_TAG,
     close_lost_runs,
-    interrupts_heeded,
+    deferred_interrupts,
     records_in,
 )
-from agent_eval.defs.observations import news, observed, remove_retired, report
+from agent_eval.defs.observations import new_observations, observed, remove_retired, report
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
-from agent_eval.defs.resources import in_hand
+from agent_eval.defs.resources import use_project
 from agent_eval.errors import NotFoundError, RunError, StorageError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
@@ -58,9 +58,9 @@ class RunFailedError(RunError):
 class UnknownPartitionError(NotFoundError):
     """Raised when a requested version is not in the loaded definitions."""
 
-    def __init__(self, strangers: Collection[str], versions: Sequence[str]) -> None:
+    def __init__(self, unknown: Collection[str], versions: Sequence[str]) -> None:
         super().__init__(
-            f"Methodology {', '.join(sorted(strangers))} is no partition of the loaded definitions "
+            f"Methodology {', '.join(sorted(unknown))} is no partition of the loaded definitions "
             f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
         )
 
@@ -121,7 +121,7 @@ class Launch:
         return launch
 
     @contextlib.contextmanager
-    def taking_over(self) -> Iterator[None]:
+    def close_abandoned_runs(self) -> Iterator[None]:
         """Mark a killed run as failed, report database errors in one line; only for the active run.
 
         Raises:
@@ -135,7 +135,10 @@ class Launch:
         """Report the data versions of the sources that this run reads to Dagster."""
         remove_retired(self.instance)
         pairs = {AgentVersion.of(agent_id=a, methodology_version=v).key for a in agents for v in versions}
-        report(self.instance, news(self.sources, observed(self.instance), {*agents, *versions, *pairs}))
+        report(
+            self.instance,
+            new_observations(self.sources, observed(self.instance), {*agents, *versions, *pairs}),
+        )
 
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
         """Run every stage that has work, on exactly what is stale; yield a line per finished run.
@@ -161,8 +164,8 @@ class Launch:
         agents = list(self.instance.get_dynamic_partitions("agent"))
         versions = list(VERSIONS.get_partition_keys())
         wanted = {*boards_of, *stale["methodology_version"].drop_nulls()}
-        if strangers := wanted - set(versions):
-            raise UnknownPartitionError(strangers, versions)
+        if unknown := wanted - set(versions):
+            raise UnknownPartitionError(unknown, versions)
         limit = self.project.settings.max_conversations_per_run
         sizes = self.project.n_conversations(agents) if limit else {}
         ingests: list[_PlannedRun] = [
@@ -254,8 +257,8 @@ class Launch:
             made += f" … {last}"
         with (
             _environment("AGENT_EVAL_HOME", str(self.project.home.root)),
-            in_hand(self.project, self.sources),
-            interrupts_heeded() as is_interrupted,
+            use_project(self.project, self.sources),
+            deferred_interrupts() as is_interrupted,
         ):
             result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,

@@ -28,7 +28,7 @@ def observed(instance: dg.DagsterInstance) -> Sources:
     return Sources(**found)
 
 
-def news(
+def new_observations(
     now: Sources, before: Sources, partitions: Collection[str] | None = None
 ) -> list[dg.AssetObservation]:
     """Return one observation per partition (of `partitions`, if given) with a changed data version."""

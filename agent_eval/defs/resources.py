@@ -24,7 +24,7 @@ _IN_HAND: ContextVar[InHand | None] = ContextVar("project in hand", default=None
 
 
 @contextlib.contextmanager
-def in_hand(project: Project, sources: Sources) -> Iterator[None]:
+def use_project(project: Project, sources: Sources) -> Iterator[None]:
     """Make runs started within the block use this project object: its settings, budget and watcher."""
     token = _IN_HAND.set(InHand(project, sources))
     try:

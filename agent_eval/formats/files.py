@@ -36,7 +36,7 @@ class Bounds:
             if astray := self._astray(path):
                 return astray
             if not path.is_dir():
-                return f"not a folder; here stands one folder for each {holder}"
+                return f"not a folder; expected one folder for each {holder}"
             if not is_slug(path.name):
                 return f"the folder's name cannot be an id ({holder}); allowed: {SLUG_FORM}"
             next(path.iterdir(), None)
@@ -50,7 +50,7 @@ class Bounds:
             if astray := self._astray(path):
                 return astray
             if path.is_dir():
-                return "a folder stands where a file is expected"
+                return "a folder; expected a file"
             if not path.is_file():
                 return "not a regular file" if path.exists() else "the file is missing"
         except OSError as error:
@@ -83,7 +83,7 @@ def _real(path: Path) -> Path:
 def astray(folder: Path) -> str | None:
     """Return why a link in place of a folder is broken; None for a folder or an absent path."""
     is_link_to_nothing = folder.is_symlink() and not folder.exists()
-    return "a link that leads nowhere; mend it, or take it out" if is_link_to_nothing else None
+    return "a link that leads nowhere; fix or remove it" if is_link_to_nothing else None
 
 
 def entries(folder: Path) -> list[Path]:

@@ -23,47 +23,47 @@ _IN_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
-class TornError(Exception):
+class TruncatedJsonError(Exception):
     """Raised when the file cannot be split beyond this position; the message says why."""
 
 
-def elements(stream: BinaryIO, keys: Sequence[str], longest: int) -> Iterator[bytes | None]:
+def iter_array_elements(stream: BinaryIO, keys: Sequence[str], longest: int) -> Iterator[bytes | None]:
     """Yield the bytes of each element of the array under `keys` (empty: the file is the array).
 
     Yields None for an element of more than `longest` bytes, and nothing if there is no such array.
 
     Raises:
-        TornError: If the file is not an array or object, ends within it or continues after it; earlier
+        TruncatedJsonError: If the file is not an array or object, ends within it or continues after it; earlier
             elements were yielded.
     """
-    cutter = _Cutter(stream, longest)
+    cutter = JsonArraySplitter(stream, longest)
     if cutter.first() not in (b"[", b"{"):
-        raise TornError("no array or object of JSON begins here")
+        raise TruncatedJsonError("no array or object of JSON begins here")
     yield from _under(cutter, keys)
     if cutter.first():
-        raise TornError("something follows the end of its JSON")
+        raise TruncatedJsonError("something follows the end of its JSON")
 
 
 def top_level_keys(stream: BinaryIO) -> Iterator[str]:
     """Yield the keys of the object that the stream holds, in order; nothing if it holds none.
 
     Raises:
-        TornError: If the file ends within the object; earlier keys were yielded.
+        TruncatedJsonError: If the file ends within the object; earlier keys were yielded.
     """
-    cutter = _Cutter(stream, BLOCK)
+    cutter = JsonArraySplitter(stream, BLOCK)
     if cutter.first() != b"{":
         return
     sign = cutter.step()
     while sign != b"}":
         key, sign = cutter.gathered(b":,}")
         if not sign:
-            raise TornError(_ENDS)
+            raise TruncatedJsonError(_ENDS)
         if sign == b":":
             cutter.step()
             if (text := _text_of(key)) is not None:
                 yield text
             if not (sign := cutter.value(b",}")):
-                raise TornError(_ENDS)
+                raise TruncatedJsonError(_ENDS)
         if sign == b",":
             cutter.step()
 
@@ -74,9 +74,9 @@ def member(stream: BinaryIO, key: str, longest: int) -> bytes | None:
     None if there is no such key, or its value is longer than `longest` bytes. Nothing after the value is read.
 
     Raises:
-        TornError: If the file ends within the object before the value is complete.
+        TruncatedJsonError: If the file ends within the object before the value is complete.
     """
-    cutter = _Cutter(stream, longest)
+    cutter = JsonArraySplitter(stream, longest)
     if cutter.first() != b"{":
         return None
     sign = cutter.step()
@@ -88,13 +88,13 @@ def member(stream: BinaryIO, key: str, longest: int) -> bytes | None:
                 return cutter.gathered(b",}")[0]
             sign = cutter.value(b",}")
         if not sign:
-            raise TornError(_ENDS)
+            raise TruncatedJsonError(_ENDS)
         if sign == b",":
             cutter.step()
     return None
 
 
-def _under(cutter: "_Cutter", keys: Sequence[str]) -> Iterator[bytes | None]:
+def _under(cutter: "JsonArraySplitter", keys: Sequence[str]) -> Iterator[bytes | None]:
     """Yield the requested elements of the current value, and skip to its end."""
     first = cutter.first()
     if keys and first == b"{":
@@ -105,35 +105,35 @@ def _under(cutter: "_Cutter", keys: Sequence[str]) -> Iterator[bytes | None]:
         cutter.value(b",]}")
 
 
-def _of_object(cutter: "_Cutter", keys: Sequence[str]) -> Iterator[bytes | None]:
+def _of_object(cutter: "JsonArraySplitter", keys: Sequence[str]) -> Iterator[bytes | None]:
     sign, n_found = cutter.step(), 0
     while sign != b"}":
         key, sign = cutter.gathered(b":,}")
         if not sign:
-            raise TornError(_ENDS)
+            raise TruncatedJsonError(_ENDS)
         if sign == b":":
             cutter.step()
             is_it = _is_text(key, keys[0])
             n_found += is_it
             if n_found > 1 and is_it:
-                raise TornError(f"{keys[0]!r} stands twice in its object; the first counts")
+                raise TruncatedJsonError(f"{keys[0]!r} occurs twice in its object; the first counts")
             if is_it:
                 yield from _under(cutter, keys[1:])
             if not (sign := cutter.value(b",}")):
-                raise TornError(_ENDS)
+                raise TruncatedJsonError(_ENDS)
         if sign == b",":
             cutter.step()
     cutter.step()
 
 
-def _of_array(cutter: "_Cutter") -> Iterator[bytes | None]:
+def _of_array(cutter: "JsonArraySplitter") -> Iterator[bytes | None]:
     sign, is_first = cutter.step(), True
     while sign != b"]":
         element, sign = cutter.gathered(b",]")
         if not sign:
             if element and element.rstrip()[-1:] in _WHOLE:
                 yield element
-            raise TornError(_ENDS)
+            raise TruncatedJsonError(_ENDS)
         if element is None or element.strip() or not (is_first and sign == b"]"):
             yield element
         is_first = False
@@ -155,7 +155,7 @@ def _text_of(key: bytes | None) -> str | None:
 
 
 @dataclass
-class _Cutter:
+class JsonArraySplitter:
     """Scan the bytes once, block by block."""
 
     stream: BinaryIO
@@ -215,7 +215,7 @@ class _Cutter:
             if is_end:
                 return
             self.step()  # a backslash ended the block: the escaped byte begins the next one
-        raise TornError("the file ends here, within a text")
+        raise TruncatedJsonError("the file ends here, within a text")
 
     def _nested(self) -> None:
         """Count brackets; the parser of the element checks that their kinds match."""
@@ -232,7 +232,7 @@ class _Cutter:
             self.step()
             if depth == 0:
                 return
-        raise TornError("the file ends here, within an array or object")
+        raise TruncatedJsonError("the file ends here, within an array or object")
 
     def _is_more(self) -> bool:
         if self.at >= len(self.block):

@@ -8,7 +8,7 @@ _BREAKS = dict.fromkeys(map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 LONGEST = 2_000
 
 
-def plain(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return text without control characters, bidirectional overrides and unpaired surrogates.
 
     Line ends and tabs stay; every other such character becomes U+FFFD.
@@ -17,8 +17,8 @@ def plain(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`plain` text on one line, of at most 2,000 characters."""
-    line = plain(text.translate(_BREAKS)).strip()
+    """Return sanitised text on one line, of at most 2,000 characters."""
+    line = sanitize(text.translate(_BREAKS)).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 
 

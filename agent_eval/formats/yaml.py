@@ -305,7 +305,7 @@ class _Constructor:
         except yaml.MarkedYAMLError as error:
             raise YamlError(f"not supported: {error.problem}", node.line) from error
         except (LookupError, AttributeError) as error:  # how PyYAML fails on `!!int ""` and `!!timestamp x`
-            raise YamlError("a tag (!!) stands before a text that is no such value", node.line) from error
+            raise YamlError("the text after a tag (!!) is not a value of that type", node.line) from error
         except (ValueError, TypeError, OverflowError) as error:
             reason = str(error).partition(";")[0]  # the rest is about Python's settings
             raise YamlError(f"not a value: {reason}", node.line) from error

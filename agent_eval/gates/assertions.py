@@ -21,12 +21,12 @@ def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFind
     evidence = f"{n_passed} of {counted.height} assertions hold"
     order = pl.col("result").replace_strict({"failed": 0, "unknown": 1, "passed": 2})
     others = counted.filter(pl.col("result") != "passed").sort(order, "conversation_id", "assertion_index")
-    told = (
+    descriptions = (
         f"{row['conversation_id']}{_turn(row['turn_index'])} {row['result']}: "
         f"{short(row['assertion'] or row['kind'])}: {short(row['reason'] or '')}"
         for row in others.iter_rows(named=True)
     )
-    text = f"{evidence}; {listed(told)}" if not others.is_empty() else evidence
+    text = f"{evidence}; {listed(descriptions)}" if not others.is_empty() else evidence
     return GateFinding("assertions", worst(counted["result"].to_list()), text)
 
 

@@ -103,12 +103,12 @@ def trial_finding(
     sets = reliability.filter(k=1, estimator="unbiased")
     n_unknown = sets["n_unknown"].sum() if sets["n_unknown"].null_count() == 0 else None
     n_known = sets["n_known"].sum() if sets.height and sets["n_known"].null_count() == 0 else None
-    told = shortfall({**row, "n_unknown": n_unknown, "n_known": n_known})
+    lacking = shortfall({**row, "n_unknown": n_unknown, "n_known": n_known})
     n_planned, n_refused, n_broken = (
         n if isinstance(n := row.get(name), int) else 0
         for name in ("n_planned", "n_refused", "n_harness_errors")
     )
-    if told is None or not n_planned:
+    if lacking is None or not n_planned:
         return None
     rates = [
         f"pass@1 on {one['task_set']} is {bounds(one, 'pass_at_1')} from worst to best case"
@@ -121,7 +121,7 @@ def trial_finding(
     if Fraction(n_refused, n_planned) > allowed:
         result = "failed"
     may = f"at most {rounded(allowed * 100)} % may be refused, and as many lost to the harness"
-    evidence = "; ".join([told, *rates, may])
+    evidence = "; ".join([lacking, *rates, may])
     return GateFinding("coverage", result, evidence)
 
 

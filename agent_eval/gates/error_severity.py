@@ -53,14 +53,14 @@ def severity_finding(
     level = rules.fail_on_error_severity
     if level == "none":
         return None
-    grave = SEVERITIES[SEVERITIES.index(level) :]
+    failing = SEVERITIES[SEVERITIES.index(level) :]
     rank = {name: i for i, name in enumerate(SEVERITIES)}
     found = (
-        error_clusters.filter(pl.col("severity").is_in(list(grave)))
+        error_clusters.filter(pl.col("severity").is_in(list(failing)))
         .with_columns(rank=pl.col("severity").replace_strict(rank, return_dtype=pl.Int8))
         .sort("rank", "n_turns", "cluster_id", descending=[True, True, False])
     )
-    wanted = level if len(grave) == 1 else f"{level} or graver"
+    wanted = level if len(failing) == 1 else f"{level} or more severe"
     if not found.is_empty():
         named = (
             f"{row['severity']}: {short(row['title'] or row['label'])} ({row['cluster_id']}, {row['n_turns']} turns, "

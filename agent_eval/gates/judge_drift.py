@@ -41,14 +41,14 @@ def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) ->
         ("kappa", limits.min_kappa, "at least"),
     )
     results: list[Result] = []
-    told = []
+    parts = []
     for name, limit, way in checks:
         if limit is None:
             continue
         result, text = _held(name, row, limit, way)
         results.append(result)
-        told.append(text)
-    evidence = f"{'; '.join(told)}; {row['n']} answers of {judge} on {row['n_turns']} turns audited on {str(row['audited_at'])[:10]}"
+        parts.append(text)
+    evidence = f"{'; '.join(parts)}; {row['n']} answers of {judge} on {row['n_turns']} turns audited on {str(row['audited_at'])[:10]}"
     return GateFinding("judge_drift", worst(results), evidence, judge)
 
 

@@ -53,13 +53,13 @@ def margin_finding(
         worse: Descriptions of the other quantities that are significantly worse.
     """
     results: list[Result] = ["failed"] if worse else []
-    told = []
+    parts = []
     for row in rows.iter_rows(named=True):
         result, text = _against(row, scales[row["quantity"]], margin)
         results.append(result)
-        told.append(text)
+        parts.append(text)
     also = f"; significantly worse: {listed(worse)}" if worse else ""
-    evidence = f"against {name}, margin {float(margin):g}: {listed(told)}{also}"
+    evidence = f"against {name}, margin {float(margin):g}: {listed(parts)}{also}"
     return GateFinding("regression", worst(results), evidence, name, threshold=margin)
 
 

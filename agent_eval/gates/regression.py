@@ -76,20 +76,20 @@ def regression_finding(
         (pl.col(f"verdict_{end}") == f"{_OTHER} better").fill_null(False) for end in ("worst", "best")
     )
     turned = rows.filter(is_turned, could_be_worse)
-    told = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
-    if told.is_empty() and turned.is_empty():
+    decided = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
+    if decided.is_empty() and turned.is_empty():
         reasons = dict.fromkeys(why_not.values()) or [
             "no score over two sessions and no two tasks that both have"
         ]
         return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
-    guarded = told.clear() if margin is None else _guarded(told, quantities)
-    worse = told.filter(pl.col("verdict") == f"{_OTHER} better").join(
+    guarded = decided.clear() if margin is None else _guarded(decided, quantities)
+    worse = decided.filter(pl.col("verdict") == f"{_OTHER} better").join(
         guarded, on=["quantity", "task_set"], how="anti", nulls_equal=True
     )
     if worse.is_empty() and not turned.is_empty():
         why = listed(f"{row['quantity']}: {row['reason']}" for row in turned.iter_rows(named=True))
         return GateFinding("regression", "unknown", f"against {name}: {why}", name)
-    tested = set(told["quantity"])
+    tested = set(decided["quantity"])
     is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
     if PASS_AT_1 in tested and is_repeated:
         tested.add(GOAL_METRIC)  # as pass@1: it is the same outcome
@@ -97,7 +97,7 @@ def regression_finding(
         causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return GateFinding("regression", "unknown", said, name)
-    scales = {q: scale_of(q, frames) for q in told["quantity"].unique()}
+    scales = {q: scale_of(q, frames) for q in decided["quantity"].unique()}
     if margin is not None and not guarded.is_empty():
         return margin_finding(
             name, guarded, scales, margin, worse=list(map(_told, worse.iter_rows(named=True)))
@@ -105,8 +105,8 @@ def regression_finding(
     if not worse.is_empty():
         evidence = f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}"
         return GateFinding("regression", "failed", evidence, name)
-    hidden = unseen_loss(_guarded(told, quantities), scales) if margin is None else ""
-    evidence = f"nowhere significantly worse than {name} in {told.height} comparisons{hidden}"
+    hidden = unseen_loss(_guarded(decided, quantities), scales) if margin is None else ""
+    evidence = f"nowhere significantly worse than {name} in {decided.height} comparisons{hidden}"
     return GateFinding("regression", "passed", evidence, name)
 
 

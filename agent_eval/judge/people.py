@@ -43,8 +43,8 @@ def with_people(
     if not of_turns:
         found = found.drop("turn_index")
     said = judgments.frame(_rows(found.to_dicts(), question, transcripts))
-    nobody = (pl.col("judge") == RULE) & (pl.col("unscored_reason").is_in(UNANSWERED))
-    overruled = rows.join(said, on=question, how="semi").filter(~nobody.fill_null(value=False))
+    is_unanswered = (pl.col("judge") == RULE) & (pl.col("unscored_reason").is_in(UNANSWERED))
+    overruled = rows.join(said, on=question, how="semi").filter(~is_unanswered.fill_null(value=False))
     untouched = rows.join(said, on=question, how="anti")
     return pl.concat([untouched, overruled.with_columns(is_effective=pl.lit(value=False)), said])
 

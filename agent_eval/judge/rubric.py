@@ -44,7 +44,7 @@ from agent_eval.transcripts.content_hash import session_hash
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import SLOTS, Conversation, Turn
 
-NOBODY = "none"
+NO_JUDGE = "none"
 NO_RATING = "no rating: needs a judge model or a human"
 
 _TABLE = table("rubric_ratings")
@@ -420,11 +420,16 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
         row = _verdict_row(part, judge, verdict)
         yield part.where | asked | row | {"is_effective": is_effective and not is_rated}
     if not given and not is_rated:
-        nobody = {"status": part.status, "reason": _why_nobody(part), "judge": NOBODY, "is_effective": True}
-        yield part.where | asked | nobody
+        unrated = {
+            "status": part.status,
+            "reason": _why_unrated(part),
+            "judge": NO_JUDGE,
+            "is_effective": True,
+        }
+        yield part.where | asked | unrated
 
 
-def _why_nobody(part: _Part) -> str:
+def _why_unrated(part: _Part) -> str:
     """Return why a part has no rating; for U5, why it could not be counted."""
     if part.metric is not None and part.target == AUTONOMY:
         uncounted = [v.reason for _, v in part.answers if isinstance(v, NotApplicable)]

@@ -57,7 +57,7 @@ class UnknownMethodologyError(NotFoundError):
         self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
     ) -> None:
         what = f"cannot be read: {problem}" if problem else "is not published"
-        fix = "Mend that file" if problem else f"To publish it, add data/methodologies/{version[:64]}.yaml"
+        fix = "Fix that file" if problem else f"To publish it, add data/methodologies/{version[:64]}.yaml"
         super().__init__(f"Methodology {version[:64]!r} {what}. Published: {', '.join(published)}. {fix}.")
 
 
@@ -233,7 +233,7 @@ def freeze(own: Path) -> tuple[str, ...]:
     path = own / RECORD
     recorded, problems = _read_record(path)
     if problems:
-        raise MethodologyFileError(f"{problems[0]}. Mend it first; nothing was written.")
+        raise MethodologyFileError(f"{problems[0]}. Fix it first; nothing was written.")
     found, _ = _read_own(own, _packaged())
     new = {m.version: m.content_hash for m in found if m.version not in recorded and m.status != "draft"}
     if new:

@@ -203,7 +203,7 @@ class _State:
 
 @contextmanager
 def _alone(store: Store, run_id: str) -> Iterator[_State]:
-    with store.only_one("registry"):
+    with store.exclusive_section("registry"):
         yield _State(store, run_id)
 
 

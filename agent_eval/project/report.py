@@ -33,7 +33,7 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
         StoreError: If the store cannot be read.
     """
     shown = project.registry.current if version is None else project.registry.get(version)
-    with project.store.only_one("report"):
+    with project.store.exclusive_section("report"):
         return write_report(site_of(project, shown.version), folder or report_folder(project))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report.asset_pages.scoring import STATUS_COLOURS
 from agent_eval.report.links import REPORT, agent_page, partition_page
-from agent_eval.report.markdown import inert, markdown_table
+from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.svg import GREY, IntervalBar, spans
 from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
@@ -252,12 +252,14 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
         pl.Series("_report", [page for _, page in addresses], dtype=pl.String),
     )
     reasons = [
-        f"- {inert(row['agent'])} ({inert(row['template'])}): U {row['U']}, D {row['D']}, penalty {row['penalty']}, "
-        f"judge {inert(row['judge'])}; {inert(row['badges'])}{inert('; missing: ' + row['missing'], 600) if row['missing'] else ''}"
+        f"- {escape(row['agent'])} ({escape(row['template'])}): U {row['U']}, D {row['D']}, penalty {row['penalty']}, "
+        f"judge {escape(row['judge'])}; {escape(row['badges'])}{escape('; missing: ' + row['missing'], 600) if row['missing'] else ''}"
         for row in texts.iter_rows(named=True)
     ]
     lacking = (
-        markdown_table(pl.DataFrame({"not everything is known": told})) if (told := outcomes(board)) else ""
+        markdown_table(pl.DataFrame({"not everything is known": unknown_lines}))
+        if (unknown_lines := outcomes(board))
+        else ""
     )
     shown = markdown_table(linked, links={"agent": "_composite", "report": "_report"})
     return "\n\n".join(filter(None, [plot, shown, "\n".join(reasons), lacking]))

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from agent_eval.formats.plain_text import REPLACEMENT, one_line, plain
+from agent_eval.formats.plain_text import REPLACEMENT, one_line, sanitize
 
 _COMMANDS = {"failed": "error", "unknown": "warning"}
 _NOT_XML = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -81,4 +81,4 @@ def _property(text: str) -> str:
 
 def _text(text: str) -> str:
     """Without what XML 1.0 cannot hold, not even escaped."""
-    return _NOT_XML.sub(REPLACEMENT, plain(text))
+    return _NOT_XML.sub(REPLACEMENT, sanitize(text))

@@ -1,10 +1,10 @@
-"""Frames as markdown tables, with every cell made inert."""
+"""Frames as markdown tables, with every cell escaped."""
 
 from collections.abc import Mapping
 
 import polars as pl
 
-from agent_eval.formats.plain_text import plain
+from agent_eval.formats.plain_text import sanitize
 
 PAGES = ("/assets/", "/runs/", "/report/")
 _ESCAPED = str.maketrans(
@@ -13,10 +13,10 @@ _ESCAPED = str.maketrans(
 )
 
 
-def inert(text: str, limit: int | None = None) -> str:
+def escape(text: str, limit: int | None = None) -> str:
     """Return text that markdown and HTML leave alone, cut to `limit` characters if there is one."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
-    return plain(cut.translate(_ESCAPED))
+    return sanitize(cut.translate(_ESCAPED))
 
 
 def markdown_table(
@@ -31,7 +31,7 @@ def markdown_table(
         return "no rows"
     links = links or {}
     shown = [name for name in frame.columns if name not in links.values()]
-    head = "| " + " | ".join(inert(name) for name in shown) + " |"
+    head = "| " + " | ".join(escape(name) for name in shown) + " |"
     rule = "|" + " --- |" * len(shown)
     rows = (
         "| "
@@ -44,7 +44,7 @@ def markdown_table(
 
 def link(text: str, address: str | None, limit: int | None = None) -> str:
     """Return text that links to an address of our own; the text alone where there is none."""
-    return _linked(inert(text, limit), address)
+    return _linked(escape(text, limit), address)
 
 
 def _linked(text: str, address: str | None) -> str:
@@ -53,7 +53,7 @@ def _linked(text: str, address: str | None) -> str:
 
 
 def _cell(value: object, limit: int | None) -> str:
-    return inert(_text(value), limit)
+    return escape(_text(value), limit)
 
 
 def _text(value: object) -> str:

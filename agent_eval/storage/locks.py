@@ -28,7 +28,7 @@ class LockTimeoutError(LockError):
     """Raised when another process held the lock longer than the time limit; the message names the holder."""
 
 
-class Patience:
+class Backoff:
     """Wait for a bounded time: sleeps double with jitter; a long wait is logged once.
 
     Args:
@@ -63,7 +63,7 @@ def shared(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]:
         LockTimeoutError: If writers held it for longer than `limit_s`.
         LockError: If the file system does not support locks.
     """
-    patience = Patience(limit_s, what)
+    patience = Backoff(limit_s, what)
     with contextlib.ExitStack() as held:
         if _is_there(file):
             with _queue(file, fcntl.LOCK_SH, patience):
@@ -79,7 +79,7 @@ def exclusive(file: Path, *, limit_s: float | None, what: str) -> Iterator[None]
         LockTimeoutError: If others held it for longer than `limit_s`.
         LockError: If the file cannot be opened for writing, or the file system does not support locks.
     """
-    patience = Patience(limit_s, what)
+    patience = Backoff(limit_s, what)
     with contextlib.ExitStack() as held:
         with _queue(file, fcntl.LOCK_EX, patience):
             held.enter_context(_held(file, fcntl.LOCK_EX, patience))
@@ -101,7 +101,7 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
         return
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_held(file, fcntl.LOCK_EX, Patience(None if wait else 0, what)))
+            stack.enter_context(_held(file, fcntl.LOCK_EX, Backoff(None if wait else 0, what)))
         except LockTimeoutError:
             yield False
             return
@@ -113,7 +113,7 @@ def place(file: Path, *, what: str, wait: bool = True) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _queue(file: Path, kind: int, patience: Patience) -> Iterator[None]:
+def _queue(file: Path, kind: int, patience: Backoff) -> Iterator[None]:
     """Hold the queue position until the lock is held: only one writer waits there, so none overtakes it."""
     queue = file.with_name(f"{file.name}.queue")
     if not _is_there(queue):
@@ -124,7 +124,7 @@ def _queue(file: Path, kind: int, patience: Patience) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _held(file: Path, kind: int, patience: Patience) -> Iterator[None]:
+def _held(file: Path, kind: int, patience: Backoff) -> Iterator[None]:
     with _opened(file, "r" if kind == fcntl.LOCK_SH else "a+") as handle:
         while not _try(handle, kind):
             holder = _holder(handle)

@@ -202,7 +202,7 @@ class Store:
         return found.cast(schema)
 
     @contextlib.contextmanager
-    def only_one(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
+    def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
         """Hold the exclusive section for a purpose (e.g. a run); other processes wait for it without limit.
 
         Re-entrant within one thread; released if the process is killed. Yields whether it is held: always
@@ -219,12 +219,12 @@ class Store:
                 is_held = stack.enter_context(locks.place(place, what=what, wait=wait))
             yield is_held
 
-    def sign_in(self, purpose: str, name: str) -> None:
+    def record_holder(self, purpose: str, name: str) -> None:
         """Record the holder of a section that is held by the caller. An empty name: released normally."""
         if place := self._place(purpose):
             place.with_name(f"{place.name}.by").write_text(name)
 
-    def signed_in(self, purpose: str) -> str:
+    def recorded_holder(self, purpose: str) -> str:
         """Return the last holder of the section that did not release it normally; empty if none."""
         place = self._place(purpose)
         book = place.with_name(f"{place.name}.by") if place else None
@@ -269,7 +269,7 @@ class Store:
 
     def _opened(self, held: contextlib.ExitStack, read_only: bool, doing: str) -> duckdb.DuckDBPyConnection:
         """Lock and attach; while another program has the database open, release the lock, wait and retry."""
-        patience = locks.Patience(self.patience_s, f"the store {self.attach}")
+        patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
         while True:
             with self._translated(doing), contextlib.ExitStack() as attempt:
                 attempt.enter_context(self._locked(shared=read_only))

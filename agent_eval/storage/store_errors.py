@@ -16,7 +16,7 @@ _FIXES = (
     (
         r"not a valid|not read enough|corrupt|checksum|is a directory|replaying wal|deserializ",
         "It is damaged or no store. Put a copy made with `agent-eval backup` in its place; or move it away and run "
-        "again: all but a model's verdicts is made anew from the data folder",
+        "again: all but a model's verdicts is computed from the data folder",
     ),
 )
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from agent_eval.cli import app
 from agent_eval.commands.results.reliability import TooFewTrialsError
 from agent_eval.definitions import defs
-from agent_eval.defs.resources import in_hand
+from agent_eval.defs.resources import use_project
 from agent_eval.errors import AgentEvalError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import read_sources
@@ -157,7 +157,7 @@ def test_the_answer_threshold_of_the_settings_decides(
 
 def materialise(asset: str, project: Project) -> None:
     sources = read_sources(project, ["many"], [VERSION])
-    with dg.DagsterInstance.ephemeral() as instance, in_hand(project, sources):
+    with dg.DagsterInstance.ephemeral() as instance, use_project(project, sources):
         instance.add_dynamic_partitions("agent", ["many"])
         defs.resolve_implicit_global_asset_job_def().execute_in_process(
             instance=instance,

@@ -19,7 +19,7 @@ def main() -> None:
     agents, versions = project.known_agents(), list(project.registry.versions)
     sources = read_sources(project, agents, versions)
     missing = stale_places(project, Fingerprints.of(project, sources), agents, versions)
-    with project.store.only_one("run"):
+    with project.store.exclusive_section("run"):
         launch = Launch.at(project, defs, sources)
         launch.observe(agents=agents, versions=versions)
     sys.stdout.write(

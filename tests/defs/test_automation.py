@@ -26,7 +26,7 @@ def test_reconcile_leaves_the_place_for_runs_to_the_process_that_it_starts(
     held = []
 
     def started(*_: object, **__: object) -> object:
-        held.append(store.signed_in("run"))
+        held.append(store.recorded_holder("run"))
         return subprocess.CompletedProcess([], 0, "done", "")
 
     monkeypatch.setattr(subprocess, "run", started)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_eval.formats import json_arrays as arrays
-from agent_eval.formats.json_arrays import TornError, elements
+from agent_eval.formats.json_arrays import TruncatedJsonError, iter_array_elements
 
 json_values: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='"\\[]{},: a', max_size=8),
@@ -19,7 +19,7 @@ json_values: Any = st.recursive(
 
 
 def cut(content: bytes, *keys: str, longest: int = 1_000) -> list[bytes | None]:
-    return list(elements(io.BytesIO(content), keys, longest))
+    return list(iter_array_elements(io.BytesIO(content), keys, longest))
 
 
 @given(values=st.lists(json_values, max_size=5), other=json_values, block=st.integers(1, 40))
@@ -58,14 +58,14 @@ def test_the_array_is_found_under_its_keys_only() -> None:
     ],
 )
 def test_where_a_file_breaks_off_what_came_before_is_given(content: bytes, found: int, reason: str) -> None:
-    given_elements = elements(io.BytesIO(content), (), 1_000)
+    given_elements = iter_array_elements(io.BytesIO(content), (), 1_000)
     assert len([next(given_elements) for _ in range(found)]) == found
-    with pytest.raises(TornError, match=reason):
+    with pytest.raises(TruncatedJsonError, match=reason):
         next(given_elements)
 
 
 def test_a_second_array_under_one_key_is_named() -> None:
-    given_elements = elements(io.BytesIO(b'{"a": [1], "a": [2]}'), ("a",), 1_000)
+    given_elements = iter_array_elements(io.BytesIO(b'{"a": [1], "a": [2]}'), ("a",), 1_000)
     assert next(given_elements) == b"1"
-    with pytest.raises(TornError, match="'a' stands twice"):
+    with pytest.raises(TruncatedJsonError, match="'a' occurs twice"):
         next(given_elements)

@@ -9,14 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_eval.commands.terminal.output import SafeConsole
-from agent_eval.formats.plain_text import LONGEST, escaped_json, one_line, plain
+from agent_eval.formats.plain_text import LONGEST, escaped_json, one_line, sanitize
 
 HOSTILE = "\x1b[31mred\x9b1m \u202eevil\u2066 \ud800 \x00\r"
 
 
 def test_only_letters_are_left() -> None:
-    assert plain(HOSTILE) == "�[31mred�1m �evil� � ��"
-    assert plain("line\n\ttab é ש") == "line\n\ttab é ש"
+    assert sanitize(HOSTILE) == "�[31mred�1m �evil� � ��"
+    assert sanitize("line\n\ttab é ש") == "line\n\ttab é ש"
 
 
 def test_a_line_is_one_and_of_bearable_length() -> None:
@@ -28,7 +28,7 @@ def test_a_line_is_one_and_of_bearable_length() -> None:
 def test_json_says_the_same_in_characters_that_print(text: str) -> None:
     written = escaped_json(json.dumps(text, ensure_ascii=False))
     assert json.loads(written) == text
-    assert plain(written) == written
+    assert sanitize(written) == written
 
 
 def test_a_console_cleans_whatever_it_is_given() -> None:

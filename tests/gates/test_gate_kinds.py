@@ -64,7 +64,7 @@ def test_the_level_and_above_fail(level: str | None, severity: str, result: str)
 def test_the_gravest_cluster_is_named_first_and_on_one_line() -> None:
     found = of_severity("high", cluster("high"), cluster("critical"))
     assert found.evidence.startswith(
-        "2 error clusters that are high or graver: critical: Deletes without asking"
+        "2 error clusters that are high or more severe: critical: Deletes without asking"
     )
     assert "c#1" in found.evidence
 

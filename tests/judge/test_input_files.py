@@ -48,7 +48,7 @@ def test_a_folder_named_like_a_file_is_refused_and_the_rest_is_read(
     frame, [refusal] = read(folder)
     assert frame.height == 1
     assert (refusal.file, refusal.line) == (f"a{ending}", 0)
-    assert "a folder stands where a file is expected" in refusal.reason
+    assert "a folder; expected a file" in refusal.reason
 
 
 @both

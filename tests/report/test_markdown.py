@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.report.markdown import inert, markdown_table
+from agent_eval.report.markdown import escape, markdown_table
 
 
 def test_a_table_has_a_head_a_rule_and_a_line_per_row() -> None:
@@ -17,7 +17,7 @@ def test_an_unknown_is_a_dash_and_no_rows_say_so() -> None:
 
 def test_hostile_text_stays_text() -> None:
     hostile = '<img src=x onerror="alert(1)">|[a](javascript:b)\n# head `code`'
-    assert inert(hostile) == (
+    assert escape(hostile) == (
         '&lt;img src=x onerror="alert\\(1\\)"&gt;\\|\\[a\\]\\(javascript:b\\) \\# head \\`code\\`'
     )
 
@@ -31,7 +31,7 @@ def test_no_text_leaves_its_cell(text: str) -> None:
 
 
 def test_long_text_is_cut_before_it_is_escaped() -> None:
-    assert inert("a" * 200, limit=10) == "a" * 9 + "…"
+    assert escape("a" * 200, limit=10) == "a" * 9 + "…"
 
 
 def test_numbers_of_a_list_are_rounded_like_numbers() -> None:

@@ -15,7 +15,7 @@ from agent_eval.gates.coverage import benchmark_findings
 from agent_eval.methodology import load
 from agent_eval.methodology.models import DIMENSIONS, SCENARIOS
 from agent_eval.scores.composite.leaderboard import leaderboard
-from agent_eval.scores.composite.score import RatingError, composite, weigh
+from agent_eval.scores.composite.score import RatingError, composite, composite_parts
 from agent_eval.scores.statistics.exact import from_text, rounded
 from agent_eval.tables import table
 from tests.scores.builders import (
@@ -175,13 +175,13 @@ def test_the_order_of_triples_never_matters(universal: Any, domain: Any, random:
 
 def test_the_penalty_stops_at_zero() -> None:
     harsh = methodology(penalties=[{"disclosure": "repeatability_tested", "when": False, "points": 50}])
-    assert weigh(Fraction(20), Fraction(20), harsh, False).score == 0
-    assert weigh(Fraction(20), Fraction(20), harsh, False).raw == 20
+    assert composite_parts(Fraction(20), Fraction(20), harsh, False).score == 0
+    assert composite_parts(Fraction(20), Fraction(20), harsh, False).raw == 20
 
 
 def test_weights_are_data() -> None:
     half = methodology(weights={"universal": "0.5", "domain": "0.5"})
-    assert weigh(Fraction(100), Fraction(20), half, True).score == 60
+    assert composite_parts(Fraction(100), Fraction(20), half, True).score == 60
 
 
 # The function for notebooks

@@ -134,15 +134,13 @@ def test_readers_that_overlap_do_not_keep_a_writer_out(store: Store) -> None:
 
 
 def test_the_place_of_a_killed_process_is_free(store: Store) -> None:
-    code = (
-        "\nwith Store.at(Path(sys.argv[1])).only_one('run'):\n    print('in', flush=True)\n    time.sleep(60)"
-    )
+    code = "\nwith Store.at(Path(sys.argv[1])).exclusive_section('run'):\n    print('in', flush=True)\n    time.sleep(60)"
     process = child(code, store.attach)
     assert process.stdout
     process.stdout.readline()
     process.kill()
     process.communicate()
-    with store.only_one("run"):
+    with store.exclusive_section("run"):
         pass
 
 
@@ -150,14 +148,14 @@ def test_who_waits_for_a_place_is_told_who_has_it(
     store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_eval.storage.locks.SAY_AFTER_S", 0.0)
-    code = "\nwith Store.at(Path(sys.argv[1])).only_one('run'):\n    print('in', flush=True)\n    sys.stdin.read()"
+    code = "\nwith Store.at(Path(sys.argv[1])).exclusive_section('run'):\n    print('in', flush=True)\n    sys.stdin.read()"
     process = child(code, store.attach, stdin=subprocess.PIPE)
     assert process.stdout
     assert process.stdin
     process.stdout.readline()
     closing = threading.Timer(0.2, process.stdin.close)
     closing.start()
-    with store.only_one("run"):
+    with store.exclusive_section("run"):
         pass
     process.wait()
     for stream in (process.stdout, process.stderr):
@@ -170,12 +168,12 @@ def test_a_place_within_itself_is_held_already_and_let_go_once(store: Store) -> 
     entered = threading.Event()
 
     def enter() -> None:
-        with store.only_one("registry"):
+        with store.exclusive_section("registry"):
             entered.set()
 
     other = threading.Thread(target=enter)
-    with store.only_one("registry"):
-        with store.only_one("registry"):
+    with store.exclusive_section("registry"):
+        with store.exclusive_section("registry"):
             pass
         other.start()
         assert not entered.wait(0.2)  # another thread waits until the outer one is over

@@ -44,9 +44,9 @@ def test_a_list_and_a_mapping_with_the_one_key_agents_are_read_alike(file: Path,
         ("- {agent_id: b, name: x, name: y}", "the key 'name' is given twice"),
         ("- {agent_id: b, name: !!python/object:os.system x}", "could not determine a constructor"),
         ("- {agent_id: b, name: 2026-13-45}", "month must be in 1..12"),
-        ('- {agent_id: b, name: !!int ""}', "a tag (!!) stands before a text that is no such value"),
-        ("- {agent_id: b, name: !!bool x}", "a tag (!!) stands before a text that is no such value"),
-        ("- {agent_id: b, name: !!timestamp x}", "a tag (!!) stands before a text that is no such value"),
+        ('- {agent_id: b, name: !!int ""}', "the text after a tag (!!) is not a value of that type"),
+        ("- {agent_id: b, name: !!bool x}", "the text after a tag (!!) is not a value of that type"),
+        ("- {agent_id: b, name: !!timestamp x}", "the text after a tag (!!) is not a value of that type"),
         ("- {agent_id: b, <<: {name: c}}", "merge keys (<<) are not supported"),
         ("- {agent_id: b, name: " + "9" * 5000 + "}", "not a value: Exceeds the limit"),
     ],
@@ -82,7 +82,7 @@ def test_a_file_of_another_encoding_and_a_folder_in_its_place_are_refused(file: 
     assert "not UTF-8" in read_agents(file)[1][0].reason
     file.unlink()
     file.mkdir()
-    assert "a folder stands where a file is expected" in read_agents(file)[1][0].reason
+    assert "a folder; expected a file" in read_agents(file)[1][0].reason
 
 
 @pytest.mark.parametrize(

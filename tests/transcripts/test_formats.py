@@ -538,7 +538,7 @@ def test_a_repeated_conversation_id_is_refused_with_its_record(tmp_path: Path) -
     report, found = take("openai", tmp_path / "a.jsonl")
     assert len(found) == 1
     assert [(r.line, r.reason) for r in report.refusals] == [
-        (2, "conversation_id 'x' stands earlier in the file; the first counts")
+        (2, "conversation_id 'x' occurs earlier in the file; the first counts")
     ]
 
 

@@ -288,7 +288,7 @@ def test_things_that_are_no_session_are_refused_by_name(folder: Path) -> None:
     assert "cannot be an id" in said["Bad|Name"]
     assert "holds no conversation" in said["empty/conversations.jsonl"]
     assert "the file is missing" in said["bare/session.yaml"]
-    assert "a folder stands where a file" in said["nested/conversations.jsonl"]
+    assert "a folder; expected a file" in said["nested/conversations.jsonl"]
     assert ids(read_sessions("a", folder)) == ["y"]
 
 

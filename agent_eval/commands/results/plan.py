@@ -12,7 +12,7 @@ from agent_eval.commands.results.compare import Compared, compared, detectable, 
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import InputError
-from agent_eval.formats.plain_text import plain
+from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER
 from agent_eval.scores.statistics.plan import plan_one, plan_two
@@ -69,7 +69,7 @@ def plan(
         else "this agent and another one with as much data of the same spread, on the same tasks"
     )
     out.print(
-        plain(
+        sanitize(
             f"Detectable: the true difference between {design} that is found with 80 % power at a two-sided 5 %. "
             f"Wanted: {points:g} points of 100 of each scale. Needs: units of each agent at the present spread, "
             "which few units show only roughly."
@@ -89,14 +89,16 @@ def _counts(found: Compared) -> pl.DataFrame:
 def _table(rows: pl.DataFrame, name: str, version: str, points: float) -> FittingTable:
     words = {"quantity", "over", "note"}
     grid = FittingTable(
-        plain(f"Plan · {name} · methodology {version}"), _HEADS, numbers=[h for h in _HEADS if h not in words]
+        sanitize(f"Plan · {name} · methodology {version}"),
+        _HEADS,
+        numbers=[h for h in _HEADS if h not in words],
     )
     for row in rows.iter_rows(named=True):
         unit = row["unit"] if row["task_set"] is None else f"tasks of {row['task_set']}"
         grid.add_row(
-            Text(plain(row["quantity"])), Text(plain(unit)), str(row["n"]), number(row["trials"]),
+            Text(sanitize(row["quantity"])), Text(sanitize(unit)), str(row["n"]), number(row["trials"]),
             detectable(row["smallest_detectable"], _width(row, points)), number(row["wanted"]), _count(row["n_needed"]), _count(row["trials_needed"]),
-            Text(plain(row["reason"] or "")),
+            Text(sanitize(row["reason"] or "")),
         )  # fmt: skip
     return grid
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import InputError
-from agent_eval.formats.plain_text import plain
+from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
@@ -135,7 +135,7 @@ def show_interactions(
     grid = FittingTable(f"Interactions · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
-            Text(row["agent_id"]), Text(plain(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
+            Text(row["agent_id"]), Text(sanitize(row["conversation_id"])), str(row["k"]), str(row["n_interactions"]),
             str(row["n_interactions_correct"]), row["estimator"],
             _probability(row["interaction_pass_at_k"]), _interval(row, "interaction_pass_at_k"),
             _probability(row["interaction_pass_hat_k"]), _interval(row, "interaction_pass_hat_k"),
@@ -182,7 +182,7 @@ def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
     grid = FittingTable(f"Reliability · methodology {version}", heads, numbers=_NUMBERS)
     for row in rows.iter_rows(named=True):
         grid.add_row(
-            Text(row["agent_id"]), Text(plain(row["task_set"])), str(row["k"]), row["estimator"],
+            Text(row["agent_id"]), Text(sanitize(row["task_set"])), str(row["k"]), row["estimator"],
             _probability(row["pass_at_k"]), _interval(row, "pass_at_k"), _probability(row["pass_hat_k"]), _interval(row, "pass_hat_k"),
             str(row["n_tasks"]), str(row["n_trials"]), str(row["n_tasks_excluded"]), row["correctness_source"] or "–", _assessed(row),
         )  # fmt: skip
@@ -209,8 +209,8 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     apart = excluded.select("agent_id", "excluded_tasks").unique(maintain_order=True)
     for agent, names in apart.iter_rows():
         more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
-        notes.append(plain(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
-    return notes + [plain(line) for line in _shortfalls(rows)]
+        notes.append(sanitize(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
+    return notes + [sanitize(line) for line in _shortfalls(rows)]
 
 
 def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
     rows = project.store.read(table("transcripts"), pairs, columns=columns)
     lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()
     return [
-        plain(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
+        sanitize(f"{agent}: conversations without a task id, which belong to no task set: {n}.")
         for agent, n in lacking.sort("agent_id").iter_rows()
     ]
 

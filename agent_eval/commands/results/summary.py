@@ -10,7 +10,7 @@ from agent_eval.clusters.worst import CLUSTER, failures_to_quote, worst_clusters
 from agent_eval.commands.results.reliability import pairs_of
 from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
-from agent_eval.formats.plain_text import one_line, plain
+from agent_eval.formats.plain_text import one_line, sanitize
 from agent_eval.project import Project
 from agent_eval.report.quality import (
     HEADINGS,
@@ -69,8 +69,8 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
     grid = FittingTable(title, _HEADS, numbers=("mean", "conversations"))
     for row in sorted(rows.to_dicts(), key=reading_order):
         grid.add_row(
-            Text(plain(name_of(row))), value_of(row), interval_of(row), f"{row['n_conversations']:,}",
-            answers_of(row), Text(plain(", ".join(row["judges"]) or "–")),
+            Text(sanitize(name_of(row))), value_of(row), interval_of(row), f"{row['n_conversations']:,}",
+            answers_of(row), Text(sanitize(", ".join(row["judges"]) or "–")),
         )  # fmt: skip
     return grid
 
@@ -100,8 +100,8 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
         figures = [headline(row, column) for column in HEADINGS]
         values = [value_of(f) + ("" if f["low"] is None else f"\n{interval_of(f)}") for f in figures]
         grid.add_row(
-            Text(plain(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
-            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(plain(", ".join(row["judges"]) or "–")),
+            Text(sanitize(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
+            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize(", ".join(row["judges"]) or "–")),
         )  # fmt: skip
     return grid
 

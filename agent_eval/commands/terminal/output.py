@@ -10,7 +10,7 @@ import polars.selectors as cs
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from agent_eval.formats.plain_text import escaped_json, plain
+from agent_eval.formats.plain_text import escaped_json, sanitize
 from agent_eval.formats.timestamps import as_text
 
 
@@ -20,7 +20,7 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Segments with plain text; those by which rich itself moves the cursor stay."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=plain(segment.text))
+            yield segment if segment.control else segment._replace(text=sanitize(segment.text))
 
 
 def consoles() -> tuple[Console, Console]:
@@ -58,7 +58,7 @@ def print_csv(rows: pl.DataFrame) -> None:
         .str.replace_all(_NEXT_CELL, "$1'$2")
         .name.keep()
     )
-    print(plain(safe.write_csv()), end="")  # noqa: T201
+    print(sanitize(safe.write_csv()), end="")  # noqa: T201
 
 
 def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:

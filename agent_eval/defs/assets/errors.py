@@ -40,8 +40,8 @@ from agent_eval.tables.frames import (
 _MADE = {
     "failures": "What went wrong in which turn, with the quote that shows it, whose fault it was, and the cluster it "
     "belongs to.",
-    "error_clusters": "Failures that are the same error, under an id that lasts: how grave, how often, since when. The "
-    "list of what to mend first.",
+    "error_clusters": "Failures that are the same error, under an id that does not change: severity, frequency, first and "
+    "last occurrence. The list of what to fix first.",
     "error_rates": "How often each cluster occurred in each run of the agent, among the turns judged for it. Trends "
     "compare these.",
 }

@@ -27,9 +27,9 @@ def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterat
         conversations: Table conversations: source and metadata.
         turns: Table turns; a score of a missing turn is assigned to the conversation.
     """
-    told = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
+    with_scores = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
-    for agent, conversation, source, metadata in told.select("agent_id", "conversation_id", "source", "metadata").iter_rows():  # fmt: skip
+    for agent, conversation, source, metadata in with_scores.select("agent_id", "conversation_id", "source", "metadata").iter_rows():  # fmt: skip
         seen: dict[tuple[int | None, str], int] = {}
         scores = json.loads(metadata).get(SOURCE_SCORES)
         for score in scores if isinstance(scores, list) else ():

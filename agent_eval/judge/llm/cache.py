@@ -101,8 +101,8 @@ def _scored(row: Row) -> Scored | Unscored | None:
     verdict = json.loads(str(row["verdict"]))
     status = verdict.pop("status", None)
     if status == "unscored" and verdict.get("reason") in GIVEN:
-        told = Unscored(verdict["reason"], verdict.get("rationale") or "", verdict.get("evidence"))
-        return replace(told, **_facts(row))
+        kept_verdict = Unscored(verdict["reason"], verdict.get("rationale") or "", verdict.get("evidence"))
+        return replace(kept_verdict, **_facts(row))
     if status != "scored":
         return None
     for name in ("further_labels", "item_verdicts"):

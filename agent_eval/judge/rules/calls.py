@@ -179,9 +179,9 @@ def step_efficiency(question: Question) -> Verdict:
             first = first or call
             wasted.setdefault(id(call), why)
     counts = Counter(wasted.values())
-    told = ", ".join(f"{n} {why}" for why, n in counts.items()) or "none repeated or useless"
+    reasons = ", ".join(f"{n} {why}" for why, n in counts.items()) or "none repeated or useless"
     return Scored(
-        f"{n_calls} call{'s' if n_calls > 1 else ''}: {told}.",
+        f"{n_calls} call{'s' if n_calls > 1 else ''}: {reasons}.",
         evidence=None if first is None else call_text(first.name, first.arguments),
         value=1 - len(wasted) / n_calls,
         answered_by=RULE,

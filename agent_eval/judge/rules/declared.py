@@ -58,7 +58,7 @@ def autonomy(conversations: Sequence[Conversation]) -> Verdict:
     n_tasks = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
     if not worst.found:
         return Scored(f"Counted per task: no intervention in {n_tasks}.", rating_1to5=5, answered_by=RULE)
-    head = f"Counted per task{'' if len(tasks) == 1 else f', the worst of {n_tasks} counts'}: {worst.told}."
+    head = f"Counted per task{'' if len(tasks) == 1 else f', the worst of {n_tasks} counts'}: {worst.description}."
     rest = f" Others: {', '.join(f'{len(t.found)} in {t.name}' for t in others)}." if others else ""
     return Scored(head + rest, rating_1to5=worst.rating, answered_by=RULE)
 
@@ -73,7 +73,7 @@ class _Task:
     between: tuple[int, int] | None  # the two anchors around the count
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Describe the number and kinds of interventions, and the anchors around the count."""
         n = len(self.found)
         listed = ", ".join(i.kind + _at(i.turn_index) for i in self.found)

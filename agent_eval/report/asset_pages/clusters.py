@@ -21,7 +21,7 @@ _TRENDS = {
 }
 
 
-def gravest_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
+def most_severe_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
     """Return rows by severity, then by the named columns, largest first, then by id."""
     severity = pl.col("severity").cast(SEVERITY)
     return rows.sort(
@@ -96,14 +96,14 @@ def change() -> pl.Expr:
     q_value = pl.col("q_value").round(3).cast(pl.String)
     is_shown = pl.col("trend").is_in(["new", "gone"]) & ~pl.col("is_significant").fill_null(value=False)
     doubt = pl.when(is_shown).then(pl.lit(" (may be chance)")).otherwise(pl.lit(""))
-    told = pl.format("{} {} → {}, q {}{}", "trend", *rates, q_value, doubt)
-    return pl.coalesce(told, pl.format("{} {} → {}", "trend", *rates))
+    change_text = pl.format("{} {} → {}, q {}{}", "trend", *rates, q_value, doubt)
+    return pl.coalesce(change_text, pl.format("{} {} → {}", "trend", *rates))
 
 
 def _page(clusters: pl.DataFrame, *columns: str | pl.Expr) -> str:
     """Return the common columns of all pages, then these columns, for the fifty most severe clusters."""
     described = {"title": "cluster", "cluster_id": "id", "n_failures": "failures", "n_turns": "turns"}
     named = (pl.col(name).alias(shown) for name, shown in described.items())
-    ordered = gravest_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)
+    ordered = most_severe_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)
     shown = markdown_table(ordered, limit=LONGEST)
     return shown if clusters.height <= MOST else f"{shown}\n\n{MOST} of {clusters.height} clusters"

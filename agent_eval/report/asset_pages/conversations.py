@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.report.links import row_page
-from agent_eval.report.markdown import inert, link, markdown_table
+from agent_eval.report.markdown import escape, link, markdown_table
 
 MOST_CONVERSATIONS = 3
 MOST_TURNS = 6
@@ -49,4 +49,4 @@ def _heading(row: dict[str, Any]) -> str:
     source = "no file" if row["source_file"] is None else f"{row['source_file']}, line {row['source_line']}"
     counts = "counts" if row["is_admitted"] else f"does not count: {row['reason']}"
     facts = f"{source} · {row['n_turns']} turns · {row['n_tool_calls']} tool calls · {counts}"
-    return f"**{link(row['conversation_id'], row_page(row), MOST_CHARACTERS)}** · {inert(facts)} · hash {row['content_hash']}"
+    return f"**{link(row['conversation_id'], row_page(row), MOST_CHARACTERS)}** · {escape(facts)} · hash {row['content_hash']}"

@@ -17,7 +17,7 @@ def agent_table(agents: pl.DataFrame) -> str:
 
 def sessions_table(sessions: pl.DataFrame) -> str:
     """Return one line per session: when, by whom, for which versions, what was disclosed, what went wrong."""
-    told = sessions.select(
+    listed = sessions.select(
         pl.col("session_id").alias("session"),
         pl.col("session_date").alias("date"),
         "evaluator",
@@ -26,7 +26,7 @@ def sessions_table(sessions: pl.DataFrame) -> str:
         "repeatability_tested",
         pl.col("invalid_reason").alias("invalid"),
     )
-    return _head(told)
+    return _head(listed)
 
 
 def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:

@@ -108,7 +108,7 @@ def ratings_plot(counted: pl.DataFrame) -> str:
 def grid_table(counted: pl.DataFrame) -> str:
     """Target by criterion: the ratings, or why there is none, and who rated."""
     rating = pl.coalesce(pl.col("rating_1to5").cast(pl.String), pl.col("status"))
-    told = (
+    table_rows = (
         counted.group_by("row", "criterion", maintain_order=True)
         .agg(
             pl.format("{} × {}", rating, "len").str.join(", ").alias("ratings"),
@@ -116,7 +116,7 @@ def grid_table(counted: pl.DataFrame) -> str:
         )
         .rename({"row": "target"})
     )
-    return markdown_table(told, limit=80)
+    return markdown_table(table_rows, limit=80)
 
 
 def answers(judgments: pl.DataFrame) -> pl.DataFrame:
@@ -161,7 +161,7 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
 
 def failures_plot(counted: pl.DataFrame) -> str:
     """Draw one bar per failure label: whose fault it was."""
-    looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "cannot be told")}
+    looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "unknown")}
     parts: dict[str, list[BarPart]] = {}
     for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
         parts.setdefault(label, []).append(BarPart(n, *looks[author]))

@@ -140,11 +140,11 @@ def asset_pages(
         drawn = [
             f"**{s.title}**\n\n{s.shown(summaries[key])}" for s, summaries in sections if key in summaries
         ]
-        told = figures[key].drop(by).row(0, named=True) if key in figures else {}
+        known_figures = figures[key].drop(by).row(0, named=True) if key in figures else {}
         yield Page(
             key,
             0 if own is None else own.height,
-            {figure: _rounded(value) for figure, value in told.items() if value is not None},
+            {figure: _rounded(value) for figure, value in known_figures.items() if value is not None},
             ({"page": "\n\n".join(drawn)} if drawn else {})
             | {"preview": preview(table(name), rows.clear() if own is None else own)},
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from agent_eval.report.markdown import inert, markdown_table
+from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.report.svg import (
     AMBER,
     BLUE,
@@ -106,7 +106,7 @@ def missing_table(scores: pl.DataFrame) -> str:
     """Return what is missing or wrong, and what should be known."""
     row = scores.row(0, named=True)
     said = [*grouped(row["missing"]), *row["warnings"]]
-    return "\n".join(f"- {inert(line, 300)}" for line in said) if said else "nothing is missing"
+    return "\n".join(f"- {escape(line, 300)}" for line in said) if said else "nothing is missing"
 
 
 def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
@@ -144,7 +144,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         for column, sign in (("pass_at_k", "pass@k"), ("pass_hat_k", "pass^k")):
             points = tuple((k, y) for k, y in rows.select("k", column).iter_rows() if y is not None)
             drawn.append(Curve(f"{sign} {task_set}", points))
-    told = known.select(
+    table_rows = known.select(
         "task_set",
         "k",
         "pass_at_k",
@@ -167,9 +167,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
         "assessment",
         "reason",
     )
-    return (
-        f"{curves('pass@k and pass^k over k, unbiased', drawn)}\n\n{markdown_table(told.head(20), limit=80)}"
-    )
+    return f"{curves('pass@k and pass^k over k, unbiased', drawn)}\n\n{markdown_table(table_rows.head(20), limit=80)}"
 
 
 def reliability_ranks(board: pl.DataFrame) -> str:
@@ -203,7 +201,7 @@ def pairs_matrix(compared: pl.DataFrame) -> str:
         cells.append((i, j, _VERDICTS[verdict], f"{points:+.1f}"))
         cells.append((j, i, _VERDICTS[mirrored], f"{-points:+.1f}"))
     plot = matrix("Difference of composites, row minus column", names, names, cells)
-    told = compared.select(
+    table_rows = compared.select(
         "template",
         "agent_id",
         "other_agent_id",
@@ -214,7 +212,7 @@ def pairs_matrix(compared: pl.DataFrame) -> str:
         "p_holm",
         "verdict",
     )
-    return f"{plot}\n\ngreen: the row's agent is better, red: worse, grey: not distinguishable or unknown\n\n{markdown_table(told.head(30))}"
+    return f"{plot}\n\ngreen: the row's agent is better, red: worse, grey: not distinguishable or unknown\n\n{markdown_table(table_rows.head(30))}"
 
 
 def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
@@ -257,12 +255,12 @@ def _session_scores(row: dict[str, list[object]]) -> list[tuple[str, float]]:
 def _sessions(row: dict[str, object], scores: object, mean: object) -> str:
     ids, values = row["session_ids"], scores
     rows = list(zip(ids, values, strict=False)) if isinstance(ids, list) and isinstance(values, list) else []
-    told = pl.DataFrame(
+    table_rows = pl.DataFrame(
         [*rows[:10], ("all", mean)], schema={"session": pl.String, "score": pl.Float64}, orient="row"
     )
     missing = row["missing"]
-    lines = [f"- {inert(text, 300)}" for text in grouped(missing)] if isinstance(missing, list) else []
-    return "\n".join([markdown_table(told, limit=80), "", *lines]).strip()
+    lines = [f"- {escape(text, 300)}" for text in grouped(missing)] if isinstance(missing, list) else []
+    return "\n".join([markdown_table(table_rows, limit=80), "", *lines]).strip()
 
 
 def _span(label: str, value: float | None, colour: str) -> IntervalBar:

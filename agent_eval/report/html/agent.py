@@ -9,7 +9,7 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.methodology.models import SCENARIOS, Anchors, Template
-from agent_eval.report.asset_pages.clusters import change, gravest_first
+from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
 from agent_eval.report.html.summary import summary_rows
@@ -64,7 +64,7 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Given:
+class ShownRating:
     """One rating of a part, with the words of its anchor and the conversations it was given on."""
 
     row: Row
@@ -80,7 +80,7 @@ class RatedCriterion:
     name: str
     question: str
     mean: float | None  # 1–5
-    ratings: Sequence[Given]
+    ratings: Sequence[ShownRating]
 
 
 @dataclass(frozen=True)
@@ -241,9 +241,9 @@ def _counting_first(rows: Sequence[Row]) -> list[Row]:
 
 def _given(
     row: Row, anchors: Anchors, slots: Mapping[str, Row], paths: Paths, needs_test: str | None
-) -> Given:
+) -> ShownRating:
     rating = row["rating_1to5"]
-    return Given(
+    return ShownRating(
         row=row,
         anchor=None if rating is None else anchors.by_rating().get(str(rating)),
         conversations=[
@@ -327,7 +327,7 @@ def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict
             "examples": [_example(f, known, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
             "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
         }
-        for row in gravest_first(frames.error_clusters, "n_turns").to_dicts()
+        for row in most_severe_first(frames.error_clusters, "n_turns").to_dicts()
     ]
 
 

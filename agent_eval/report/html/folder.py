@@ -58,10 +58,10 @@ def _check(folder: Path) -> None:
         raise ReportFolderError(
             folder, "it holds other files and no earlier report; name a new or an empty folder"
         )
-    if strangers := sorted(present - _listed(folder) - {MARKER}):
-        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+    if unlisted := sorted(present - _listed(folder) - {MARKER}):
+        more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
         raise ReportFolderError(
-            folder, f"it holds {strangers[0]}{more}, which is no part of the earlier report; move it away"
+            folder, f"it holds {unlisted[0]}{more}, which is no part of the earlier report; move it away"
         )
 
 

@@ -164,8 +164,8 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
                 _judges_in(_rows_of(site, some.select("agent_id"), only=_LIGHT))
                 for some in chunks(agents, AGENTS_AT_ONCE)
             ]
-            nobody = about.judges(table("turn_judgments").empty())
-            yield _about_page(site, paths, pl.concat([nobody, *judged]), agents)
+            without_judges = about.judges(table("turn_judgments").empty())
+            yield _about_page(site, paths, pl.concat([without_judges, *judged]), agents)
         case _:
             return
 
@@ -308,10 +308,12 @@ def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFr
     for chunk in chunks(conversations, CONVERSATIONS_AT_ONCE):
         keys = chunk.select(_CONVERSATION)
         turns = by_key(read("turns", keys), *_CONVERSATION)
-        told = {name: by_key(merged_versions(read(name, keys)), *_CONVERSATION) for name in _PER_CONVERSATION}
+        rows_by_key = {
+            name: by_key(merged_versions(read(name, keys)), *_CONVERSATION) for name in _PER_CONVERSATION
+        }
         for row in read("conversations", keys).to_dicts():
             key = tuple(row[name] for name in _CONVERSATION)
-            rows = {name: only(of_table, *key) for name, of_table in told.items()}
+            rows = {name: only(of_table, *key) for name, of_table in rows_by_key.items()}
             yield Material(row, only(slots, *key), only(turns, *key), **rows)
 
 

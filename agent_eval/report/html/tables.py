@@ -33,9 +33,9 @@ def merged_versions(frame: pl.DataFrame) -> pl.DataFrame:
 
     Costs of judgments differ by version and are omitted: an answer is paid once, its share differs.
     """
-    told = frame.drop("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", strict=False)
-    lists = [name for name, dtype in told.schema.items() if isinstance(dtype, pl.List)]
-    flat = told.with_columns(pl.col(name).list.join("\x1f").alias(name) for name in lists)
+    kept_columns = frame.drop("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", strict=False)
+    lists = [name for name, dtype in kept_columns.schema.items() if isinstance(dtype, pl.List)]
+    flat = kept_columns.with_columns(pl.col(name).list.join("\x1f").alias(name) for name in lists)
     rest = [name for name in flat.columns if name != "methodology_version"]
     grouped = flat.group_by(rest, maintain_order=True).agg(versions=pl.col("methodology_version").unique())
     return grouped.with_columns(_split(name) for name in lists)

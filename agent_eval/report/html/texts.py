@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agent_eval.formats.plain_text import plain
+from agent_eval.formats.plain_text import sanitize
 from agent_eval.report.html.markdown import MarkdownNode, rendered
 
 LONGEST = 20_000  # characters of one text that are shown
@@ -39,7 +39,7 @@ class ShownText:
 
 def clean(text: str) -> str:
     """Return sanitised text: one kind of line end, no control characters, no bidirectional overrides."""
-    return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return sanitize(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def shown(

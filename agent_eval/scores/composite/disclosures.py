@@ -193,13 +193,13 @@ def _session_facts(
         lacked = pl.concat_list(
             pl.when(~pl.col(f"serves {part}")).then(pl.lit(part)) for part in needed
         ).list.drop_nulls()
-        told = (
+        declared_here = (
             claims.filter(of_version)
             .join(held, on=["agent_id", "session_id"])
             .sort("agent_id", "session_id")
             .select("agent_id", *SessionFacts._fields[:-1], lacked.alias("gaps"))
         )
-        for agent, session, scope, tested, longest, gaps in told.iter_rows():
+        for agent, session, scope, tested, longest, gaps in declared_here.iter_rows():
             facts[AgentVersion.of(agent_id=agent, methodology_version=version)].append(
                 SessionFacts(session, scope, tested, longest, tuple(gaps))
             )

@@ -1,6 +1,6 @@
 """Compute the composite: the weighted sum, the penalty once, the floor at 0, and the status.
 
-The formula is defined once, in `weigh`; the table and the function for notebooks both use it.
+The formula is defined once, in `composite_parts`; the table and the function for notebooks both use it.
 """
 
 import itertools
@@ -54,7 +54,7 @@ class RatingError(InputError):
 
 
 @dataclass(frozen=True)
-class Weighed:
+class CompositeParts:
     """Hold the composite in exact parts; an unknown part is null."""
 
     raw: Fraction | None
@@ -76,12 +76,12 @@ class Composite:
     missing: tuple[str, ...]  # keys without a rating, and 'repeatability_tested' if it must be disclosed
 
 
-def weigh(
+def composite_parts(
     universal: Fraction | None,
     domain: Fraction | None,
     methodology: Methodology,
     repeatability_tested: bool | None,
-) -> Weighed:
+) -> CompositeParts:
     """Return U × w_u + D × w_d, minus the version's penalty once, at least 0; all exact.
 
     Without U or D everything is null. With both, the raw sum is kept even if a penalised disclosure is
@@ -90,13 +90,13 @@ def weigh(
     Source: methodology 1.3.0, Score calculation.
     """
     if universal is None or domain is None:
-        return Weighed(None, None, None)
+        return CompositeParts(None, None, None)
     weights = methodology.weights
     raw = Fraction(weights.universal) * universal + Fraction(weights.domain) * domain
     points = methodology.penalty_points("repeatability_tested", repeatability_tested)
     if points is None:
-        return Weighed(raw, None, None)
-    return Weighed(raw, Fraction(points), max(Fraction(), raw - points))
+        return CompositeParts(raw, None, None)
+    return CompositeParts(raw, Fraction(points), max(Fraction(), raw - points))
 
 
 def one_point(methodology: Methodology) -> Fraction:
@@ -133,7 +133,7 @@ def composite(
     ratings = {key: _rating(key, universal.get(key)) for key in DIMENSIONS}
     scenarios = {key: scenario_0to100(_criteria(key, domain.get(key, ()))) for key in SCENARIOS}
     u, d = universal_0to100(list(ratings.values())), domain_0to100(list(scenarios.values()))
-    weighed = weigh(u, d, methodology, repeatability_tested)
+    parts = composite_parts(u, d, methodology, repeatability_tested)
     unrated = [key for key, value in (ratings | scenarios).items() if value is None]
     asked = "repeatability_tested" in methodology.required_disclosures or (
         methodology.penalty_points("repeatability_tested", None) is None
@@ -142,10 +142,10 @@ def composite(
     return Composite(
         universal_0to100=as_float(u),
         domain_0to100=as_float(d),
-        raw_composite_score=as_float(weighed.raw),
-        repeatability_penalty=as_float(weighed.penalty),
-        composite_score=as_float(weighed.score),
-        exact=weighed.score,
+        raw_composite_score=as_float(parts.raw),
+        repeatability_penalty=as_float(parts.penalty),
+        composite_score=as_float(parts.score),
+        exact=parts.score,
         status="incomplete" if unrated else "provisional" if undisclosed else "published",
         missing=(*unrated, *undisclosed),
     )
@@ -278,7 +278,7 @@ def _row(
     run: _Run,
 ) -> dict[str, object]:
     u, d = _exact(universal["universal_exact"]), _exact(domain["domain_exact"])
-    weighed = weigh(u, d, methodology, checked.repeatability_tested)
+    parts = composite_parts(u, d, methodology, checked.repeatability_tested)
     judges = {*_names(universal["judges"]), *_names(domain["judges"])}
     models = sorted({*_names(universal["judge_models"]), *_names(domain["judge_models"])})
     two_judges = (f"two judges: {' and '.join(models)}",) if len(models) > 1 else ()
@@ -291,14 +291,14 @@ def _row(
         "benchmark_id": run.benchmark_id,
         "n_sessions": universal["n_sessions"],
         **_sessions(universal, domain, methodology),
-        "point_0to100": None if weighed.raw is None else float(one_point(methodology)),
+        "point_0to100": None if parts.raw is None else float(one_point(methodology)),
         "universal_0to100": as_float(u),
         "domain_0to100": as_float(d),
-        "raw_composite_score": as_float(weighed.raw),
-        "raw_composite_exact": as_text(weighed.raw),
-        "repeatability_penalty": as_float(weighed.penalty),
-        "composite_score": as_float(weighed.score),
-        "composite_exact": as_text(weighed.score),
+        "raw_composite_score": as_float(parts.raw),
+        "raw_composite_exact": as_text(parts.raw),
+        "repeatability_penalty": as_float(parts.penalty),
+        "composite_score": as_float(parts.score),
+        "composite_exact": as_text(parts.score),
         "repeatability_tested": checked.repeatability_tested,
         "u3_scope": checked.u3_scope,
         "hallucination_passed": checked.hallucination_passed,
@@ -308,7 +308,7 @@ def _row(
             template is not None,
             is_lost,
             _is_undecided(universal, domain),
-            weighed,
+            parts,
             (*checked.missing, *two_judges),
         ),
         "missing": (
@@ -356,13 +356,13 @@ def _disputed(disputes: pl.DataFrame | None) -> dict[AgentVersion, list[str]]:
 
 
 def _status(
-    has_template: bool, is_lost: bool, is_undecided: bool, weighed: Weighed, reservations: Sequence[str]
+    has_template: bool, is_lost: bool, is_undecided: bool, parts: CompositeParts, reservations: Sequence[str]
 ) -> Status:
     if not has_template:
         return "not_applicable"
     if is_lost:
         return "invalid"
-    if weighed.raw is None:
+    if parts.raw is None:
         return "provisional" if is_undecided else "incomplete"
     return "provisional" if reservations else "published"
 

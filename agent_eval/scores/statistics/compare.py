@@ -136,11 +136,11 @@ def compare(
         row["role"] = PRIMARY if i == primary else SECONDARY
         row["verdict"] = _verdict(row)
         row |= _in_cases(row, p_values, i, primary)
-        told = _turned(row)
-        if told is None and interval != "t" and row["verdict"].endswith(" better"):
-            told = _unseen(row)
-        if told:
-            row |= {"verdict": "unknown", "reason": told}
+        doubt = _turned(row)
+        if doubt is None and interval != "t" and row["verdict"].endswith(" better"):
+            doubt = _unseen(row)
+        if doubt:
+            row |= {"verdict": "unknown", "reason": doubt}
         elif row["unit"] == CONVERSATIONS:
             row["reason"] = _more_conversations(row)
     return pl.DataFrame(rows, schema=SCHEMA)

@@ -16,7 +16,7 @@ class NotAFractionError(InputError):
     def __init__(self, text: str) -> None:
         super().__init__(
             f"{text!r} is not an exact score. Allowed: 'numerator/denominator', e.g. '1156/15' or '80/1'. "
-            "Materialise the scores again to write it anew."
+            "Materialise the scores again to replace it."
         )
 
 

@@ -252,15 +252,15 @@ def _win_rows(
 def _cycles(agents: Sequence[str], wins: _Matrix) -> Iterable[tuple[str, ...]]:
     """Return the shortest circle of each set of agents connected both ways by 'won more often than lost'."""
     beats = {i: [j for j in range(len(agents)) if wins[i][j] > wins[j][i]] for i in range(len(agents))}
-    told = set[int]()
+    reported = set[int]()
     for start in range(len(agents)):
-        if start in told:
+        if start in reported:
             continue
         reached = _reached(start, beats)
         circle = [i for i in sorted(reached) if start in _reached(i, beats)]
         if start not in reached:
             continue
-        told |= set(circle)
+        reported |= set(circle)
         yield tuple(agents[i] for i in min((_circle(i, beats) for i in circle), key=lambda c: (len(c), c)))
 
 

@@ -291,11 +291,11 @@ def _truths(conversations: pl.DataFrame) -> dict[_Key, Expected]:
         for entry in EXPECTED.validate_json(text):
             if (own := of_agent(entry, has_user=n_users != 0)) is not None:
                 key = (agent_id, conversation_id, own.turn_index)
-                truths[key] = _together(truths[key], own) if key in truths else own
+                truths[key] = _merge_expectations(truths[key], own) if key in truths else own
     return truths
 
 
-def _together(first: Expected, second: Expected) -> Expected:
+def _merge_expectations(first: Expected, second: Expected) -> Expected:
     """Merge two truths about one turn: the stricter of their requirements, an unknown before a 'no'."""
     uses = (first.results_should_be_used, second.results_should_be_used)
     return Expected(

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, cast
 from pydantic import JsonValue, ValidationError
 
 from agent_eval.formats.hashing import canonical, digest
-from agent_eval.formats.json_arrays import TornError, elements
+from agent_eval.formats.json_arrays import TruncatedJsonError, iter_array_elements
 from agent_eval.formats.json_text import clean, dumps
 from agent_eval.formats.refusals import REPEATED, Refusal
 from agent_eval.formats.streams import BREAKS, KEPT, LONGEST_LINE, Record, broken, opened, record_of
@@ -152,7 +152,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
-            f"conversation_id {name[:80]!r} stands earlier in the file; the first counts"
+            f"conversation_id {name[:80]!r} occurs earlier in the file; the first counts"
         )
     ids.claim(name)
     return conversation
@@ -202,10 +202,10 @@ def array_records(source: Source, prefix: str) -> Iterator[Record | Refusal]:
     keys = prefix.split(".")[:-1]
     try:
         with opened(source.path) as stream:
-            for element in elements(stream, keys, LONGEST_LINE):
+            for element in iter_array_elements(stream, keys, LONGEST_LINE):
                 number += 1
                 yield record_of(element, number, source.file)
-    except TornError as error:
+    except TruncatedJsonError as error:
         yield Refusal(source.file, number + 1, shorten(f"{error}; {KEPT}"))
     except BREAKS as error:
         yield Refusal(source.file, number + 1, broken(error))

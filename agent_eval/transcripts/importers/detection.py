@@ -6,7 +6,7 @@ from itertools import islice
 
 from pydantic import JsonValue
 
-from agent_eval.formats.json_arrays import TornError, top_level_keys
+from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
 from agent_eval.transcripts.importers.base import Source, mapping
@@ -56,7 +56,7 @@ def detect(source: Source) -> Detected:
         if reason := _no_json(head):
             return Detected(None, reason, may_hold_transcripts=False)
         samples = _samples(source, head)
-    except (*BREAKS, TornError) as error:
+    except (*BREAKS, TruncatedJsonError) as error:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     return _named(samples)
 
@@ -103,6 +103,6 @@ def _named(samples: list[JsonValue]) -> Detected:
         if any(other.looks_like(record) for record in records):
             return Detected(None, f"{other.name}: {other.reason}")
     keys = ", ".join(repr(key)[:40] for key in list(next(iter(records), {}))[:8])
-    told = f"its first record has the keys {keys}" if keys else "its records are no objects"
+    description = f"its first record has the keys {keys}" if keys else "its records are no objects"
     names = ", ".join(entry.name for entry in RECOGNISED)
-    return Detected(None, f"its format is not recognised: {told}. Formats: {names}")
+    return Detected(None, f"its format is not recognised: {description}. Formats: {names}")

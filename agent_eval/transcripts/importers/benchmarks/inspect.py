@@ -6,7 +6,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from agent_eval.formats.json_arrays import TornError, member
+from agent_eval.formats.json_arrays import TruncatedJsonError, member
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, LONGEST_LINE, Record, broken, opened, record_of
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
@@ -79,7 +79,7 @@ def _header(source: Source) -> Mapping[str, JsonValue]:
             path = next(named[name] for name in _STARTS if name in named)
         with opened(path) as stream:
             text = member(stream, "eval", LONGEST_LINE)
-    except (*BREAKS, TornError):
+    except (*BREAKS, TruncatedJsonError):
         return {}
     record = record_of(text, 1, source.file)
     return mapping(record.value) if isinstance(record, Record) else {}

@@ -84,8 +84,8 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             thread.instruct(
                 text_of(mapping(meta.get("base_instructions")).get("text") or meta.get("instructions"))
             )
-            told = without_nulls({key: text_of(meta.get(key)) for key in _META})
-            thread.metadata = {**told, **thread.metadata}
+            session_metadata = without_nulls({key: text_of(meta.get(key)) for key in _META})
+            thread.metadata = {**session_metadata, **thread.metadata}
         payload = mapping(line.get("payload"))
         if line.get("type") == "turn_context":
             model = payload.get("model")

@@ -137,10 +137,10 @@ class Thread:
         """Append a later part of the conversation, which may repeat the messages from the beginning."""
         mine, theirs = self.keys(), other.keys()
         repeats = len(theirs) > len(mine) and theirs[: len(mine)] == mine
-        told = len(mine) if repeats else 0
+        n_repeated = len(mine) if repeats else 0
         self.extend(
             message
-            for key, message in zip(theirs[told:], other.messages[told:], strict=True)
+            for key, message in zip(theirs[n_repeated:], other.messages[n_repeated:], strict=True)
             if key not in self._instructions
         )
         for text in other.policy:
@@ -160,13 +160,17 @@ class Thread:
             if isinstance(model := message.get("model"), str):
                 self.models.setdefault(model)
             messages.append(plain)
-        told: dict[str, JsonValue] = {
+        own_metadata: dict[str, JsonValue] = {
             POLICY: "\n\n".join(self.policy) or None,
             MODELS: [*self.models] or None,
             REASONING: reasoning or None,
         }
         tools = list(self.tools.values()) or None
-        return {"messages": messages, "tools": tools, "metadata": without_nulls({**self.metadata, **told})}
+        return {
+            "messages": messages,
+            "tools": tools,
+            "metadata": without_nulls({**self.metadata, **own_metadata}),
+        }
 
 
 def _joined_reasoning(messages: Iterable[Fields]) -> Iterable[Fields]:
