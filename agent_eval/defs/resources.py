@@ -62,5 +62,6 @@ class ProjectResource(dg.ConfigurableResource[Project]):
     root: str | None = None
 
     def create_resource(self, context: dg.InitResourceContext) -> Project:
+        """Return the project that this process holds open, else the one of `root`."""
         held = _IN_HAND.get()
         return held.project if held else opened_for(self.root, context.run)

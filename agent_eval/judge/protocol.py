@@ -153,4 +153,6 @@ class Judge(Protocol):
 
     name: str
 
-    async def judge(self, question: Question) -> Mapping[str, Verdict]: ...
+    async def judge(self, question: Question) -> Mapping[str, Verdict]:
+        """Answer every metric of one question."""
+        ...

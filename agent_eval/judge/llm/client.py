@@ -88,7 +88,9 @@ class Client(Protocol):
     """Calls one model."""
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """Return the model's name, as litellm takes it."""
+        ...
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
         """Make one call; `form` gives the schema of the reply.
