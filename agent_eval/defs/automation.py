@@ -26,7 +26,7 @@ from agent_eval.project.fingerprints import Fingerprints, stale_places
 from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
-BUSY = "a run is under way; the sources are looked at when it is done"
+BUSY = "a run is in progress; the sources are checked when it ends"
 LISTED = 5  # stale partitions listed per tick
 
 
@@ -90,13 +90,13 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     if done.returncode == 1:
         context.log.warning("Records were refused, or judgments are unscored: see the lines above.")
     elif done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
 # After a crash, retry: the same state would not be requested again otherwise.
 @dg.job(
-    description="What `agent-eval run` does: everything stale; with `boards`, all boards and the report.",
+    description="Runs everything that is stale, as `agent-eval run` does; with `boards`, all boards and the report.",
     tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
 )
 def reconcile() -> None:
@@ -108,7 +108,7 @@ def reconcile() -> None:
     job=reconcile,
     minimum_interval_seconds=EVERY_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs `reconcile` when something is stale and nothing is under way. Stop it to materialise by hand only.",
+    description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise by hand only.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     """Compute what is stale, as `agent-eval run` does, and request one run for it.
@@ -159,7 +159,7 @@ nightly = dg.ScheduleDefinition(
 audit = dg.define_asset_job(
     "audit",
     selection=dg.AssetSelection.assets("judge_audits"),
-    description="Puts a fixed sample of answered questions to the judge models again: do they drift?",
+    description="Asks the judge models a fixed sample of answered questions again, to measure drift.",
 )
 
 weekly_audit = dg.ScheduleDefinition(
@@ -173,7 +173,7 @@ weekly_audit = dg.ScheduleDefinition(
 
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Calls the function that setting failure_hook names, with what failed and why.",
+    description="Calls the function that the setting failure_hook names, with the failed run and its error.",
 )
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
     """Report a failed run to the log, and to the project's own hook if it has one."""

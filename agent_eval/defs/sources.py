@@ -63,8 +63,8 @@ agent_sessions = _source(
     AGENTS,
     sources.session_versions,
     kind="json",
-    description="The transcripts of an agent as files: one folder per session, and its entry in agents.yaml. Whatever is "
-    "said of the agent is made from these.",
+    description="The transcripts of an agent as files: one folder per session, and its entry in agents.yaml. All "
+    "tables of the agent are computed from these.",
     observed={
         "every file of every session": "data/sessions/<agent>/<session>/",
         "the agent's entry": "data/agents.yaml",
@@ -77,7 +77,7 @@ human_ratings = _source(
     AGENTS,
     sources.rating_versions,
     kind="csv",
-    description="People's ratings of an agent. They win over every judge.",
+    description="Ratings of an agent by people. They take precedence over every judge.",
     observed={"the agent's lines, by content": "data/ratings/*.csv"},
     stales="judgments, rubric ratings and scores of this agent",
 )
@@ -87,16 +87,16 @@ judge_config = _source(
     PAIRS,
     _judge_versions,
     kind="yaml",
-    description="What judges are asked about an agent under a version, and which: a changed rubric makes this version's "
-    "judgments stale, and no other's; another judge those that it is named for.",
+    description="The questions to judges about an agent under a version, and the judge. A changed rubric makes the "
+    "judgments of this version stale, another judge those of the pairs that it is set for.",
     observed={
         "rubrics, anchors and required tests": "agent_eval/methodology/versions/, data/methodologies/",
         "metrics and their rubrics": "agent_eval/metrics/, setting metric_modules",
         "judge profile": "agent_eval/metrics/profile.py",
         "recorded verdicts": "data/verdicts/*.jsonl",
-        "judge models and how they are asked": "settings judge_*, else the models that this pair was last judged by",
+        "judge models and their parameters": "settings judge_*, else the models that this pair was last judged by",
     },
-    stales="judgments, rubric ratings and all that is made from them, of this agent under this version",
+    stales="judgments, rubric ratings and all that is computed from them, of this agent under this version",
 )
 scoring_spec = _source(
     "scoring_spec",
@@ -104,7 +104,7 @@ scoring_spec = _source(
     VERSIONS,
     sources.scoring_versions,
     kind="yaml",
-    description="What scores are made of under a version. A changed weight makes scores stale, and no judgment.",
+    description="The rules of scores under a version. A changed weight makes scores stale, but no judgment.",
     observed={
         "weights, slots, required tests, disclosures, penalties": "agent_eval/methodology/versions/, data/methodologies/",
         "when an answer is correct": "setting answer_threshold",
@@ -117,9 +117,9 @@ cluster_spec = _source(
     VERSIONS,
     sources.cluster_versions,
     kind="yaml",
-    description="What failures are clustered by: people's names, merges and splits, and the embedding.",
+    description="The inputs of clustering besides failures: names, merges and splits by people, and the embedding.",
     observed={
-        "people's words on clusters": "data/clusters/*.yaml",
+        "names, merges and splits by people": "data/clusters/*.yaml",
         "the embedding": "setting cluster_embedding",
         "merges and splits that were made": "table error_events",
     },
@@ -131,7 +131,7 @@ gate_spec = _source(
     VERSIONS,
     gating.gate_versions,
     kind="toml",
-    description="What gates are held against, and what judge models said when they were last asked the same again.",
+    description="The limits of the gates, and the latest audits of judge models.",
     observed={"the gates": "[gates] in agent_eval.toml", "the latest audits": "table judge_audits"},
     stales="gate results under this version",
 )

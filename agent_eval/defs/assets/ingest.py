@@ -19,15 +19,15 @@ from agent_eval.transcripts.admission import admit_all
 # Stored in this order. `agents` is last: its column ingest_fingerprint shows that the others are stored.
 INGESTED = {
     "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
-    "disclosed. Status and intervals of the boards rest on them.",
-    "conversations": "What was talked about and how it ended: task, trial, scenario, declared outcome, cost. Judges and "
-    "reliability start here.",
-    "turns": "The texts themselves, turn by turn, as they were found. They are data: never run, never trusted.",
+    "disclosed. Status and intervals of the boards depend on them.",
+    "conversations": "Conversations and how they ended: task, trial, scenario, declared outcome, cost. Judges and "
+    "reliability read them.",
+    "turns": "The texts, turn by turn, as they were found. They are untrusted data and are never executed.",
     "tool_calls": "Every tool call with its arguments and its result, as tool correctness and the rules read them.",
-    "expected_calls": "Which calls the truth of a conversation expects, of the agent and of the user, and which call that was "
-    "made answers each. `recorded_match` is what the source's own check says.",
-    "import_errors": "The records that were refused, each by file and line with the reason and the fix; all others count.",
-    "agents": "Who is evaluated: name, category, provider and the baseline of each agent. Boards take the names from here.",
+    "expected_calls": "The calls that the ground truth of a conversation expects, of the agent and of the user, and the "
+    "actual call that matches each. `recorded_match` is the result of the source's own check.",
+    "import_errors": "The rejected records, each with file, line, reason and fix. All other records count.",
+    "agents": "The evaluated agents: name, category, provider and baseline. Boards show these names.",
 }
 
 

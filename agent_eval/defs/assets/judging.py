@@ -32,10 +32,10 @@ from agent_eval.tables.frames import (
 ASKED: list[dg.AssetDep | str] = ["judge_config", dep("human_ratings", TO_AGENT)]
 
 _MADE = {
-    "turn_judgments": "What people, rules and models say of every turn, metric by metric, with their words and the quote "
-    "they rest on. Everything above is computed from these.",
-    "conversation_judgments": "What is said of whole conversations: was the goal reached, was a required test passed. "
-    "Composite and reliability use them.",
+    "turn_judgments": "The answers of people, rules and models about every turn, metric by metric, with rationale and "
+    "quote. Clusters and scores are computed from them.",
+    "conversation_judgments": "The answers about whole conversations: whether the goal was reached, whether a required test "
+    "passed. Composite and reliability use them.",
 }
 
 
