@@ -30,7 +30,7 @@ _REFERENCES = (
 _MEDIA = ("media_type", "mime_type", "mimeType", "mediaType", "format")
 _NAMES = ("filename", "file_name", "name", "title")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # without backtracking: texts are untrusted
 _LEAST_BASE64 = 100  # characters; a shorter text may be a path
 _MP3 = frozenset({"audio/mpeg", "audio/mp3"})
 

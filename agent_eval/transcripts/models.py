@@ -166,8 +166,8 @@ class Message(Frozen):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the message has neither text nor calls."""
-        return not self.tool_calls and is_blank(self.content)
+        """Return whether the message has neither text nor calls nor attachments."""
+        return not self.tool_calls and not self.attachments and is_blank(self.content)
 
     @model_validator(mode="before")
     @classmethod

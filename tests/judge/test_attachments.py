@@ -10,11 +10,17 @@ from agent_eval.judge.engine import judge_transcripts, open_questions
 from agent_eval.judge.estimate import estimate
 from agent_eval.judge.llm.client import LiteLLMClient, attachment_kinds_of
 from agent_eval.judge.prompts import ViewLimits, build_prompt, shared_rubrics
-from agent_eval.judge.prompts.attachments import MEDIA_TYPES, MOST_ATTACHED, TOKENS_PER_IMAGE
+from agent_eval.judge.prompts.attachments import (
+    MEDIA_TYPES,
+    MOST_ATTACHED,
+    MOST_BYTES,
+    TOKENS_PER_IMAGE,
+    is_readable,
+)
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.metric_set import DEFAULT
-from agent_eval.transcripts.attachments import AttachmentKind
+from agent_eval.transcripts.attachments import Attachment, AttachmentKind
 from agent_eval.transcripts.models import Conversation, Message
 from tests.judge.fakes import Kept, ScriptedClient, panel_of
 from tests.judge.material import admitted, agent, conversation, finding, humans, nothing, tables, user
@@ -82,6 +88,13 @@ def test_what_is_no_data_url_of_a_known_type_is_never_sent(reference: str) -> No
     turns, _ = judged(conversation(seen(reference), agent("A cat.")), client, EVERY)
     assert set(turns["unscored_reason"]) == {NEEDED}
     assert not client.asked
+
+
+def test_a_stated_media_type_and_size_are_not_believed() -> None:
+    facts = {"kind": "image", "media_type": "image/png", "size_bytes": 1}
+    for reference in (f"data:text/html;base64,{BYTES}", f"data:image/png;base64,{'A' * MOST_BYTES}"):
+        assert not is_readable(Attachment.model_validate(facts | {"reference": reference}), EVERY)
+    assert is_readable(Attachment.model_validate(facts | {"reference": PNG}), EVERY)
 
 
 def test_without_attachments_a_prompt_is_the_same_for_every_model() -> None:

@@ -20,7 +20,7 @@ TOKENS_PER_IMAGE = 1_600
 Source: https://docs.anthropic.com/en/docs/build-with-claude/vision
 """
 MOST_ATTACHED = 20  # attachments of one call; the last ones are chosen
-MOST_BYTES = 20_000_000  # of the attachments of one call
+MOST_BYTES = 20_000_000  # of the data URLs of one call
 MEDIA_TYPES: dict[AttachmentKind, frozenset[str]] = {
     "image": frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}),
     "audio": frozenset({"audio/wav", "audio/mpeg", "audio/mp3"}),
@@ -101,7 +101,8 @@ def is_readable(attachment: Attachment, kinds: Collection[AttachmentKind]) -> bo
     return (
         attachment.kind in kinds
         and attachment.media_type in MEDIA_TYPES[attachment.kind]
-        and (attachment.size_bytes or 0) <= MOST_BYTES
+        and attachment.reference.startswith(f"data:{attachment.media_type};base64,")
+        and len(attachment.reference) <= MOST_BYTES
         and attachment.base64 is not None
     )
 
@@ -140,7 +141,7 @@ def _chosen(found: Sequence[Attachment], kinds: Collection[AttachmentKind], room
     for i in reversed(range(len(found))):
         if len(chosen) == MOST_ATTACHED or not is_readable(found[i], kinds):
             continue
-        size, is_image = found[i].size_bytes or 0, found[i].kind == "image"
+        size, is_image = len(found[i].reference), found[i].kind == "image"
         has_room = (n_images + is_image) * TOKENS_PER_IMAGE * BYTES_PER_TOKEN <= room // 2
         if n_bytes + size <= MOST_BYTES and (has_room or not is_image):
             chosen.append(i)

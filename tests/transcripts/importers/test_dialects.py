@@ -79,7 +79,7 @@ def test_what_is_no_text_is_named_in_brackets_and_an_unknown_role_is_refused() -
     (message,) = native_messages(
         [{"role": "user", "content": [{"type": "image_url"}, {"type": "text", "text": "See."}]}]
     )
-    assert message["content"] == "[image]\nSee."
+    assert message["content"] == "[image_url]\nSee."
     with pytest.raises(
         NotThisFormatError, match="message 0 has no role that is known; allowed: assistant, developer"
     ):
