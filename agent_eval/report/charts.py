@@ -113,3 +113,73 @@ def span(
         return None
     at, left, right = (None if v is None else round(100 * v / scale, 2) for v in (value, low, high))
     return IntervalMark(at or 0.0, left, right)
+
+
+@dataclass(frozen=True)
+class ScatterPoint:
+    """One agent of a scatter plot, in units of the picture; `low` and `high` are the ends of its interval."""
+
+    name: str
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    is_front: bool
+    anchor: str  # SVG text-anchor of the label
+    words: str  # the values, for readers of the text
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Scores of 0-100 over costs from 0; `front`: the agents that none beats in both, as SVG points."""
+
+    points: tuple[ScatterPoint, ...]
+    front: str
+    ticks: tuple[tuple[float, str], ...]  # position and label of costs
+    marks: tuple[tuple[float, str], ...]  # position and label of scores
+
+    width = 640
+    height = 312
+    left, top, right, bottom = 46, 12, 610, 262
+
+
+def scatter(rows: Sequence[tuple[str, float, float | None, float | None, float, bool]]) -> Scatter:
+    """Return a plot of (name, score 0-100, low, high, cost in US dollars, is on the Pareto front)."""
+    most = _round_up(max((row[4] for row in rows), default=0.0))
+
+    def x(cost: float) -> float:
+        return round(Scatter.left + (Scatter.right - Scatter.left) * cost / most, 1)
+
+    def y(score: float) -> float:
+        return round(Scatter.bottom - (Scatter.bottom - Scatter.top) * score / 100, 1)
+
+    points = []
+    for name, score, low, high, cost, is_front in rows:
+        interval = "no interval" if low is None or high is None else f"{low:.1f} to {high:.1f}"
+        points.append(
+            ScatterPoint(
+                name=name,
+                x=x(cost),
+                y=y(score),
+                low=None if low is None else y(low),
+                high=None if high is None else y(high),
+                is_front=is_front,
+                anchor="end" if cost > 0.7 * most else "start",
+                words=f"{name}: {score:.1f} ({interval}), ${cost:.4f} per conversation",
+            )
+        )
+    front = sorted((p.x, p.y) for p in points if p.is_front)
+    return Scatter(
+        points=tuple(points),
+        front=_polygon(front) if len(front) > 1 else "",
+        ticks=tuple((x(most * i / 4), f"${most * i / 4:.3g}") for i in range(5)),
+        marks=tuple((y(score), str(score)) for score in (0, 25, 50, 75, 100)),
+    )
+
+
+def _round_up(value: float) -> float:
+    """Return the next of 1, 2, 5 times a power of ten; 1 for 0."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))

@@ -35,7 +35,12 @@ class Paths:
     @staticmethod
     def permanent_board(version: str) -> str:
         """Return the board of a version at an address that stays when another version is shown first."""
-        return f"boards/{version}.html"
+        return f"boards/{version}/index.html"
+
+    @staticmethod
+    def download(version: str, name: str, kind: str) -> str:
+        """Return a table of a version's board as a file of a kind: csv or json."""
+        return f"boards/{version}/{name.replace('_', '-')}.{kind}"
 
     def agent(self, agent_id: str, version: str, part: int = 0) -> str:
         """Return an agent under a version, or from `part` 1 on the rest of a long conversation list."""

@@ -1,5 +1,6 @@
 """The report as a whole: whole links, nothing but our own script, unknown told as unknown, the same bytes again."""
 
+import json
 import re
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from agent_eval.project import Project
 from agent_eval.project.report import site_of
-from agent_eval.report.html import write_report
+from agent_eval.report.html import page_at, write_report
 from agent_eval.report.html.render import POLICY
 from agent_eval.tables import table
 from tests.report.pages import Page, frames_of, pages_of, poisoned, site_from
@@ -295,3 +296,24 @@ def test_a_long_list_of_conversations_is_parted(
     assert [len(links) for links in listed[:2]] == [10, 4]
     assert len(set().union(*listed)) == 24
     assert "10 of 24 conversations" in parts[0].text
+
+
+def test_the_board_draws_scores_over_costs_and_offers_its_tables(
+    folder: Path, pages: dict[str, Page]
+) -> None:
+    board = pages["boards/1.3.0/index.html"]
+    drawn = next(attrs for tag, attrs in board.tags if attrs.get("class") == "scatter")
+    assert "Lumen Support: 92.3 (71.7 to 97.6), $" in str(drawn["aria-label"])
+    rows = json.loads((folder / "boards/1.3.0/leaderboard.json").read_text())
+    assert {row["agent_id"] for row in rows} >= {"lumen-support", "pilot-chat"}
+    csv = pl.read_csv(folder / "boards/1.3.0/leaderboard.csv", infer_schema=False)
+    assert csv.height == len(rows)
+    ranked = {str(a["data-ranked"]) for tag, a in board.tags if "data-ranked" in a}
+    assert ranked == {"yes", "no"}
+
+
+def test_downloads_of_hostile_names_hold_no_formula(frames: dict[str, pl.DataFrame]) -> None:
+    site = site_from(poisoned(frames, "=HYPERLINK(1)"))
+    csv = (page_at(site, "boards/1.3.0/leaderboard.csv") or b"").decode()
+    assert "'=HYPERLINK(1)" in csv
+    assert not re.search(r"(^|,)\"?=", csv, re.MULTILINE)

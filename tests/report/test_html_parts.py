@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_eval.report.charts import radar, span, stacked
+from agent_eval.report.charts import radar, scatter, span, stacked
 from agent_eval.report.html import ReportFolderError
 from agent_eval.report.html.conversation import Material, turn_views
 from agent_eval.report.html.folder import MARKER, replacing
@@ -223,3 +223,21 @@ def test_an_empty_message_of_the_agent_is_shown_as_one() -> None:
     turn = {"turn_index": 0, "messages": json.dumps(said)}
     [view], _ = turn_views(Material({}, (), [turn], (), (), (), ()), [turn])
     assert [part.title for part in view.spoken] == ["User", "Agent: an empty message"]
+
+
+def test_a_scatter_draws_scores_over_costs_and_joins_the_pareto_front() -> None:
+    plot = scatter(
+        [("best", 90.0, 80.0, 100.0, 0.4, True), ("cheap", 50.0, None, None, 0.0, True), ("bad", 0.0, None, None, 0.4, False)]
+    )  # fmt: skip
+    best, cheap, bad = plot.points
+    assert (cheap.x, cheap.y) == (plot.left, (plot.top + plot.bottom) / 2)
+    assert best.x == bad.x == 497.2  # 46 + 0.8 × 564, as the axis ends at 0.5
+    assert (best.low, best.high, bad.y) == (62.0, plot.top, plot.bottom)
+    assert (best.anchor, cheap.anchor) == ("end", "start")
+    assert plot.front == f"{cheap.x},{cheap.y} {best.x},{best.y}"
+    assert best.words == "best: 90.0 (80.0 to 100.0), $0.4000 per conversation"
+    assert [label for _, label in plot.ticks] == ["$0", "$0.125", "$0.25", "$0.375", "$0.5"]
+
+
+def test_costs_of_nothing_have_an_axis() -> None:
+    assert scatter([("free", 50.0, None, None, 0.0, True)]).points[0].x == 46

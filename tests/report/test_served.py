@@ -47,7 +47,7 @@ def test_every_page_made_alone_equals_the_page_of_the_written_report(site: Site,
 @pytest.mark.parametrize(
     "path",
     [
-        "", "index.htm", "boards/9.9.9.html", "boards/../index.html", "agents/1.3.0/nobody-0123456789.html",
+        "", "index.htm", "boards/9.9.9/index.html", "boards/1.3.0/sessions.csv", "boards/9.9.9/leaderboard.csv", "boards/../index.html", "agents/1.3.0/nobody-0123456789.html",
         "agents/9.9.9/lumen-support-85c135604b.html", "conversations/x/y.html", "assets/../render.py", "assets/report.txt",
         "sources/x/y.html", "/etc/passwd", "../../etc/passwd", "methodology/1.3.0", "agents", "conversations/a/b/c.html",
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import posixpath
+import re
 from collections.abc import Callable
 from urllib.parse import unquote
 
@@ -12,7 +13,14 @@ PREFIX = "/report/"
 Pages = Callable[[str], bytes | None]
 """Path from the report's folder → the page; None if there is none."""
 
-_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_KINDS = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".csv": "text/csv",
+    ".json": "application/json",
+}
+_BOARD = re.compile(r"boards/[0-9A-Za-z.+-]+")
 
 
 def pages_of_project() -> Pages:
@@ -55,6 +63,8 @@ class WithReport:
         """Return status, content type and body of one page."""
         if not path:
             return 302, "text/plain", f"{PREFIX}index.html".encode()
+        if _BOARD.fullmatch(path):
+            return 302, "text/plain", f"{PREFIX}{path}/index.html".encode()
         try:
             page = self._pages(unquote(path))
         except AgentEvalError as error:

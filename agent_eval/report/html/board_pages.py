@@ -1,6 +1,6 @@
 """The board page of one methodology version: agents ranked, how reliable they are, and who differs from whom."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ import polars as pl
 
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
-from agent_eval.report.charts import IntervalMark, span
+from agent_eval.report.charts import IntervalMark, Scatter, scatter, span
 from agent_eval.report.html.summary import log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -75,6 +75,7 @@ def board_page(
         "standings": standings,
         "logs": log_rows(of_logs, paths),
         "leads": words.leads(rows),
+        "pictures": list(_pictures(standings)),
         "outcomes": words.outcomes(in_reading_order(on_board)),
         "templates": sorted({s.row["template"] or "no template" for s in standings}),
         "statuses": [s for s in ORDER_OF_STATUS if s in set(rows["status"])],
@@ -84,6 +85,23 @@ def board_page(
         "changes": words.readable_changes(of_board.head(CHANGES)).rows(),
         "n_changes": of_board.height,
     }
+
+
+def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int]]:
+    """Yield template, score over cost per conversation of its ranked agents, and how many have no known cost.
+
+    The agents of a template are drawn together, as only they can be compared. A single agent needs no picture.
+    """
+    ranked = [s for s in standings if s.row["rank"] is not None and s.row["composite_score"] is not None]
+    for template in dict.fromkeys(s.row["template"] for s in ranked):
+        of = [s for s in ranked if s.row["template"] == template]
+        drawn = [
+            (s.name, s.row["composite_score"], s.row["low"], s.row["high"], s.row["cost_usd"] / s.row["n_conversations"], bool(s.row["is_pareto"]))
+            for s in of
+            if s.row["cost_usd"] is not None and s.row["n_conversations"]
+        ]  # fmt: skip
+        if len(drawn) > 1:
+            yield template, scatter(drawn), len(of) - len(drawn)
 
 
 def standing(row: Row, paths: Paths) -> Standing:

@@ -14,6 +14,8 @@ from agent_eval.report.board import one_decimal
 from agent_eval.report.html.texts import clean
 
 ASSETS = ("report.css", "report.js")
+FILE = ""
+"""In place of a template: the content is the `text` of a file that is no page."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'none'; font-src 'none'; connect-src 'none'; "
     "base-uri 'none'; form-action 'none'"
@@ -32,12 +34,14 @@ class Renderer:
     _made: set[Path] = field(default_factory=set[Path])
 
     def page(self, path: str, template: str, content: dict[str, Any]) -> None:
-        """Write one page."""
-        self.n_pages += 1
+        """Write one page, or a file."""
+        self.n_pages += template != FILE
         self._write(path, self.render(path, template, content))
 
     def render(self, path: str, template: str, content: dict[str, Any]) -> bytes:
-        """Return one page; links in its template start at the report's folder."""
+        """Return one page; links in its template start at the report's folder. A file is its `text`."""
+        if template == FILE:
+            return str(content["text"]).encode("utf-8")
         root = "../" * (len(PurePosixPath(path).parts) - 1)
         text = (
             _environment()

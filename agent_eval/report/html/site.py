@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology import Methodology
+from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import about, agent, methodology
 from agent_eval.report.html import board_pages as board
 from agent_eval.report.html.conversation import (
@@ -19,7 +20,7 @@ from agent_eval.report.html.conversation import (
     source_file,
 )
 from agent_eval.report.html.folder import replacing
-from agent_eval.report.html.render import Renderer
+from agent_eval.report.html.render import FILE, Renderer
 from agent_eval.report.html.tables import Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
@@ -31,6 +32,10 @@ _CONVERSATION = ("agent_id", "conversation_id")
 _BOARDS = (
     "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
 )  # fmt: skip
+DOWNLOADS = (
+    "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "board_changes",
+)  # fmt: skip
+"""Tables of a board that can be downloaded as CSV and JSON."""
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
     "error_clusters", "failures", "reliability", "quality_summary",
@@ -104,6 +109,8 @@ def write_report(site: Site, folder: Path) -> Written:
         agents = _agents(site, boards["leaderboard"])
         for page in (*_board_pages(site, paths, boards), *_methodology_pages(site, paths, boards)):
             renderer.page(*page)
+        for page in _downloads(paths, boards, site.methodologies):
+            renderer.page(*page)
         judged = [about.judges(table("turn_judgments").empty())]
         for some in chunks(agents, AGENTS_AT_ONCE):
             rows = _rows_of(site, some.select("agent_id"))
@@ -135,8 +142,10 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
     boards = _boards(site)
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
-        case ["index.html"] | ["boards", _]:
+        case ["index.html"] | ["boards", _, "index.html"]:
             yield from _board_pages(site, paths, boards, only=path)
+        case ["boards", version, _] if version in site.methodologies:
+            yield from _downloads(paths, boards, [version])
         case ["methodology", _]:
             yield from _methodology_pages(site, paths, boards)
         case ["agents", version, file] if version in site.methodologies:
@@ -232,6 +241,15 @@ def _board_pages(
         )
         for path in wanted:
             yield path, "board.html", content
+
+
+def _downloads(paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]) -> Iterator[Page]:
+    """Yield the tables of the boards of some versions as CSV and JSON files."""
+    for version in versions:
+        for name in DOWNLOADS:
+            rows = boards[name].filter(pl.col("methodology_version") == version)
+            for kind, text_of in (("csv", csv_text), ("json", json_text)):
+                yield paths.download(version, name, kind), FILE, {"text": text_of(rows)}
 
 
 def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame]) -> Iterator[Page]:

@@ -1,0 +1,44 @@
+"""Rows of a table as CSV and JSON text, for downloads of the report and for commands."""
+
+import json
+
+import polars as pl
+import polars.selectors as cs
+
+from agent_eval.formats.plain_text import escaped_json, sanitize
+from agent_eval.formats.timestamps import as_text
+
+_NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
+_FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"
+"""What a spreadsheet program may run: a text that begins with one of these signs, also after spaces."""
+_NEXT_CELL = r"([;\t\r\n]\s*)([=+\-@＝＋－＠])"
+"""The same where a program parts cells at semicolons or tabs, or lines within a text."""
+
+
+def csv_text(rows: pl.DataFrame) -> str:
+    """Return rows as CSV; the texts of a list are joined by '; '. A text that could start a formula gets a `'` in front."""
+    flat = rows.with_columns(
+        cs.by_dtype(pl.List(pl.String)).list.join("; "),
+        cs.enum().cast(pl.String),
+        *(
+            pl.Series(name, map(as_text, rows[name]), dtype=pl.String)
+            for name in rows.select(cs.datetime()).columns
+        ),
+    )
+    text = cs.string()
+    starts_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
+    safe = flat.with_columns(
+        pl.when(starts_formula)
+        .then("'" + text)
+        .otherwise(text)
+        .str.replace_all(_NEXT_CELL, "$1'$2")
+        .name.keep()
+    )
+    return sanitize(safe.write_csv())
+
+
+def json_text(rows: pl.DataFrame) -> str:
+    """Return rows as one JSON array; unknown values are null."""
+    records = rows.with_columns(cs.float().fill_nan(None)).to_dicts()
+    text = json.dumps(records, ensure_ascii=False, indent=1, default=as_text, allow_nan=False)
+    return f"{escaped_json(text)}\n"
