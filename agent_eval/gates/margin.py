@@ -12,9 +12,10 @@ from typing import Any
 import polars as pl
 
 from agent_eval.gates.finding import GateFinding, Result, listed, worst
+from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import scale_bound
-from agent_eval.scores.statistics.power import Design, units_needed
+from agent_eval.scores.statistics.power import Design, shared, units_needed
 
 _SCORES = ("composite", "raw composite", "universal", "domain")
 _RATING_POINTS = 4.0  # from 1 to 5
@@ -78,12 +79,16 @@ def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> t
     limits = _limits(row, scale)
     allowed = float(margin) / 100 * (abs(row["other_value"] or 0.0) if scale is None else scale)
     if limits is None:
-        return "unknown", f"{quantity}: the difference has no interval"
+        return "unknown", f"{quantity}: the difference has no interval" + (
+            f" ({row['reason']})" if row["reason"] else ""
+        )
     low, high = limits
     said = f"{quantity} {row['value']:.3g} against {row['other_value']:.3g}, 95 % {low:+.3g} to {high:+.3g}"
+    if row["difference_worst"] is not None:
+        said += " with unknown trials counted as lost"
     if low > -allowed:
         return "passed", said
-    if high < 0:
+    if high < 0 and (row["p_value"] is None or row["p_value"] < SIGNIFICANCE):
         return "failed", said
     return "unknown", f"{said}: inconclusive, {_needs(row, scale, allowed)}"
 
@@ -91,16 +96,19 @@ def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> t
 def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] | None:
     """Return the 95 % limits of the agent's improvement, with every unknown trial counted against it.
 
-    If all tasks are equal in both, n tasks miss a share q of tasks that are lost with probability (1 − q)^n.
+    If the difference is the same in all n tasks (or families), they miss a share q of tasks that are lost with
+    probability (1 − q)^n. A comparison without a p value, as of too few families, has no limits.
     """
     low, high = row["low"], row["high"]
     if low is None or high is None:
-        if row["difference"] is None or scale is None or row["n"] < 1 or row["unit"] != "tasks":
+        if row["p_value"] is None or scale is None or row["unit"] != "tasks":
             return None
-        missed = scale * (1 - scale_bound(1.0, row["n"])[0])
+        missed = scale * (1 - scale_bound(1.0, row["n_clusters"] or row["n"])[0])
         low, high = row["difference"] - missed, row["difference"] + missed
     if (lost := row["difference_worst"]) is not None:
         low -= max(0.0, row["difference"] - lost)
+    if scale is not None:
+        low, high = max(low, -scale), min(high, scale)
     return (-high, -low) if row["quantity"] in LOWER_IS_BETTER else (low, high)
 
 
@@ -108,7 +116,7 @@ def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
     """Return how many sessions or tasks let an equal agent pass with a probability of 80 %, same spread."""
     unit = row["unit"]
     design: Design = "paired" if unit == "tasks" else "unpaired"
-    n = 2 / (1 / row["n"] + 1 / row["other_n"])
+    n = shared(row["n"], row["other_n"])
     needed = None
     if allowed > 0 and row["smallest_detectable"] is not None:
         needed = units_needed(n, row["smallest_detectable"], allowed, design)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.metric_set import MetricSet
-from agent_eval.settings.gate_spec import Baseline, GateSpec, exact
+from agent_eval.settings.gate_spec import Baseline, GateSpec, RegressionLimits, exact
 
 COMPOSED = ("composite", "raw_composite", "universal", "domain")
 DIMENSIONS = (*(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)))
@@ -41,13 +41,20 @@ def check_names(
 
     Raises:
         UnknownNameError: For an unknown metric, score, agent or version; names the closest match.
-        GateRulesError: For a threshold outside its scale.
+        GateRulesError: For a threshold outside its scale, or a margin without a baseline.
     """
     for name in spec.agents:
         _check("gates.agents", name, agents, "agent")
     for name in spec.methodologies:
         _check("gates.methodologies", name, versions, "version")
-    for where, layer in spec.layers():
+    layers = list(spec.layers())
+    has_baseline = any(isinstance(layer.baseline, Baseline) for _, layer in layers)
+    for where, layer in layers:
+        if isinstance(layer.regression, RegressionLimits) and not has_baseline:
+            raise GateRulesError(
+                f"{where}.regression: a margin needs a baseline to compare with. Add [{where}.baseline] with "
+                "agent or methodology."
+            )
         for part, limits in (("thresholds", layer.thresholds), ("overall", layer.overall)):
             for name, limit in limits.items():
                 _check_limit(f"{where}.{part}", name, limit, metrics)

@@ -71,14 +71,17 @@ def regression_finding(
     frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
     rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds)
     # a verdict that unknown trials could change matters here only if they could make the agent worse
-    is_turned = pl.col("reason").is_not_null()
+    is_turned = pl.col("reason").is_not_null() & pl.col("verdict_worst").is_not_null()
     could_be_worse = pl.any_horizontal(
         (pl.col(f"verdict_{end}") == f"{_OTHER} better").fill_null(False) for end in ("worst", "best")
     )
     turned = rows.filter(is_turned, could_be_worse)
     decided = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
     if decided.is_empty() and turned.is_empty():
-        reasons = dict.fromkeys(why_not.values()) or [
+        untested = (
+            f"{q}: {reason}" for q, reason in rows.select("quantity", "reason").drop_nulls().iter_rows()
+        )
+        reasons = dict.fromkeys((*why_not.values(), *untested)) or [
             "no score over two sessions and no two tasks that both have"
         ]
         return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)

@@ -304,7 +304,9 @@ def read_gates(path: Path) -> GateSpec:
 def _explained(error: ValidationError, file: str) -> SettingsError:
     """The first problem in one line: the key, the reason, the nearest key that there is, those that there are."""
     first = error.errors(include_input=False)[0]
-    path = [str(part) for part in first["loc"]]
+    path = [
+        part for part in map(str, first["loc"]) if "[" not in part
+    ]  # without the names of pydantic's own types
     key = ".".join(path)[:80]
     reason = first["msg"].removeprefix("Value error, ")
     allowed = _allowed(path)

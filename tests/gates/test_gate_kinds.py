@@ -223,6 +223,63 @@ def test_a_margin_on_equal_tasks_needs_as_many_as_show_it() -> None:
     assert "needs about 13 tasks" in gate(12, 26).evidence
 
 
+def in_families(frames: dict[str, pl.DataFrame], names: Sequence[str]) -> dict[str, pl.DataFrame]:
+    of_tasks = pl.Series("task_family", names, dtype=pl.String)
+    return frames | {"conversations": frames["conversations"].with_columns(of_tasks)}
+
+
+@pytest.mark.parametrize("margin", [None, Fraction(5)])
+@pytest.mark.parametrize(
+    ("names", "other_names", "reason"),
+    [
+        (["f0"] * 20 + ["f1"] * 20 + ["f2"] * 20, None, "too few families: 3"),
+        (["f0"] * 54 + [f"f{i}" for i in range(1, 7)], None, "nearly all tasks are in one family"),
+        (
+            [f"f{i % 10}" for i in range(60)],
+            [f"g{i % 2}" for i in range(60)],
+            "the agents declare different families for 60 of 60 tasks",
+        ),
+    ],
+)
+def test_what_families_leave_open_is_open_to_the_gate_too(
+    names: list[str], other_names: list[str] | None, reason: str, margin: Fraction | None
+) -> None:
+    sides = (
+        in_families(measured("new", [False] * 40 + [True] * 20), names),
+        in_families(measured("old", [True] * 60), other_names or names),
+    )
+    for ours, theirs in (sides, sides[::-1]):
+        found = regression_finding("before", ours, theirs, margin=margin)
+        assert (found.result, reason in found.evidence) == ("unknown", True)
+
+
+def test_equal_differences_in_families_are_as_many_as_the_families() -> None:
+    names = [f"f{i % 10}" for i in range(60)]
+    same = in_families(measured("new", [True] * 60), names), in_families(measured("old", [True] * 60), names)
+    # (1 − 0.35)^10 < 0.025 < (1 − 0.30)^10
+    assert regression_finding("before", *same, margin=Fraction(35)).result == "passed"
+    assert regression_finding("before", *same, margin=Fraction(30)).result == "unknown"
+
+
+def test_a_loss_that_the_exact_test_does_not_show_is_not_failed() -> None:
+    # nine families, of which the exact test needs all but one to differ the same way
+    names = [f"f{i}" for i in range(9) for _ in range(5)]
+    lost = [False] * 3 + [True] * 2
+    ours = [right for i in range(9) for right in (lost if i < 5 else [True] * 5)]
+    sides = in_families(measured("new", ours), names), in_families(measured("old", [True] * 45), names)
+    found = regression_finding("before", *sides, margin=Fraction(1))
+    assert found.result == "unknown"
+    assert "-0.0" in found.evidence  # the upper limit, below 0
+
+
+def test_limits_stay_on_the_scale() -> None:
+    found = regression_finding(
+        "before", measured("new", [False] * 12), measured("old", [True] * 12), margin=Fraction(5)
+    )
+    assert found.result == "failed"
+    assert "95 % -1 to -0.735" in found.evidence
+
+
 def test_a_margin_speaks_of_each_named_quantity() -> None:
     sides = measured("new", [True] * 12, [80.0, 81.0]), measured("old", [True] * 12, [80.0, 81.0])
     found = regression_finding("before", *sides, quantities=["pass@1", "composite"], margin=Fraction(20))

@@ -271,6 +271,7 @@ def test_a_limit_that_is_no_number_is_refused(value: object) -> None:
         ({"baseline": {"methodology": "9.9.9"}}, r"gates\.baseline\.methodology: version '9\.9\.9'"),
         ({"baseline": {"agent": "lumen", "quantities": ["composit"]}}, r"quantity 'composit'.*'composite'"),
         ({"thresholds": {"helpfulness": 45}}, r"helpfulness: 45 is off its scale. Allowed: 1 to 5"),
+        ({"regression": {"margin": 5}}, r"gates\.regression: a margin needs a baseline .*\[gates\.baseline\]"),
         ({"thresholds": {"pass_at_1": 95}}, r"pass_at_1: 95 is off its scale. Allowed: 0 to 1"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Means over clusters, two agents without common tasks, and plans."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from agent_eval.scores.reliability.trials import TRIAL
 from agent_eval.scores.statistics.clustered import (
     clustered_difference,
     clustered_mean,
@@ -23,7 +25,9 @@ from agent_eval.scores.statistics.intervals import (
     welch_multiple,
 )
 from agent_eval.scores.statistics.plan import plan_one, plan_two
-from agent_eval.scores.statistics.unpaired import SCHEMA
+from agent_eval.scores.statistics.power import units_needed
+from agent_eval.scores.statistics.unpaired import SCHEMA, clusters, conversation_values
+from agent_eval.tables import table
 from tests.scores.test_compare import NO_SESSIONS, NO_TASKS, of_sessions, of_tasks
 
 
@@ -208,9 +212,63 @@ def test_a_plan_for_sessions_and_for_two_agents_follows_their_spread() -> None:
     assert one["n_needed"] == two["n_needed"] == 17
 
 
-def test_clusters_of_which_one_holds_nearly_all_make_no_plan() -> None:
+def test_clusters_of_which_one_holds_nearly_all_have_no_interval_and_no_p() -> None:
     most = clustered_mean([1.0] * 99 + [0.0], ["a"] * 99 + ["b"])
     even = clustered_mean([1.0, 0.0, 1.0, 1.0], list("abcd"))
     assert most is not None
-    assert clustered_difference(most, even).smallest_detectable is None
-    assert clustered_difference(most).p_value is not None
+    for compared in (clustered_difference(most, even), clustered_difference(most)):
+        assert (compared.low, compared.p_value, compared.smallest_detectable) == (None, None, None)
+    given = conversations(a=[1.0] * 99 + [0.0], b=[1.0, 0.0] * 50)
+    split = given.with_columns(
+        session_id=pl.when(pl.col("agent_id") == "b")
+        .then(pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 25))
+        .otherwise(pl.when(pl.col("value") == 0).then(pl.lit("s1")).otherwise(pl.lit("s0")))
+    )
+    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=split))
+    assert (found["verdict"], found["low"]) == ("unknown", None)
+    assert found["reason"] == "nearly all conversations of a are in one session or task"
+    planned = only(plan_one("a", NO_SESSIONS, pl.DataFrame(schema=COUNTS), split, 5))
+    assert (planned["reason"], planned["n_needed"]) == (found["reason"], None)
+
+
+def test_sessions_that_never_vary_and_differ_are_told_apart_by_the_exact_test() -> None:
+    given = conversations(a=[1.0] * 160, b=[0.0] * 160).with_columns(
+        session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 20)
+    )
+    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
+    assert found["verdict"] == "a better"
+    assert found["p_value"] == pytest.approx(2 / math.comb(16, 8))
+    two = given.filter(pl.col("session_id").is_in(["s0", "s1"]))
+    assert (
+        only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=two))["verdict"] == "not distinguishable"
+    )
+
+
+def test_what_a_difference_needs_is_counted_in_sessions() -> None:
+    few = units_needed(8, 0.46, 0.2, "unpaired")
+    assert few is not None
+    assert units_needed(160, 0.46, 0.2, "unpaired", 8) == 20 * few
+    # at large numbers: 8 sessions' spread, with the normal's 2.80 standard errors instead of those of 14 degrees
+    spread = 0.46 / welch_multiple(7, 7, 0.5) * math.sqrt(160)
+    assert units_needed(160, 0.46, 0.05, "unpaired", 8) == pytest.approx(
+        (2.80 * spread / 0.05) ** 2, rel=0.02
+    )
+
+
+def test_families_of_one_family_data_are_the_units_of_a_single_session() -> None:
+    random = np.random.default_rng(2)
+    outcomes = pl.DataFrame(
+        {
+            "methodology_version": "1.3.0",
+            "agent_id": "a",
+            "conversation_id": [f"c{i}" for i in range(40)],
+            "session_id": "s",
+            "task": [f"t{i}" for i in range(40)],
+            "task_family": [f"f{i // 10}" for i in range(40)],
+            "is_correct": (random.random(40) < 0.5).tolist(),
+        }
+    )
+    judged = table("turn_judgments").empty()
+    metrics = outcomes.select(*TRIAL, quantity=pl.lit("m"), value=pl.lit(1.0)).clear()
+    found = conversation_values(outcomes, metrics, judged, [], "no failure")
+    assert sorted(set(clusters(found))) == ["f0", "f1", "f2", "f3"]

@@ -89,7 +89,7 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         )
         return
     out.print(_table(rows, version))
-    for line in _notes(rows):
+    for line in (*_notes(rows), *_of_one_session(rows, found.conversations)):
         out.print(sanitize(line), markup=False)
     for line in _tested(rows):
         out.print(sanitize(line), markup=False)
@@ -138,6 +138,18 @@ def _notes(rows: pl.DataFrame) -> list[str]:
         if row["reason"]:
             notes.append(f"{of}: {row['reason']}.")
     return notes
+
+
+def _of_one_session(rows: pl.DataFrame, conversations: pl.DataFrame) -> list[str]:
+    """Return a warning if conversations are compared of which one agent's all come from one session."""
+    if CONVERSATIONS not in rows["unit"]:
+        return []
+    sessions = conversations.group_by("agent_id").agg(n=pl.col("session_id").n_unique()).sort("agent_id")
+    single = sessions.filter(n=1)["agent_id"].to_list()
+    return [
+        f"{' and '.join(single)}: a single session. How much sessions differ is not known and not in the intervals and "
+        "p values: if sessions differ, they are too narrow and too small."
+    ] if single else []  # fmt: skip
 
 
 def _table(rows: pl.DataFrame, version: str) -> FittingTable:

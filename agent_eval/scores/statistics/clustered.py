@@ -60,24 +60,34 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[str]) -> Clustere
 def clustered_difference(a: ClusteredMean, b: ClusteredMean | None = None) -> Difference:
     """Return a mean difference (`b` None: of paired values), or A − B of two agents, with a t interval and p.
 
-    Degrees of freedom of two agents are Welch's.
+    Degrees of freedom of two agents are Welch's. A side with fewer than two effective clusters, i.e. with nearly
+    all values in one, has no interval and no p. If no cluster varies within an agent, p is exact: the share of
+    all ways to divide the clusters between two agents that separate them as completely.
     """
     from scipy.special import stdtr, stdtrit
 
     difference = a.mean - (b.mean if b else 0.0)
-    parts = [(side.error**2, side.freedom) for side in (a, b) if side]
+    sides = [side for side in (a, b) if side]
+    if not all(map(has_two_clusters, sides)):
+        return Difference(difference, None, None, None, None)
+    parts = [(side.error**2, side.freedom) for side in sides]
     error = math.sqrt(sum(variance for variance, _ in parts))
     if error < 1e-12:
-        return Difference(difference, None, None, None, None)
+        is_separated = b is not None and abs(difference) > 1e-12
+        n_ways = math.comb(a.n_clusters + b.n_clusters, a.n_clusters) if b and is_separated else 0
+        return Difference(difference, None, None, min(1.0, 2 / n_ways) if n_ways else None, None)
     freedom = error**4 / sum(variance**2 / own for variance, own in parts)
     reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * error
     below = float(stdtr(freedom, -abs(difference) / error))
     better = below if difference < 0 else 1 - below
-    shows = None  # nearly all values of a side are in one cluster
-    if min(own for _, own in parts) >= 1 - 1e-9:
-        multiple = welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2) if b else None
-        shows = smallest_detectable(error, freedom) if multiple is None else error * multiple
+    multiple = welch_multiple(a.freedom, b.freedom, parts[0][0] / error**2) if b else None
+    shows = smallest_detectable(error, freedom) if multiple is None else error * multiple
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
+
+
+def has_two_clusters(side: ClusteredMean) -> bool:
+    """Return whether the clusters count as at least two of equal size."""
+    return side.freedom >= 1 - 1e-9
 
 
 def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
@@ -85,11 +95,11 @@ def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> 
 
     p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over
     families. With fewer than six families no difference has p < 5 %, and significance is not reported
-    (`too_few`).
+    (`too_few`); neither is it if nearly all tasks are in one family.
     """
     found = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
-    if found is None or found.n_clusters < FEWEST_FLIPPED:
+    if found is None or found.n_clusters < FEWEST_FLIPPED or not has_two_clusters(found):
         return Difference(mean, None, None, None, None)
     sums: dict[str, float] = defaultdict(float)
     for value, cluster in zip(differences, clusters, strict=True):

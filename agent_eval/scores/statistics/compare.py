@@ -22,7 +22,7 @@ from agent_eval.scores.statistics.compared_values import (
 )
 from agent_eval.scores.statistics.distribution_free import IntervalMethod, unseen_reason
 from agent_eval.scores.statistics.intervals import Difference, Sample, holm, paired, welch
-from agent_eval.scores.statistics.power import units_needed
+from agent_eval.scores.statistics.power import shared, units_needed
 from agent_eval.scores.statistics.unpaired import (
     CONVERSATIONS,
     FAILURE_RATE,
@@ -54,6 +54,8 @@ SCHEMA: Mapping[str, type[pl.DataType]] = {
     "other_n": pl.Int64,
     "n_clusters": pl.Int64,
     "other_n_clusters": pl.Int64,
+    "n_effective": pl.Float64,
+    "other_n_effective": pl.Float64,
     "unit": pl.String,
     "verdict": pl.String,
     "reason": pl.String,
@@ -113,9 +115,10 @@ def compare(
 
     Returns:
         One row per quantity (and task set, if it is measured per task), in the order of `SCHEMA`: `n` and
-        `other_n` are sessions, or common tasks; `verdict` is 'A better' or 'B better' by their ids, tie
-        (equal in every task, or the same mean of sessions), not distinguishable, or unknown (one session, one
-        task, or as `reason` explains).
+        `other_n` are sessions, common tasks or conversations; `n_effective` counts the clusters of
+        conversations by their sizes; `verdict` is 'A better' or 'B better' by their ids, tie (equal in every
+        task, or the same mean of sessions), not distinguishable, or unknown (one session, one task, or as
+        `reason` explains).
 
     Raises:
         SameAgentError: If both are one agent.
@@ -142,7 +145,9 @@ def compare(
         if doubt:
             row |= {"verdict": "unknown", "reason": doubt}
         elif row["unit"] == CONVERSATIONS:
-            row["reason"] = _more_conversations(row)
+            row["reason"] = row.get("reason") or _more_conversations(row)
+        elif row["verdict"] == "unknown" and not row.get("reason") and row["n"] == 1:
+            row["reason"] = "one common task shows no spread" if row["unit"] == "tasks" else None
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -187,8 +192,8 @@ def _more_conversations(row: Mapping[str, Any]) -> str | None:
         return None
     if row["smallest_detectable"] is None:
         return "the conversations of neither vary: more of them are needed"
-    n = 2 / (1 / row["n"] + 1 / row["other_n"])
-    needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired")
+    n, n_clusters = shared(row["n"], row["other_n"]), shared(row["n_effective"], row["other_n_effective"])
+    needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired", n_clusters)
     of = f"about {needed:,}" if needed else "more than a million"
     return f"a true difference of this size needs {of} conversations of each, in as many more sessions"
 
@@ -266,12 +271,20 @@ def _over_tasks(
         else:
             ours, theirs = known["value"].to_list(), known["value_other"].to_list()
             differences = [_rounded(a - b) for a, b in zip(ours, theirs, strict=True)]
-            families = _families(known)
+            families, n_conflicts = _families(known), _conflicts(known)
             found = paired(differences) if families is None else paired_by_cluster(differences, families)
+            if n_conflicts:
+                found = Difference(found.difference, None, None, None, None)
             row = _row(str(quantity), str(task_set), "tasks", ours, theirs, found)
             if families is not None:
                 row["n_clusters"] = row["other_n_clusters"] = len({*families})
                 row["reason"] = too_few(len({*families}))
+                if row["reason"] is None and found.p_value is None:
+                    row["reason"] = "nearly all tasks are in one family"
+            if n_conflicts:
+                row["reason"] = (
+                    f"the agents declare different families for {n_conflicts} of {known.height} tasks"
+                )
         if is_rate:
             lost = refused.get(str(task_set), 0), other_refused.get(str(task_set), 0)
             row |= _rate(tasks, *lost)
@@ -281,9 +294,18 @@ def _over_tasks(
 
 def _families(tasks: pl.DataFrame) -> list[str] | None:
     """Return the family of each task; None unless both agents' data declare one for every task."""
-    if "family" not in tasks.columns or tasks["family"].null_count():
+    if not {"family", "family_other"}.issubset(tasks.columns):
+        return None
+    if tasks["family"].null_count() or tasks["family_other"].null_count():
         return None
     return tasks["family"].to_list()
+
+
+def _conflicts(tasks: pl.DataFrame) -> int:
+    """Count the tasks for which the two agents' data declare different families."""
+    if not {"family", "family_other"}.issubset(tasks.columns):
+        return 0
+    return tasks.filter(pl.col("family") != pl.col("family_other")).height
 
 
 def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.scores.reliability.attempts import pass_hat_k
-from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
+from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean, has_two_clusters
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import (
     FEWEST_FLIPPED,
@@ -21,8 +21,14 @@ from agent_eval.scores.statistics.intervals import (
     smallest_detectable,
     welch,
 )
-from agent_eval.scores.statistics.power import Design, units_needed
-from agent_eval.scores.statistics.unpaired import CONVERSATIONS, FAILURE_RATE, SUCCESS_RATE, clusters
+from agent_eval.scores.statistics.power import Design, shared, units_needed
+from agent_eval.scores.statistics.unpaired import (
+    CONVERSATIONS,
+    DOMINATED,
+    FAILURE_RATE,
+    SUCCESS_RATE,
+    clusters,
+)
 
 SCHEMA: Mapping[str, type[pl.DataType]] = {
     "quantity": pl.String,
@@ -76,7 +82,13 @@ def plan_one(
         mean = clustered_mean(values, clusters(found))
         shows = None if mean is None else clustered_difference(mean, mean).smallest_detectable
         scale = scale_width(str(quantity), max(values))
-        rows.append(_row(str(quantity), None, CONVERSATIONS, len(values), shows, points, "unpaired", scale))
+        n_clusters = None if mean is None else mean.freedom + 1
+        row = _row(
+            str(quantity), None, CONVERSATIONS, len(values), shows, points, "unpaired", scale, n_clusters
+        )
+        if mean is not None and not has_two_clusters(mean):
+            row["reason"] = DOMINATED.format(agent)
+        rows.append(row)
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
@@ -93,21 +105,23 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
     """
     rows = []
     for row in compared.iter_rows(named=True):
-        n = round(2 / (1 / row["n"] + 1 / row["other_n"])) if row["n"] and row["other_n"] else 0
+        n = round(shared(row["n"], row["other_n"])) if row["n"] and row["other_n"] else 0
         design: Design = "paired" if row["unit"] == "tasks" else "unpaired"
         scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
-        rows.append(
-            _row(
-                row["quantity"],
-                row["task_set"],
-                row["unit"],
-                n,
-                row["smallest_detectable"],
-                points,
-                design,
-                scale,
-            )
+        planned = _row(
+            row["quantity"],
+            row["task_set"],
+            row["unit"],
+            n,
+            row["smallest_detectable"],
+            points,
+            design,
+            scale,
+            shared(row["n_effective"], row["other_n_effective"]) if row["unit"] == CONVERSATIONS else None,
         )
+        if row["smallest_detectable"] is None and row["reason"]:
+            planned["reason"] = row["reason"]
+        rows.append(planned)
     for (task_set,), tasks in common.sort("task_set").group_by("task_set", maintain_order=True):
         counts = list(tasks.select("n", "c", "other_n", "other_c").iter_rows())
         for k in range(2, 9):
@@ -139,9 +153,10 @@ def _row(
     points: float,
     design: Design,
     scale: float = 100.0,
+    n_clusters: float | None = None,
 ) -> dict[str, Any]:
     wanted = points / 100 * scale
-    needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design)
+    needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
     reason = None if shows else f"{n} {unit} show no spread to plan with"
     if shows and needed is None:
         reason = f"more than a million {unit}"

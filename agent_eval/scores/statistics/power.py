@@ -14,7 +14,9 @@ Design = Literal["paired", "unpaired"]
 """paired: one difference per unit that both agents have. unpaired: n units of each of the two agents."""
 
 
-def units_needed(n: float, smallest: float, wanted: float, design: Design) -> int | None:
+def units_needed(
+    n: float, smallest: float, wanted: float, design: Design, n_clusters: float | None = None
+) -> int | None:
     """Return how many units (of each agent, if unpaired) show a true difference of `wanted`, at equal spread.
 
     Args:
@@ -22,15 +24,20 @@ def units_needed(n: float, smallest: float, wanted: float, design: Design) -> in
         smallest: What they can show.
         wanted: The difference that is to be shown.
         design: How the units are compared.
+        n_clusters: The clusters that these units are in, effective by their sizes (2 or more), if units of one
+            cluster depend on each other: more units then come in more clusters of these sizes.
 
     Returns:
-        At least 2; None where it is more than a million.
+        At least 2 units, or the units of 2 clusters; None where it is more than a million (clusters).
 
     Raises:
         OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
     """
     if not wanted > 0:
         raise OutOfRangeError("wanted difference", wanted, "above 0")
+    if n_clusters is not None:
+        clusters = units_needed(n_clusters, smallest, wanted, design)
+        return None if clusters is None else math.ceil(clusters * n / n_clusters)
     if n < 2:
         raise OutOfRangeError("number of units", n, "2 or more")
     if smallest <= 0:
@@ -49,6 +56,11 @@ def units_needed(n: float, smallest: float, wanted: float, design: Design) -> in
         middle = (low + high) // 2
         low, high = (low, middle) if shows(middle) else (middle, high)
     return high
+
+
+def shared(n: float, other_n: float) -> float:
+    """Return the number of units of each agent that shows as much as n of one and `other_n` of the other."""
+    return 2 / (1 / n + 1 / other_n)
 
 
 def _multiple(n: float, design: Design) -> float:

@@ -1,7 +1,8 @@
 """Compare two agents without common tasks: values of each conversation, compared by means.
 
 Sessions are clusters: conversations of one session may depend on each other. For an agent with a single
-session its tasks are the clusters, and a conversation without a task is a cluster of its own.
+session its task families, else its tasks, are the clusters, and a conversation without a task is a cluster of
+its own: how much sessions differ is then not known, and not in the interval.
 """
 
 from collections.abc import Sequence
@@ -10,12 +11,13 @@ from typing import Any
 import polars as pl
 
 from agent_eval.scores.reliability.trials import GOAL_METRIC, TRIAL
-from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean
+from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean, has_two_clusters
 
 SUCCESS_RATE = "success rate"
 FAILURE_RATE = "failure rate: "
 """Prefix of the name of the metric whose labels are failures; lower is better."""
 CONVERSATIONS = "conversations"
+DOMINATED = "nearly all conversations of {} are in one session or task"
 RULE = "rule"
 """Judge of answers that are decided without a model."""
 SCHEMA = {
@@ -45,12 +47,13 @@ def conversation_values(
         no_failure: The label that is not a failure.
 
     Returns:
-        One row per conversation and quantity, with its session and its task (without one, itself): the
+        One row per conversation and quantity, with its session and its family or task (without one, itself): the
         success rate (0 or 1), the mean of every metric, and of failure metrics the share of turns with a
         failure among those that were labelled by judges other than rules: a rule labels the failing turns
         only. Goal completion is included only if the success is unknown: both are the same outcome.
     """
-    sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce("task", "conversation_id"))
+    family = [name for name in ("task_family",) if name in outcomes.columns]
+    sessions = outcomes.select(*TRIAL, "session_id", unit=pl.coalesce(*family, "task", "conversation_id"))
     known = outcomes.drop_nulls("is_correct").select(TRIAL)
     goals = metrics.filter(quantity=GOAL_METRIC).join(known, on=list(TRIAL), how="anti")
     successes = outcomes.drop_nulls("is_correct").select(
@@ -82,7 +85,7 @@ def conversation_values(
 
 
 def clusters(values: pl.DataFrame) -> list[str]:
-    """Return the cluster of each conversation of one agent: its session, or if there is one only its task."""
+    """Return the cluster of each conversation of one agent: its session, or if there is one only its family or task."""
     return values["session_id" if values["session_id"].n_unique() > 1 else "unit"].to_list()
 
 
@@ -97,6 +100,9 @@ def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str
         (ours, a), (theirs, b) = sides
         if a is None or b is None:
             continue
+        dominated = [
+            name for name, side in zip((agent, other), (a, b), strict=True) if not has_two_clusters(side)
+        ]
         rows.append(
             {
                 "quantity": quantity,
@@ -108,7 +114,10 @@ def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str
                 "other_n": len(theirs),
                 "n_clusters": a.n_clusters,
                 "other_n_clusters": b.n_clusters,
+                "n_effective": a.freedom + 1,
+                "other_n_effective": b.freedom + 1,
                 "unit": CONVERSATIONS,
+                "reason": DOMINATED.format(" and ".join(dominated)) if dominated else None,
             }
         )
     return rows
