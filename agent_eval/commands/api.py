@@ -202,7 +202,8 @@ def compare_agents(
         require(name, value, str, "the id of an agent")
     if methodology is not None:
         require("methodology", methodology, str, "a version such as '1.3.0'")
-    found = compared(project, methodology or project.registry.current.version, agent, other).rows
+    version = project.registry.current.version if methodology is None else methodology
+    found = compared(project, version, agent, other).rows
     return pl.DataFrame(schema=SCHEMA) if found is None else found
 
 
