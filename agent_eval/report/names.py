@@ -38,6 +38,11 @@ class Paths:
         return f"boards/{version}/index.html"
 
     @staticmethod
+    def side_by_side(version: str) -> str:
+        """Return the page of a version's agents side by side."""
+        return f"boards/{version}/side-by-side.html"
+
+    @staticmethod
     def download(version: str, name: str, kind: str) -> str:
         """Return a table of a version's board as a file of a kind: csv or json."""
         return f"boards/{version}/{name.replace('_', '-')}.{kind}"

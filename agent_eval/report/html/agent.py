@@ -12,6 +12,7 @@ from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
+from agent_eval.report.html.history import session_history
 from agent_eval.report.html.summary import summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
@@ -165,6 +166,14 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
         ],
         "gates": frames.gates.to_dicts(),
         "sessions": frames.sessions.to_dicts(),
+        "history": session_history(
+            frames.sessions,
+            frames.conversations,
+            frames.transcripts,
+            frames.turn_judgments,
+            frames.failures,
+            composite,
+        ),
     }
 
 

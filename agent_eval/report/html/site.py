@@ -21,6 +21,7 @@ from agent_eval.report.html.conversation import (
 )
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import FILE, Renderer
+from agent_eval.report.html.side_by_side import side_by_side_page
 from agent_eval.report.html.tables import Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
@@ -109,6 +110,8 @@ def write_report(site: Site, folder: Path) -> Written:
         agents = _agents(site, boards["leaderboard"])
         for page in (*_board_pages(site, paths, boards), *_methodology_pages(site, paths, boards)):
             renderer.page(*page)
+        for version in site.methodologies:
+            renderer.page(*_side_by_side(site, paths, boards, version))
         for page in _downloads(paths, boards, site.methodologies):
             renderer.page(*page)
         judged = [about.judges(table("turn_judgments").empty())]
@@ -144,6 +147,8 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
     match path.split("/"):
         case ["index.html"] | ["boards", _, "index.html"]:
             yield from _board_pages(site, paths, boards, only=path)
+        case ["boards", version, "side-by-side.html"] if version in site.methodologies:
+            yield _side_by_side(site, paths, boards, version)
         case ["boards", version, _] if version in site.methodologies:
             yield from _downloads(paths, boards, [version])
         case ["methodology", _]:
@@ -241,6 +246,13 @@ def _board_pages(
         )
         for path in wanted:
             yield path, "board.html", content
+
+
+def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], version: str) -> Page:
+    summary = site.read("quality_summary", pl.DataFrame({"methodology_version": [version]}))
+    rules = site.methodologies[version]
+    content = side_by_side_page(version, rules, paths, boards["leaderboard"], summary)
+    return paths.side_by_side(version), "side_by_side.html", content
 
 
 def _downloads(paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]) -> Iterator[Page]:

@@ -108,6 +108,23 @@
     apply();
   }
 
+  // Two chosen columns of a table side by side; without a choice all are shown.
+  function columns(form) {
+    const table = document.getElementById(form.dataset.columns);
+    const selects = [...form.querySelectorAll("select")];
+    const apply = () => {
+      const wanted = selects.map((select) => Number(select.value));
+      const isChosen = wanted.every((column) => column > 0);
+      for (const row of table.rows) {
+        if (row.classList.contains("section")) continue;
+        [...row.cells].forEach((cell, i) => { cell.hidden = isChosen && i > 0 && !wanted.includes(i); });
+      }
+    };
+    form.addEventListener("input", apply);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    apply();
+  }
+
   // A link to something inside a fold opens the fold.
   function reveal() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -132,6 +149,7 @@
     themeToggle();
     document.querySelectorAll("table").forEach((table) => table.tHead && sortable(table));
     document.querySelectorAll("form[data-filters]").forEach(filterable);
+    document.querySelectorAll("form[data-columns]").forEach(columns);
     foldAll();
     reveal();
   });

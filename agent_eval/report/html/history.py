@@ -1,0 +1,84 @@
+"""An agent over its sessions, in order of their dates: raw composite, success, mean rating and failures of each."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from agent_eval.report.charts import IntervalMark, span
+from agent_eval.report.html.tables import Row
+
+SHOWN = 200  # sessions, the latest
+
+
+@dataclass(frozen=True)
+class SessionStanding:
+    """One session; values are None where nothing is known."""
+
+    session_id: str
+    date: str | None
+    n_conversations: int  # that count under the version
+    composite: float | None  # 0-100, before the penalty
+    composite_mark: IntervalMark | None
+    n_correct: int
+    n_known: int  # conversations of known outcome
+    mean_rating: float | None  # of turns, 1-5
+    rating_mark: IntervalMark | None
+    n_failures: int | None  # None: no turn was judged
+
+
+def session_history(
+    sessions: pl.DataFrame,
+    conversations: pl.DataFrame,
+    transcripts: pl.DataFrame,
+    turn_judgments: pl.DataFrame,
+    failures: pl.DataFrame,
+    composite: Row,
+) -> list[SessionStanding]:
+    """Return the latest sessions of one agent with conversations that count under one version, oldest first.
+
+    Args:
+        sessions: Their dates; sessions without a date come first, by id.
+        conversations: With their outcomes.
+        transcripts: Which of them count.
+        turn_judgments: Ratings; those that count and are scored are averaged over all turns of a session.
+        failures: Turns with failures.
+        composite: The row of composite_scores, empty without one.
+    """
+    counted = transcripts.filter("is_admitted").select("conversation_id")
+    of = conversations.join(counted, on="conversation_id", how="semi")
+    place = of.select("conversation_id", "session_id")
+    ratings = turn_judgments.filter("is_effective", pl.col("status") == "scored").join(
+        place, on="conversation_id"
+    )
+    by_session = (
+        of.group_by("session_id")
+        .agg(
+            n_conversations=pl.len(),
+            n_correct=pl.col("outcome_correct").sum(),
+            n_known=pl.col("outcome_correct").count(),
+        )
+        .join(ratings.group_by("session_id").agg(pl.col("rating_1to5").mean(), n_judged=pl.len()), on="session_id", how="left")
+        .join(failures.join(place, on="conversation_id").group_by("session_id").agg(n_failures=pl.len()), on="session_id", how="left")
+        .join(sessions.select("session_id", "session_date"), on="session_id", how="left")
+        .sort("session_date", "session_id", nulls_last=False)
+    )  # fmt: skip
+    scores = dict(
+        zip(composite.get("session_ids") or (), composite.get("session_scores") or (), strict=False)
+    )
+    return [_standing(row, scores.get(row["session_id"])) for row in by_session.tail(SHOWN).to_dicts()]
+
+
+def _standing(row: Row, score: float | None) -> SessionStanding:
+    rating = row["rating_1to5"]
+    return SessionStanding(
+        session_id=row["session_id"],
+        date=row["session_date"],
+        n_conversations=row["n_conversations"],
+        composite=score,
+        composite_mark=span(score, None, None),
+        n_correct=row["n_correct"],
+        n_known=row["n_known"],
+        mean_rating=rating,
+        rating_mark=None if rating is None else span(rating - 1, None, None, scale=4),
+        n_failures=(row["n_failures"] or 0) if row["n_judged"] else None,
+    )

@@ -1,0 +1,87 @@
+"""Agents side by side: every figure of a version's board in a row, an agent in each column."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from agent_eval.methodology import Methodology
+from agent_eval.methodology.models import SCENARIOS
+from agent_eval.report import board as words
+from agent_eval.report.html.tables import Row, by_key
+from agent_eval.report.names import Paths
+from agent_eval.report.quality import interval_of, name_of, reading_order, value_of
+
+MOST = 60  # agents, ranked ones first; `agent-eval compare` takes any two
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the page: what it is, and its value for each agent with a remark; None where it is unknown."""
+
+    name: str
+    values: Sequence[tuple[str, str] | None]
+
+
+def side_by_side_page(
+    version: str, methodology: Methodology, paths: Paths, leaderboard: pl.DataFrame, summary: pl.DataFrame
+) -> dict[str, Any]:
+    """Return what the page shows: the first agents of the board, and all of their figures.
+
+    Args:
+        version: The methodology version.
+        methodology: Its rules.
+        paths: The report's pages.
+        leaderboard: Table leaderboard; other versions may be in it.
+        summary: Table quality_summary, likewise.
+    """
+    rows = leaderboard.filter(methodology_version=version).to_dicts()
+    rows.sort(key=lambda r: (r["rank"] is None, r["template"] or "~", r["rank"] or 0, r["agent_id"]))
+    shown = rows[:MOST]
+    names = [(r["name"] or r["agent_id"], paths.agent(r["agent_id"], version)) for r in shown]
+    of_agents = by_key(summary.filter(methodology_version=version), "agent_id")
+    quality = [{q["quantity"]: q for q in of_agents.get((r["agent_id"],), ())} for r in shown]
+    return {
+        "version": version,
+        "methodology": methodology,
+        "agents": names,
+        "n_left_out": len(rows) - len(shown),
+        "sections": [
+            ("Board", list(_of_board(shown))),
+            ("Universal dimensions, 1 to 5", [_plain(f"{d.id} {d.name}", shown, d.id.lower(), 2) for d in methodology.dimensions]),
+            ("Scenarios, 0 to 100", [_plain(s, shown, s.lower(), 1) for s in SCENARIOS]),
+            ("Conversations", list(_of_conversations(quality))),
+        ],
+    }  # fmt: skip
+
+
+def _of_board(rows: Sequence[Row]) -> Iterator[Figure]:
+    yield Figure("status", [(r["status"].replace("_", " "), "") for r in rows])
+    yield Figure("template", [(r["template"], "") if r["template"] else None for r in rows])
+    yield Figure("rank", [(words.rank(r), "") if r["rank"] is not None else None for r in rows])
+    yield Figure(
+        "composite",
+        [(words.composite(r), words.interval(r)) if r["composite_score"] is not None else None for r in rows],
+    )
+    for name, column, places in (
+        ("universal", "universal_0to100", 1), ("domain", "domain_0to100", 1), ("penalty", "repeatability_penalty", 0),
+        ("pass@1", "pass_at_1", 3), ("sessions", "n_sessions", 0), ("conversations", "n_conversations", 0),
+    ):  # fmt: skip
+        yield _plain(name, rows, column, places)
+    yield Figure("judge", [(r["judge"], "") if r["judge"] != "none" else None for r in rows])
+
+
+def _plain(name: str, rows: Sequence[Row], column: str, places: int) -> Figure:
+    return Figure(name, [None if r[column] is None else (f"{r[column]:.{places}f}", "") for r in rows])
+
+
+def _of_conversations(quality: Sequence[Mapping[str, Row]]) -> Iterator[Figure]:
+    known = {name: row for of in quality for name, row in of.items()}
+    for name, row in sorted(known.items(), key=lambda item: reading_order(item[1])):
+        values = []
+        for of in quality:
+            own = of.get(name)
+            is_known = own is not None and own["mean"] is not None
+            values.append((value_of(own), interval_of(own)) if own is not None and is_known else None)
+        yield Figure(name_of(row), values)
