@@ -10,7 +10,7 @@ import polars as pl
 
 from agent_eval.judge.llm.budget import Budget, Usage
 from agent_eval.judge.llm.client import CallError, Reply
-from agent_eval.judge.llm.panel import JudgeRuntime, Panel
+from agent_eval.judge.llm.panel import Heard, JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Messages, Prompt
 from agent_eval.metrics.base import Metric
@@ -117,6 +117,7 @@ def panel_of(
     spec: JudgeSpec | None = None,
     budget: Budget | None = None,
     concurrency: int = 16,
+    heard: Heard | None = None,
 ) -> Panel:
     by_model = {client.model: client for client in clients}
     runtime = JudgeRuntime(
@@ -126,5 +127,6 @@ def panel_of(
         budget=budget or Budget(),
         concurrency=concurrency,
         max_tokens=500,
+        heard=heard,
     )
     return Panel(spec or JudgeSpec(tuple(by_model)), runtime)

@@ -1,0 +1,46 @@
+"""`run -v`: each answer of a judge model with its reason, as it arrives."""
+
+import io
+
+from rich.console import Console
+
+from agent_eval.commands.terminal.progress import shown_progress
+from agent_eval.judge.llm.calls import JudgeCall, QuestionSequence
+from agent_eval.judge.protocol import NotApplicable, Scored, Unscored, Verdict
+from agent_eval.tables import table
+from tests.judge.fakes import ScriptedClient, panel_of
+from tests.judge.test_requests import questions, talk
+
+
+def test_the_answers_of_every_call_are_printed_with_their_reasons() -> None:
+    out = io.StringIO()
+    sequences = [QuestionSequence(questions(talk(f"c{i}", 2))) for i in range(2)]
+    with shown_progress(Console(file=out, width=40)) as shown:
+        panel_of(ScriptedClient(answers={"helpfulness": 3}), heard=shown.heard).answers(
+            sequences, table("judge_cache").empty()
+        )
+    lines = out.getvalue().splitlines()
+    assert sorted(line.split(": ")[0] for line in lines if " helpfulness " in line) == [
+        f"scripted c{i}#{turn} helpfulness 3" for i in range(2) for turn in range(2)
+    ]
+    assert all(line.partition(": ")[2] for line in lines)  # the reason
+
+
+def test_an_answer_without_a_value_says_why_and_no_text_steers_the_terminal() -> None:
+    out = io.StringIO()
+    (question, *_) = questions(talk("c0", 1))
+    name = question.metrics[0].name
+    verdicts: list[Verdict] = [
+        Scored("bad\x1b[31m\nline", label="unsafe action"),
+        NotApplicable("no tool"),
+        Unscored("parse_failure", "not JSON"),
+    ]
+    with shown_progress(Console(file=out, width=40)) as shown:
+        for verdict in verdicts:
+            shown.heard(JudgeCall((question,)), "m", {name: verdict})
+    assert "\x1b" not in out.getvalue()
+    assert [line.partition(f"{name} ")[2] for line in out.getvalue().splitlines()] == [
+        "unsafe action: bad\ufffd[31m line",
+        "not applicable: no tool",
+        "unscored: parse_failure: not JSON",
+    ]
