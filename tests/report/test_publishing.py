@@ -21,7 +21,7 @@ def test_the_command_says_where_the_report_is(
     index = tmp_path / "deep" / "site" / "index.html"
     assert str(index) in result.stdout.replace("\n", "")
     assert "<title>Leaderboard 1.2.0" in index.read_text()
-    assert (index.parent / "boards" / "1.3.0.html").is_file()
+    assert (index.parent / "boards" / "1.3.0" / "index.html").is_file()
 
 
 def test_an_unknown_version_is_refused_before_anything_is_written(
