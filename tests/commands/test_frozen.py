@@ -206,7 +206,7 @@ def test_a_superseded_board_says_so_and_names_the_current_one(published_root: Pa
 def test_the_report_links_a_superseded_board_to_the_current_one(published_root: Path, tmp_path: Path) -> None:
     publish(Project.open(published_root), tmp_path / "report")
     old = (tmp_path / "report" / "boards" / "1.3.0" / "index.html").read_text(encoding="utf-8")
-    assert 'is superseded by 1.4.0. <a href="../index.html">Current version: 1.4.0</a>' in old
+    assert 'is superseded by 1.4.0. <a href="../../index.html">Current version: 1.4.0</a>' in old
     assert "is superseded by" not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
 
 
