@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = Path("/usr/bin/chromium")
-PHONE_WIDTH, DESK_HEIGHT = 390, 900
+PHONE_WIDTH, DESK_WIDTH, DESK_HEIGHT = 390, 1280, 900
 
 pytestmark = [
     pytest.mark.slow,
@@ -155,10 +155,12 @@ def test_planted_attacks_are_inert(sample_root: Path, tmp_path: Path, page: "Pag
         assert page.locator("a[href^='javascript' i]").count() == 0
 
 
-def test_a_phone_shows_every_page_without_scrolling_sideways(report: Path, page: "Page") -> None:
-    page.set_viewport_size({"width": PHONE_WIDTH, "height": 800})
+@pytest.mark.parametrize("width", [PHONE_WIDTH, DESK_WIDTH])
+def test_every_page_is_shown_without_scrolling_sideways(report: Path, page: "Page", width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
     for start in (
         "index",
+        "boards/1.3.0/side-by-side",
         "agents/1.3.0/lumen",
         "conversations/*/",
         "about",
@@ -166,7 +168,19 @@ def test_a_phone_shows_every_page_without_scrolling_sideways(report: Path, page:
         "methodology/1.2.0-to",
     ):
         page.goto(url(report, start))
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE_WIDTH, start
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, start
+
+
+def test_headings_stay_in_view_where_a_table_fits_and_a_wide_one_scrolls_in_its_box(
+    report: Path, page: "Page"
+) -> None:
+    page.set_viewport_size({"width": DESK_WIDTH, "height": DESK_HEIGHT})
+    page.goto(url(report, "index"))
+    heading = page.locator("#reliability-board thead th").first
+    sync_api.expect(heading).to_have_css("position", "sticky")
+    page.evaluate("document.getElementById('reliability-board').style.width = '2000px'")
+    sync_api.expect(heading).to_have_css("position", "static")
+    assert page.evaluate("document.documentElement.scrollWidth") <= DESK_WIDTH
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,14 @@
     apply();
   }
 
+  // A box whose table fits needs no scrolling of its own, so that headings can stay in view (report.css).
+  function fitting(box) {
+    const check = () => box.classList.toggle("fits", box.scrollWidth <= box.clientWidth);
+    const observer = new ResizeObserver(check);
+    observer.observe(box);
+    for (const table of box.children) observer.observe(table);
+  }
+
   // A link to something inside a fold opens the fold.
   function reveal() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -150,6 +158,7 @@
     document.querySelectorAll("table").forEach((table) => table.tHead && sortable(table));
     document.querySelectorAll("form[data-filters]").forEach(filterable);
     document.querySelectorAll("form[data-columns]").forEach(columns);
+    document.querySelectorAll(".scroll").forEach(fitting);
     foldAll();
     reveal();
   });
