@@ -52,5 +52,13 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
 
 def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "data" / "README.md"]:
-        for target in re.findall(r"\]\((?!https://)([^)#]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#?([^)]*)\)", page.read_text()):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name}: {target}"
+            assert not heading or heading in anchors(found), f"{page.name}: {target}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the addresses of a page's headings, as GitHub makes them: words in lower case, joined by hyphens."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -120,4 +120,4 @@ def test_shell_is_marked_in_no_other_way() -> None:
         for page in PAGES
         for mark in re.findall(r"^```(\S+)", page.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert marks <= {"sh", "console", "yaml", "toml", "json", "python", "csv", "nginx"}
+    assert marks <= {"sh", "console", "yaml", "toml", "json", "python", "csv", "nginx", "ini"}
