@@ -12,6 +12,7 @@ NAMES = (
     "board",
     "reliability",
     "coverage",
+    "calibration",
     "clusters",
     "judge_engine",
 )

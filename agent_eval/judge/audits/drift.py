@@ -88,7 +88,9 @@ def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
 
 
 def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object]:
-    from agent_eval.judge.audits import limits as limits_of  # imports numpy; the gates must load without it
+    # these import numpy; the gates must load without it
+    from agent_eval.judge.audits import limits as limits_of
+    from agent_eval.scores.statistics.resampling import jackknife, share_limits
 
     pairs = [
         (json.loads(before), json.loads(after))
@@ -114,18 +116,16 @@ def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object
     by_number = limits_of.by_turn([(turn, 1.0, a, b, a * a, b * b, a * b) for turn, a, b in numbers])
     equal = limits_of.by_turn([(turn, 1.0, float(a == b)) for turn, (a, b) in zip(turns, said, strict=True)])
     figures = {
-        "share_equal": (n_equal / len(said), limits_of.share_limits(equal)),
+        "share_equal": (n_equal / len(said), share_limits(equal)),
         "mean_difference": (
             sum(b - a for _, a, b in numbers) / len(numbers) if numbers else None,
-            limits_of.jackknife(by_number, lambda s: (s[:, 2] - s[:, 1]) / s[:, 0], least=1.0),
+            jackknife(by_number, lambda s: (s[:, 2] - s[:, 1]) / s[:, 0], least=1.0),
         ),
         "kappa": (
             label_kappa([a for _, a, _ in labels], [b for _, _, b in labels])
             if labels
             else weighted_kappa([a for _, a, _ in numbers], [b for _, _, b in numbers]),
-            limits_of.jackknife(*limits_of.label_sums(labels))
-            if labels
-            else limits_of.number_kappa_limits(by_number),
+            jackknife(*limits_of.label_sums(labels)) if labels else limits_of.number_kappa_limits(by_number),
         ),
     }
     return {

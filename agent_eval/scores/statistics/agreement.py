@@ -1,0 +1,365 @@
+"""Measure how far a judge agrees with people, or raters with each other.
+
+Raw agreement, Cohen's kappa (unweighted, and with quadratic weights), Krippendorff's alpha, sensitivity,
+specificity and mean bias. Each has a 95 % interval: conversations are the clusters, sampling weights and strata
+are those that the labels were drawn with. Intervals of kappas, alpha and bias are percentiles of redrawn
+clusters; those of shares are Beta quantiles with Jeffreys' prior for the effective number of labels (Korn and
+Graubard, 1998). Below five clusters there is no interval. Functions take and return numbers.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
+from agent_eval.scores.statistics.intervals import LEVEL, OutOfRangeError, scale_bound
+from agent_eval.scores.statistics.resampling import (
+    Figure,
+    Floats,
+    cluster_sums,
+    jackknife_variance,
+    leave_one_out,
+    percentiles,
+    total,
+)
+
+Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
+Answer: TypeAlias = str | float
+MOST_VALUES = 100
+"""Most distinct values of a nominal or ordinal alpha: each pair of them is a cell."""
+
+
+class IntervalEstimate(NamedTuple):
+    """Hold a figure with its 95 % interval; null where it is undefined or too few clusters show it."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+UNDEFINED = IntervalEstimate(None)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Hold what a judge and a person said of the same parts: one entry per part that both judged.
+
+    Args:
+        judge: The judge's answers: labels, or numbers.
+        human: The person's answers, likewise.
+        clusters: The conversation of each part.
+        weights: How many parts each labelled one represents; None: all the same.
+        strata: The group that each part was drawn from, if a fixed number of each group was drawn.
+
+    Raises:
+        OutOfRangeError: If lengths differ, a weight is not positive, or a number is not finite.
+    """
+
+    judge: Sequence[Answer]
+    human: Sequence[Answer]
+    clusters: Sequence[Hashable]
+    weights: Sequence[float] | None = None
+    strata: Sequence[Hashable] | None = None
+
+    def __post_init__(self) -> None:
+        """Check lengths, weights and numbers."""
+        n = len(self.judge)
+        for name, column in (("human", self.human), ("clusters", self.clusters), *self._optional()):
+            if len(column) != n:
+                raise OutOfRangeError(f"number of {name}", len(column), f"{n}, one per answer of the judge")
+        if wrong := [w for w in self.weights or () if not (math.isfinite(w) and w > 0)]:
+            raise OutOfRangeError("sampling weight", wrong[0], "finite numbers above 0")
+        for answer in (*self.judge, *self.human):
+            if not isinstance(answer, str) and not math.isfinite(answer):
+                raise OutOfRangeError("answer", answer, "labels, or finite numbers")
+
+    def _optional(self) -> list[tuple[str, Sequence[object]]]:
+        return [(n, c) for n, c in (("weights", self.weights), ("strata", self.strata)) if c is not None]
+
+    @property
+    def weight(self) -> Floats:
+        """Return the weights, scaled to a mean of 1."""
+        given = np.asarray(self.weights if self.weights is not None else [1.0] * len(self.judge), dtype=float)
+        return np.asarray(given / given.mean()) if len(given) else given
+
+    def sums(self, *columns: Floats) -> Floats:
+        """Return the weighted sums of 1 and of the columns, by cluster and stratum."""
+        rows = np.stack([np.ones(len(self.judge)), *columns], axis=1) * self.weight[:, np.newaxis]
+        return cluster_sums(rows, self.clusters, self.strata)
+
+    def numbers(self) -> tuple[Floats, Floats]:
+        """Return the judge's and the people's answers as numbers.
+
+        Raises:
+            OutOfRangeError: If one is a label.
+        """
+        for answer in (*self.judge, *self.human):
+            if isinstance(answer, str):
+                raise OutOfRangeError("answer", answer, "numbers, for a figure of distances")
+        return np.asarray(self.judge, dtype=np.float64), np.asarray(self.human, dtype=np.float64)
+
+
+def confusion(pairs: Pairs) -> dict[tuple[Answer, Answer], tuple[int, float]]:
+    """Return by (judge's answer, person's answer) the number of parts and their sum of weights (mean 1)."""
+    cells: dict[tuple[Answer, Answer], tuple[int, float]] = {}
+    for judge, human, weight in zip(pairs.judge, pairs.human, pairs.weight.tolist(), strict=True):
+        n, of_all = cells.get((judge, human), (0, 0.0))
+        cells[judge, human] = n + 1, of_all + weight
+    return cells
+
+
+def raw_agreement(pairs: Pairs) -> IntervalEstimate:
+    """Return the share of parts with equal answers, 0–1."""
+    return _share(pairs, _is(pairs.judge, pairs.human), np.ones(len(pairs.judge)))
+
+
+def sensitivity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
+    """Return the judge's share of `positive` among the parts that people call so, 0–1; undefined without any."""
+    return _share(pairs, _equals(pairs.judge, positive), _equals(pairs.human, positive))
+
+
+def specificity(pairs: Pairs, positive: Answer) -> IntervalEstimate:
+    """Return the judge's share of other answers among the parts that people do not call `positive`, 0–1."""
+    return _share(pairs, 1 - _equals(pairs.judge, positive), 1 - _equals(pairs.human, positive))
+
+
+def base_rate(pairs: Pairs, positive: Answer) -> IntervalEstimate:
+    """Return the share of parts that people call `positive`, 0–1."""
+    return _share(pairs, _equals(pairs.human, positive), np.ones(len(pairs.human)))
+
+
+def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
+    """Return Cohen's kappa, 1: always equal, 0: as by chance; undefined if chance alone would always agree.
+
+    Source: Cohen, A coefficient of agreement for nominal scales, 1960.
+    """
+    words = sorted({*pairs.judge, *pairs.human}, key=str)
+    sums = pairs.sums(
+        _is(pairs.judge, pairs.human),
+        *(_equals(pairs.judge, word) for word in words),
+        *(_equals(pairs.human, word) for word in words),
+    )
+    return _estimate(sums, label_kappa_of, least=lambda s: 1 / (1 - label_chance(s)), bounds=(-1, 1))
+
+
+def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
+    """Return Cohen's kappa of numbers, weighted by the squared distance.
+
+    Undefined if both sides always give the same single number. Source: Cohen, Weighted kappa, 1968.
+
+    Raises:
+        OutOfRangeError: If an answer is a label.
+    """
+    judge, human = pairs.numbers()
+    middle = human.mean() if len(human) else 0.0  # kappa does not depend on it; sums of squares stay exact
+    judge, human = judge - middle, human - middle
+    sums = pairs.sums(judge, human, judge**2, human**2, judge * human)
+    return _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
+
+
+def mean_bias(pairs: Pairs) -> IntervalEstimate:
+    """Return the mean of judge − person, in the units of the answers.
+
+    Raises:
+        OutOfRangeError: If an answer is a label.
+    """
+    judge, human = pairs.numbers()
+    return _estimate(pairs.sums(judge - human), lambda s: s[:, 1] / s[:, 0])
+
+
+def krippendorff_alpha(
+    units: Sequence[Mapping[str, Answer]],
+    level: Level,
+    clusters: Sequence[Hashable],
+    weights: Sequence[float] | None = None,
+) -> IntervalEstimate:
+    """Return Krippendorff's alpha of any number of raters; missing answers are allowed.
+
+    Undefined if all answers are equal, or no unit has two of them.
+
+    Args:
+        units: By part, the answer of each rater who gave one.
+        level: Distance of two answers: nominal (equal or not), ordinal (ranks), interval (numbers).
+        clusters: The conversation of each part.
+        weights: As in `Pairs`.
+
+    Raises:
+        OutOfRangeError: If an answer of an ordinal or interval level is a label, or a nominal or ordinal level
+            has more than 100 distinct values.
+
+    Source: Krippendorff, Computing Krippendorff's Alpha-Reliability, 2011.
+    """
+    kept = [i for i, unit in enumerate(units) if len(unit) > 1]
+    values: list[list[Answer]] = [[*units[i].values()] for i in kept]
+    found: list[Answer] = sorted(
+        {v for of_unit in values for v in of_unit}, key=lambda v: (isinstance(v, str), v)
+    )
+    if level != "nominal" and (words := [v for v in found if isinstance(v, str)]):
+        raise OutOfRangeError("answer", words[0], f"numbers, for the {level} level")
+    if level != "interval" and len(found) > MOST_VALUES:
+        raise OutOfRangeError("number of distinct answers", len(found), f"at most {MOST_VALUES}")
+    if not kept:
+        return UNDEFINED
+    weight = np.array([weights[i] if weights is not None else 1.0 for i in kept], dtype=np.float64)
+    weight /= weight.mean()
+    rows = _squares(values) if level == "interval" else _coincidences(values, found)
+    sums = cluster_sums(rows * weight[:, np.newaxis], [clusters[i] for i in kept])
+    figure = (
+        _alpha_of_squares
+        if level == "interval"
+        else _alpha_of_cells(len(found), is_ordinal=level == "ordinal")
+    )
+    return _estimate(sums, figure, bounds=(-1, 1))
+
+
+def label_chance(sums: Floats) -> Floats:
+    """Return the agreement by chance from sums of 1, equal, each label by one side, each label by the other."""
+    half = (sums.shape[1] - 2) // 2
+    return np.asarray((sums[:, 2 : 2 + half] * sums[:, 2 + half :]).sum(axis=1) / sums[:, 0] ** 2)
+
+
+def label_kappa_of(sums: Floats) -> Floats:
+    """Return Cohen's kappa from the sums of `label_chance`; NaN if chance alone would always agree."""
+    chance, seen = label_chance(sums), sums[:, 1] / sums[:, 0]
+    is_defined = chance < 1 - 1e-12
+    return np.where(is_defined, (seen - chance) / np.where(is_defined, 1 - chance, 1), np.nan)
+
+
+def number_chance(sums: Floats) -> Floats:
+    """Return the mean squared distance of independent draws from sums of 1, a, b, a², b² and ab."""
+    n, a, b, aa, bb = sums.T[:5]
+    return np.asarray(aa / n - (a / n) ** 2 + bb / n - (b / n) ** 2 + (a / n - b / n) ** 2)
+
+
+def number_kappa_of(sums: Floats) -> Floats:
+    """Return the quadratic kappa from the sums of `number_chance`; NaN if all numbers are the same."""
+    chance = number_chance(sums)
+    seen = (sums[:, 3] + sums[:, 4] - 2 * sums[:, 5]) / sums[:, 0]
+    return np.where(chance > 1e-12, 1 - seen / np.where(chance > 1e-12, chance, 1), np.nan)
+
+
+def share_interval(share: float, variance: float, n_effective: float, freedom: float) -> tuple[float, float]:
+    """Return Beta quantiles of a share with Jeffreys' prior for its effective number of labels.
+
+    Args:
+        share: 0–1.
+        variance: Of the share; 0 if it is 0 or 1.
+        n_effective: Number of labels that is used if the variance is 0.
+        freedom: Degrees of freedom of the variance.
+    """
+    from scipy.special import betaincinv, ndtri, stdtrit
+
+    n = n_effective
+    if variance > 0:
+        upper = 0.5 + LEVEL / 2
+        n = share * (1 - share) / variance * float(ndtri(upper) / stdtrit(freedom, upper)) ** 2
+    a, b = share * n + 0.5, (1 - share) * n + 0.5
+    low, high = (float(betaincinv(a, b, q)) for q in (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
+    return min(low, share), max(high, share)
+
+
+def _estimate(
+    sums: Floats,
+    figure: Figure,
+    *,
+    least: Figure | None = None,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> IntervalEstimate:
+    """Return a figure with its percentiles.
+
+    Where every replicate is equal, the limits are as wide as what n clusters miss with probability 2.5 %: a
+    share 1 − 0.025^(1/n) of answers that change the figure by `least`; without `least` there are none.
+    """
+    if not len(sums):
+        return UNDEFINED
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = total(sums)
+        value = float(figure(whole)[0])
+    if not math.isfinite(value):
+        return UNDEFINED
+    limits = percentiles(sums, figure) if len(sums) >= FEWEST_CLUSTERS else None
+    if limits is not None and limits[1] - limits[0] < 1e-9:
+        reach = float(least(whole)[0]) * (1 - scale_bound(1.0, len(sums))[0]) if least else 0.0
+        limits = (value - reach, value + reach) if reach else None
+    if limits is None:
+        return IntervalEstimate(value)
+    return IntervalEstimate(value, *(min(max(limit, bounds[0]), bounds[1]) for limit in limits))
+
+
+def _share(pairs: Pairs, numerator: Floats, denominator: Floats) -> IntervalEstimate:
+    """Return the share of `numerator` within `denominator` (0 or 1 for each part) with its interval."""
+    sums = pairs.sums(denominator, numerator * denominator)
+    n = int((sums[:, :, 1].sum(axis=1) > 0).sum())  # clusters that hold any of the denominator
+    if not n:
+        return UNDEFINED
+    of_all, counted = total(sums)[0, 1:]
+    share = min(float(counted / of_all), 1.0)
+    if n < FEWEST_CLUSTERS:
+        return IntervalEstimate(share)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        without = leave_one_out(sums)
+        variance = float(jackknife_variance(without[:, 2] / without[:, 1]))
+    if not math.isfinite(variance):
+        return IntervalEstimate(share)
+    by_cluster = sums[:, :, 1].sum(axis=1)
+    effective = float(by_cluster.sum() ** 2 / (by_cluster**2).sum())
+    variance = variance if 1e-12 < share < 1 - 1e-12 else 0.0
+    return IntervalEstimate(share, *share_interval(share, variance, effective, n - 1))
+
+
+def _squares(values: Sequence[Sequence[Answer]]) -> Floats:
+    """Return by unit the number of answers, Σ squared distances of ordered pairs / (n − 1), Σ a and Σ a²."""
+    rows = []
+    middle = float(np.mean([float(v) for of_unit in values for v in of_unit]))
+    for of_unit in values:
+        given = np.array(of_unit, dtype=np.float64) - middle
+        n, one, two = len(given), float(given.sum()), float((given**2).sum())
+        rows.append((n, (2 * n * two - 2 * one**2) / (n - 1), one, two))
+    return np.array(rows, dtype=np.float64)
+
+
+def _alpha_of_squares(sums: Floats) -> Floats:
+    n, seen, one, two = sums.T
+    by_chance = (2 * n * two - 2 * one**2) / (n * (n - 1))
+    return np.where(by_chance > 1e-12, 1 - seen / n / np.where(by_chance > 1e-12, by_chance, 1), np.nan)
+
+
+def _coincidences(values: Sequence[Sequence[Answer]], found: Sequence[Answer]) -> Floats:
+    """Return by unit the number of answers and the matrix of value coincidences, as one line."""
+    place = {value: i for i, value in enumerate(found)}
+    rows = np.zeros((len(values), 1 + len(found) ** 2))
+    for row, of_unit in zip(rows, values, strict=True):
+        counts = np.bincount([place[v] for v in of_unit], minlength=len(found)).astype(np.float64)
+        row[0] = len(of_unit)
+        row[1:] = ((np.outer(counts, counts) - np.diag(counts)) / (len(of_unit) - 1)).ravel()
+    return rows
+
+
+def _alpha_of_cells(n_values: int, *, is_ordinal: bool) -> Figure:
+    """Return alpha as a function of summed coincidences; the ordinal distance is that of mid-ranks."""
+
+    def alpha(sums: Floats) -> Floats:
+        cells = sums[:, 1:].reshape(-1, n_values, n_values)
+        each = cells.sum(axis=2)
+        n = each.sum(axis=1)
+        if is_ordinal:
+            ranks = each.cumsum(axis=1) - each / 2
+            distance = (ranks[:, :, np.newaxis] - ranks[:, np.newaxis, :]) ** 2
+        else:
+            distance = np.broadcast_to(1 - np.eye(n_values), cells.shape)
+        seen = (cells * distance).sum(axis=(1, 2)) / n
+        by_chance = np.einsum("ic,icd,id->i", each, distance, each) / (n * (n - 1))
+        return np.where(by_chance > 1e-12, 1 - seen / np.where(by_chance > 1e-12, by_chance, 1), np.nan)
+
+    return alpha
+
+
+def _is(left: Sequence[Answer], right: Sequence[Answer]) -> Floats:
+    return np.array([a == b for a, b in zip(left, right, strict=True)], dtype=np.float64)
+
+
+def _equals(answers: Sequence[Answer], wanted: Answer) -> Floats:
+    return np.array([answer == wanted for answer in answers], dtype=np.float64)
