@@ -26,6 +26,8 @@ methodology_app = typer.Typer(
     help="The methodology versions: list, show, diff, validate.", no_args_is_help=True
 )
 app.add_typer(methodology_app, name="methodology")
+labels_app = typer.Typer(help="Labels by people and by judges of other tools.", no_args_is_help=True)
+app.add_typer(labels_app, name="labels")
 
 INTERRUPTED = 130  # typer's answer to Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
@@ -751,6 +753,40 @@ def methodology_validate(
         for version in freeze_own(project.home.methodologies):
             err.print(f"Frozen: {version}", markup=False)
     raise typer.Exit(validate(project.registry, out, as_json=as_json))
+
+
+@labels_app.command("import")
+def labels_import(
+    paths: Annotated[
+        list[Path], typer.Argument(help="CSV files, files of tau2-bench's judges, or results of UniEval.")
+    ],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", help="Agent of the conversations. Default: the one that had each of them."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric", help="Metric of labels without one. Default for tau2's judges: goal_completion."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write labels into data/ratings, by the ids of their source, and print how far judges agree with people.
+
+    Labels of people count as ratings; those of judges (`import:NAME`) are kept beside ours and count for no score.
+    A CSV has the columns conversation, turn, metric, rater or judge, label or rating, reason, time, separated by
+    commas or semicolons. Importing a file twice changes nothing.
+
+    Exit code: 0 every label was read and stored; 1 some were not; 2 no label was read.
+    """
+    from agent_eval.commands.labels import import_labels
+    from agent_eval.commands.terminal.output import consoles
+
+    out, err = consoles()
+    raise typer.Exit(
+        import_labels(_project(), out, err, paths, agent_id=agent, metric=metric, as_json=as_json)
+    )
 
 
 def main() -> None:

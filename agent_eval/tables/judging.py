@@ -113,7 +113,11 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("value", F, "The value of a 0/1 or real-valued target; null otherwise"),
             Column("label", S, "The main failure label, or 'no failure'; null otherwise"),
             Column("further_labels", NAMES, "Failure labels that apply as well"),
-            Column("role", RATER_ROLE, "'adjudicator', who decides where raters differ; null: a rater"),
+            Column(
+                "role",
+                RATER_ROLE,
+                "'adjudicator', who decides where raters differ; 'judge', a judge of another tool, whose label counts for no score; null: a rater",
+            ),
             Column("file", S, "File it came from", nullable=False),
             Column("line", I, "1-based line", nullable=False),
         ),

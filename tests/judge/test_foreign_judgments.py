@@ -37,9 +37,30 @@ def test_verdicts_of_several_spellings_are_one_answer(tmp_path: Path, verdict: s
 def test_bad_entries_are_refused_by_file_and_number_and_the_rest_counts(tmp_path: Path) -> None:
     held = [entry(), entry(), entry("c2", "maybe"), entry(None), 3, entry("c3", None), entry("c4", "fail")]
     rows, refusals = read_foreign([written(tmp_path, {"entries": held})])
-    assert rows["conversation_id"].to_list() == ["c1", "c4"]
+    verdicts = [("c1", True), ("c2", None), ("c3", None), ("c4", False)]
+    assert rows.select("conversation_id", "is_passed").rows() == verdicts
     assert [(r.file, r.line) for r in refusals] == [("j.json", n) for n in (2, 3, 4, 5, 6)]
     assert "'maybe' is not known; known: pass" in refusals[1].reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "facts", "is_passed", "reason"),
+    [
+        ("satisfactory", {"agreement": None, "tau2_success": True}, None, "could not be read by its source"),
+        ("mostly fine", {"agreement": True, "tau2_success": True}, True, None),
+        ("mostly fine", {"agreement": False, "tau2_success": True}, False, None),
+        ("pass", {"agreement": True, "tau2_success": False}, None, "contradicts agreement"),
+        ("satisfactory", {"agreement": None}, True, None),  # without an outcome the source compared nothing
+        ("Tie", {}, None, "is a tie"),
+    ],
+)
+def test_a_verdict_is_read_as_its_source_read_it(
+    tmp_path: Path, verdict: str, facts: dict[str, object], is_passed: bool | None, reason: str | None
+) -> None:
+    rows, refusals = read_foreign([written(tmp_path, {"entries": [entry(verdict=verdict, **facts)]})])
+    assert rows["is_passed"].to_list() == [is_passed]
+    assert [reason in r.reason for r in refusals if reason] == [True] * (reason is not None)
+    assert len(refusals) == (reason is not None)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"entries": 3}', b"\xff", b"[" * 100_000])
@@ -78,8 +99,13 @@ def test_agreement_is_over_conversations_that_both_judged() -> None:
 def test_the_judges_of_tau2_are_read_whole(shared_data: Path) -> None:
     folder = shared_data / "tau2_judges"
     rows, refusals = read_foreign(sorted(folder.glob("*.json.gz")))
-    assert (rows.height, refusals) == (200, [])
-    counts = dict(rows.group_by("judge").agg(pl.col("is_passed").sum()).iter_rows())
-    assert {name.split()[-1]: n for name, n in counts.items()} == {
-        "customer_outcome_v1": 35, "policy_chain_of_thought_v1": 37, "policy_conversation_v1": 29, "quick_triage_v1": 46,
+    assert rows.height == 200
+    # satisfactory (3), compliant and correct: `agreement` is null
+    assert {r.file for r in refusals} == {"airline__policy_chain_of_thought_v1.json.gz"}
+    assert rows["is_passed"].null_count() == len(refusals) == 5
+    equal = pl.col("is_passed") == pl.col("is_success")
+    counts = rows.group_by("judge").agg(pl.col("is_passed").sum(), equal.sum().alias("equal"))
+    assert {name.split()[-1]: (passed, equal) for name, passed, equal in counts.iter_rows()} == {
+        "customer_outcome_v1": (35, 20), "policy_chain_of_thought_v1": (32, 18),
+        "policy_conversation_v1": (29, 34), "quick_triage_v1": (46, 25),
     }  # fmt: skip

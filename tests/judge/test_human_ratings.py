@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from agent_eval.formats.csv_lines import LARGEST
 from agent_eval.formats.hashing import digest
 from agent_eval.judge.inputs.human_ratings import (
     COLUMNS,
-    LARGEST,
     OPTIONAL,
     idle_ratings,
     latest_ratings,
@@ -66,6 +66,20 @@ def test_each_kind_of_target_is_read_with_its_file_and_line(tmp_path: Path, enco
         ("U1", None, 4, "r.csv", 2),
         ("D2", None, 4, "r.csv", 3),
         ("helpfulness", 0, 4, "r.csv", 4),
+    ]
+
+
+def test_a_file_may_have_semicolons(tmp_path: Path) -> None:
+    text = (written(tmp_path, LABEL, U1) / "r.csv").read_text()
+    quoted = text.replace(",", ";").replace(
+        "false information; repetition", '"false information; repetition"'
+    )
+    (tmp_path / "r.csv").write_text(quoted)
+    frame, refusals = read_ratings(tmp_path)
+    assert refusals == []
+    assert frame.select("target", "label", "further_labels").rows() == [
+        ("agent_behavior_failure", "false information", ["repetition"]),
+        ("U1", None, None),
     ]
 
 
@@ -135,7 +149,7 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (U1 | {"target": "U7"}, "target is 'U7'"),
         (U1 | {"target": "agent_behaviour_failure"}, "target is 'agent_behaviour_failure', expected one of"),
         (U1 | {"target": "agent_behavior_failure"}, "conversation_id, turn_index is empty"),
-        (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator or nothing"),
+        (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator, judge or nothing"),
         (U1 | {"value": "1"}, "value is given; a rating of U1 is in column rating_1to5"),
         (GOAL | {"rating_1to5": "5"}, "rating_1to5 is given; a rating of goal_completion is in column value"),
         (GOAL | {"value": "0.5"}, "value is '0.5', expected 0 or 1 for goal_completion"),

@@ -3,6 +3,10 @@
 The input format is that of tau2-bench's judge viewer: a JSON object (or .json.gz) with `entries`, each with
 `simulation_id` (the conversation's id here), `judge_verdict`, `judge_justification`, `judge_model` and
 `judge_prompt_name`. Foreign judgments are never part of a score.
+
+How a verdict is read: with `agreement` and `tau2_success` in the entry, as its source read it (an `agreement` of null:
+the source could not read the verdict); without them, by the words below. A tie, a word that is not known and a known
+word that contradicts `agreement` are no verdict.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +23,14 @@ from agent_eval.judge.audits.drift import label_kappa
 FOREIGN = {
     "conversation_id": pl.String,
     "judge": pl.String,  # model and prompt
-    "is_passed": pl.Boolean,
+    "is_passed": pl.Boolean,  # null: the verdict could not be read
+    "is_success": pl.Boolean,  # of the conversation, as the file has it; null if it does not
     "rationale": pl.String,
     "file": pl.String,
+    "entry": pl.Int64,  # 1-based
 }
 LARGEST = 64 * MEGABYTE
-_WORDS = {
+PASSED_WORDS = {
     **dict.fromkeys(("pass", "passed", "satisfied", "satisfactory", "compliant", "correct", "yes"), True),
     **dict.fromkeys(
         (
@@ -42,10 +48,14 @@ _WORDS = {
 }
 
 
-def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return the judgments of files, one row per readable entry, and the rejected entries.
+TIES = ("tie", "tied", "draw", "both", "mixed")
 
-    A judge's second verdict on a conversation is rejected.
+
+def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
+    """Return the judgments of files, one row per entry with a conversation, and the rejected entries.
+
+    An entry whose verdict cannot be read is rejected and has a row without a verdict. A judge's second verdict on a
+    conversation is rejected.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
     refusals: list[Refusal] = []
@@ -56,52 +66,89 @@ def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
             refusals.append(Refusal(file, 0, entries))
             continue
         for number, entry in enumerate(entries, start=1):
-            found = _row(entry, file)
+            found = _row(entry, file, number)
             if isinstance(found, str):
                 refusals.append(Refusal(file, number, found))
                 continue
             key = (str(found["conversation_id"]), str(found["judge"]))
             if key in rows:
                 refusals.append(Refusal(file, number, f"{key[1]} judged conversation {key[0]!r:.80} before"))
-            rows.setdefault(key, found)
+                continue
+            if problem := found.pop("problem"):
+                refusals.append(Refusal(file, number, str(problem)))
+            rows[key] = found
     return pl.DataFrame(list(rows.values()), schema=FOREIGN), refusals
 
 
-def _entries(path: Path) -> list[JsonValue] | str:
+def json_of(path: Path) -> tuple[JsonValue, str | None]:
+    """Return the value of a JSON file (or .json.gz), or null and the reason why it cannot be read."""
     try:
         with opened(path) as stream:
             data = stream.read(LARGEST + 1)
     except (OSError, EOFError, ValueError) as error:
-        return broken(error)
+        return None, broken(error)
     if len(data) > LARGEST:
-        return f"the file is larger than {LARGEST // MEGABYTE} MB unpacked"
+        return None, f"the file is larger than {LARGEST // MEGABYTE} MB unpacked"
     try:
-        value = loads(data.decode("utf-8-sig"))
+        return loads(data.decode("utf-8-sig")), None
     except (ValueError, RecursionError) as error:
-        return f"the file is no JSON: {str(error)[:100]}"
+        return None, f"the file is not JSON: {str(error)[:100]}"
+
+
+def _entries(path: Path) -> list[JsonValue] | str:
+    value, problem = json_of(path)
+    if problem:
+        return problem
     entries = value.get("entries") if isinstance(value, dict) else None
     if not isinstance(entries, list):
         return 'expected a JSON object with a list "entries", as tau2-bench\'s judge viewer writes it'
     return entries
 
 
-def _row(entry: JsonValue, file: str) -> dict[str, object] | str:
+def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
     if not isinstance(entry, dict):
         return "an entry is no object"
-    name, said = entry.get("simulation_id"), entry.get("judge_verdict")
+    name = entry.get("simulation_id")
     if not isinstance(name, str) or not name:
         return "simulation_id is missing; it is the id of the conversation"
-    word = said.strip().casefold() if isinstance(said, str) else None
-    if word not in _WORDS:
-        return f"judge_verdict {said!r:.40} is not known; known: {', '.join(_WORDS)}"
     model, prompt = entry.get("judge_model") or "?", entry.get("judge_prompt_name") or "?"
+    is_passed, problem = _verdict(entry)
+    success = entry.get("tau2_success")
     return {
         "conversation_id": clean(name),
         "judge": clean(f"{model} {prompt}"),
-        "is_passed": _WORDS[word],
+        "is_passed": is_passed,
+        "is_success": success if isinstance(success, bool) else None,
         "rationale": clean(str(entry.get("judge_justification") or "")),
         "file": file,
+        "entry": number,
+        "problem": problem,
     }
+
+
+def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
+    """Return whether the judge passed the conversation, or None and why its verdict cannot be read."""
+    said = entry.get("judge_verdict")
+    by_word, problem = passed_by_word(said if isinstance(said, str) else None)
+    success, agrees = entry.get("tau2_success"), entry.get("agreement")
+    if "agreement" not in entry or not isinstance(success, bool):
+        return by_word, problem
+    if not isinstance(agrees, bool):
+        return None, f"judge_verdict {said!r:.40} could not be read by its source: agreement is null"
+    by_source = success == agrees
+    if by_word is not None and by_word != by_source:
+        return None, f"judge_verdict {said!r:.40} contradicts agreement and tau2_success"
+    return by_source, None
+
+
+def passed_by_word(said: str | None) -> tuple[bool | None, str | None]:
+    """Return whether a verdict in words is a pass, or None and the reason why it is neither pass nor fail."""
+    word = (said or "").strip().casefold()
+    if word in PASSED_WORDS:
+        return PASSED_WORDS[word], None
+    if word in TIES:
+        return None, f"verdict {said!r:.40} is a tie, neither pass nor fail"
+    return None, f"verdict {said!r:.40} is not known; known: {', '.join(PASSED_WORDS)}"
 
 
 def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
@@ -119,13 +166,14 @@ def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
 def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
     """Return how far foreign judges agree with ours on policy adherence: one row per foreign judge.
 
-    `n` conversations that both judged, of `n_foreign`; the shares that each found adherent, 0–1;
+    `n` conversations that both judged with a verdict that can be read, of `n_foreign`; the shares that each found adherent, 0–1;
     `share_equal`, 0–1; `kappa`, Cohen's, null if chance alone would always agree, or without a common
     conversation.
     """
     rows = []
     for (judge,), said in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):
-        both = [(p, ours[c]) for c, p in said.select("conversation_id", "is_passed").iter_rows() if c in ours]
+        read = said.drop_nulls("is_passed").select("conversation_id", "is_passed")
+        both = [(p, ours[c]) for c, p in read.iter_rows() if c in ours]
         n = len(both)
         rows.append(
             {

@@ -2,10 +2,9 @@
 
 They take precedence over every judge and are kept when judgments are repeated. An invalid line is rejected
 with file and line; the rest of the file is read. rater_rules decides which rating counts if raters differ.
+Rows of role `judge` are labels by judges of other tools: they are compared with people and never counted.
 """
 
-import csv
-import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from pathlib import Path
 
 import polars as pl
 
-from agent_eval.formats.files import files_in, is_slug, unreadable
+from agent_eval.formats.csv_lines import csv_lines
+from agent_eval.formats.files import files_in, is_slug
 from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
-from agent_eval.formats.streams import MEGABYTE
 from agent_eval.formats.timestamps import as_text, parse_timestamp
 from agent_eval.formats.validation_messages import shorten
 from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
@@ -44,13 +43,14 @@ OPTIONAL = ("value", "label", "role")
 """Columns that a file may omit: answers other than a rating from 1 to 5, and the rater's role."""
 ANY = "any"
 RATER, ADJUDICATOR = "rater", "adjudicator"
+JUDGE = "judge"
+"""Role of a label that a judge of another tool gave: no rating by a person."""
 HALLUCINATION_PASSED = "hallucination_passed"
 PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "criterion")
 
 _TABLE = table("human_ratings")
 _MAX_TURN = 2**31
 _SHOWN = 40
-LARGEST = 50 * MEGABYTE  # some hundred thousand ratings by people
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFra
 
 
 def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return the ratings whose conversation is known and belongs to the session that they name.
+    """Return people's ratings whose conversation is known and belongs to the session that they name.
 
     A rating of a conversation or turn without a session gets the conversation's session: ids of conversations
     are unique within their agent. Ratings of sessions are unchanged.
@@ -126,11 +126,17 @@ def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
     session, own_session = pl.col("session_id"), pl.col("own_session")
     is_there = own_session.is_not_null() & (session.is_null() | (session == own_session))
     return (
-        human_ratings.join(own, on=["agent_id", "conversation_id"], how="left", maintain_order="left")
+        by_people(human_ratings)
+        .join(own, on=["agent_id", "conversation_id"], how="left", maintain_order="left")
         .filter(pl.col("conversation_id").is_null() | is_there)
         .with_columns(session_id=pl.coalesce(session, own_session))
         .drop("own_session")
     )
+
+
+def by_people(human_ratings: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that people gave, without those of judges of other tools."""
+    return human_ratings.filter((pl.col("role").cast(pl.String) != JUDGE).fill_null(value=True))
 
 
 def latest_ratings(
@@ -174,7 +180,7 @@ def unasked_ratings(
     """
     found = (
         (row, _unasked(row, methodologies, categories.get(row["agent_id"])))
-        for row in human_ratings.iter_rows(named=True)
+        for row in by_people(human_ratings).iter_rows(named=True)
     )
     return tuple(
         f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
@@ -208,7 +214,7 @@ def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str
             conversations; conversations without judgments cause no warning.
     """
     conversation = ["agent_id", "conversation_id"]
-    rated = human_ratings.filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
+    rated = by_people(human_ratings).filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
     idle = rated.join(judged.select(conversation).unique(), on=conversation, how="semi").join(
         judged.rename({"metric": "target"}),
         on=[*conversation, "turn_index", "target"],
@@ -241,35 +247,17 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int, dict[str, object] | str]]:
     """Yield line and row, or line and the reason why it is invalid."""
-    try:
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST + 1)
-        if len(raw) > LARGEST:
-            yield 0, f"the file is larger than {LARGEST // MEGABYTE} MB; split it into several files"
-            return
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        yield 0, unreadable(error)
-        return
-    except UnicodeDecodeError as error:
-        yield 0, f"the file is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
-        return
-    csv.field_size_limit(LARGEST)  # process-wide; the default stops at a rationale of 131,072 characters
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
-    line = 1
-    try:
-        for cells in reader:
-            if header is None:
-                header = [cell.strip() for cell in cells]
-                if problem := _header_problem(header):
-                    yield 1, problem
-                    return
-            elif any(cell.strip() for cell in cells):
-                yield line, _row(header, cells, targets)
-            line = reader.line_num + 1
-    except csv.Error as error:
-        yield line, f"no CSV from here on ({error}); quote cells that hold commas, quotes or line breaks"
+    for line, cells in csv_lines(path):
+        if isinstance(cells, str):
+            yield line, cells
+        elif header is None:
+            header = cells
+            if problem := _header_problem(header):
+                yield 1, problem
+                return
+        else:
+            yield line, _row(header, cells, targets)
 
 
 def _header_problem(header: Sequence[str]) -> str | None:
@@ -292,15 +280,23 @@ def _row(
     if len(cells) != len(header):
         return f"{len(cells)} cells, expected {len(header)}; quote cells that hold commas"
     row: dict[str, str | None] = dict.fromkeys((*COLUMNS, *OPTIONAL))
-    row |= {name: cell.strip() or None for name, cell in zip(header, cells, strict=True)}
+    row |= {name: cell or None for name, cell in zip(header, cells, strict=True)}
     try:
-        return _checked(row, targets)
+        return checked_rating(row, targets)
     except ValueError as error:
         return shorten(str(error))
 
 
-def _checked(row: Mapping[str, str | None], targets: Mapping[str, Target]) -> dict[str, object]:
-    """Return the row with its types; a ValueError gives the problem, the allowed values and the fix."""
+def checked_rating(row: Mapping[str, str | None], targets: Mapping[str, Target]) -> dict[str, object]:
+    """Return the row with its types.
+
+    Args:
+        row: A cell for each of COLUMNS and OPTIONAL; None if it is empty.
+        targets: As of `targets_of`.
+
+    Raises:
+        ValueError: With the problem, the allowed values and the fix.
+    """
     if not is_slug(row["agent_id"] or ""):
         raise ValueError(f"agent_id is {row['agent_id'] or ''!r}, expected an id of agents.yaml")
     target = targets.get(row["target"] or "")
@@ -378,8 +374,8 @@ def _labels(cell: str | None, target: Target) -> list[str]:
 
 
 def _role(cell: str | None) -> str | None:
-    if cell not in {None, RATER, ADJUDICATOR}:
-        raise ValueError(f"role is {cell!r}, expected {RATER}, {ADJUDICATOR} or nothing")
+    if cell not in {None, RATER, ADJUDICATOR, JUDGE}:
+        raise ValueError(f"role is {cell!r}, expected {RATER}, {ADJUDICATOR}, {JUDGE} or nothing")
     return None if cell == RATER else cell
 
 

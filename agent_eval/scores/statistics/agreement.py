@@ -43,6 +43,14 @@ class IntervalEstimate(NamedTuple):
 UNDEFINED = IntervalEstimate(None)
 
 
+class Correlations(NamedTuple):
+    """Hold correlations of two sides' numbers, −1 to 1; null where a side never varies or below three parts."""
+
+    pearson: float | None
+    spearman: float | None
+    kendall: float | None  # tau-b
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Hold what a judge and a person said of the same parts: one entry per part that both judged.
@@ -168,6 +176,20 @@ def mean_bias(pairs: Pairs) -> IntervalEstimate:
     """
     judge, human = pairs.numbers()
     return _estimate(pairs.sums(judge - human), lambda s: s[:, 1] / s[:, 0])
+
+
+def correlations(pairs: Pairs) -> Correlations:
+    """Return how far judge and people agree if their scales differ; without weights.
+
+    Raises:
+        OutOfRangeError: If an answer is a label.
+    """
+    from scipy.stats import kendalltau, pearsonr, spearmanr
+
+    judge, human = pairs.numbers()
+    if len(judge) < 3 or not np.ptp(judge) or not np.ptp(human):
+        return Correlations(None, None, None)
+    return Correlations(*(float(f(judge, human).statistic) for f in (pearsonr, spearmanr, kendalltau)))
 
 
 def krippendorff_alpha(

@@ -1,0 +1,130 @@
+"""`agent-eval labels`: labels by people and by judges of other tools into data/ratings."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+from rich.console import Console
+from rich.text import Text
+
+from agent_eval.commands.terminal.output import print_json
+from agent_eval.commands.terminal.tables import FittingTable
+from agent_eval.formats.atomic_files import locked, write_atomically
+from agent_eval.formats.plain_text import one_line, sanitize
+from agent_eval.formats.refusals import Refusal
+from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL, targets_of
+from agent_eval.judge.inputs.label_agreement import label_agreement
+from agent_eval.judge.inputs.labels import Label, rating_rows, read_labels
+from agent_eval.project import Project
+from agent_eval.tables import table
+
+SHOWN = 20
+_NUMBER = re.compile(r"import-(\d{4,})-")
+
+
+def import_labels(
+    project: Project,
+    out: Console,
+    err: Console,
+    paths: Sequence[Path],
+    *,
+    agent_id: str | None,
+    metric: str | None,
+    as_json: bool,
+) -> int:
+    """Write the labels of files into data/ratings and print how far judges agree with people or outcomes.
+
+    Returns:
+        0; 1 when a label was refused or could not be read; 2 when no label was read.
+
+    Raises:
+        UnknownAgentError: If the agent is not known.
+    """
+    targets = targets_of(project.metrics)
+    if agent_id is not None:
+        project.some_agents([agent_id])
+    agent_of = _agents(project, agent_id)
+    labels: list[Label] = []
+    refusals: list[Refusal] = []
+    said: list[str] = []
+    for path in paths:
+        found, refused = read_labels(path, targets, metric)
+        rows, unplaced = rating_rows(found, targets, agent_of)
+        labels += found
+        refusals += [*refused, *unplaced]
+        if rows.height:
+            said.append(f"{rows.height:,} labels of {path.name} {_stored(project, path, rows)}")
+    for refusal in refusals[:SHOWN]:
+        where = f"{refusal.file}:{refusal.line}"
+        err.print(one_line(f"{where}: {refusal.reason}"), markup=False, soft_wrap=True)
+    if (more := len(refusals) - SHOWN) > 0:
+        err.print(f"… and {more:,} more.")
+    agreement = label_agreement(labels, targets)
+    if as_json:
+        print_json(agreement)
+    elif agreement.height:
+        _print(out, agreement)
+    for line in said:
+        err.print(one_line(f"{line}. Next: agent-eval run"), markup=False, soft_wrap=True)
+    if not any(label.answer is not None for label in labels):
+        err.print("No label was read.")
+        return 2
+    return 1 if refusals else 0
+
+
+def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
+    """Return a function that finds a label's agent: the named one, else the one that had the conversation."""
+    stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
+    agents: dict[str, set[str]] = {}
+    for agent, conversation in stored.iter_rows():
+        agents.setdefault(conversation, set()).add(agent)
+
+    def agent_of(label: Label) -> str:
+        if agent_id is not None:
+            return agent_id
+        name = label.cells.get("conversation_id") or ""
+        found = sorted(agents.get(name, ()))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ValueError(f"conversation {name!r:.80} is one of {', '.join(found)}; name one with --agent")
+        raise ValueError(
+            f"conversation {name!r:.80} is not known; import it and run `agent-eval run` before, or name its agent "
+            "with --agent"
+        )
+
+    return agent_of
+
+
+def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
+    """Write the rows into a new file of data/ratings, unless an earlier import wrote the same ones."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow((*COLUMNS, *OPTIONAL))
+    writer.writerows(rows.iter_rows())
+    folder = project.home.ratings
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        earlier = sorted(folder.glob("import-*.csv"))
+        for file in earlier:
+            if file.read_bytes() == stream.getvalue().encode():
+                return f"are in {file.name} already"
+        last = max((int(m[1]) for file in earlier if (m := _NUMBER.match(file.name))), default=0)
+        name = re.sub(r"[^a-z0-9_-]+", "-", path.name.split(".")[0].casefold()).strip("-")[:60]
+        new = folder / f"import-{last + 1:04d}-{name or 'labels'}.csv"
+        write_atomically(new, stream.getvalue())
+    return f"were written to {new.name}"
+
+
+def _print(out: Console, rows: pl.DataFrame) -> None:
+    grid = FittingTable("Agreement of judges, over the labels of these files", rows.columns)
+    for row in rows.iter_rows():
+        grid.add_row(*(Text(sanitize(_cell(value))) for value in row))
+    out.print(grid)
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,314 @@
+"""Read labels by people and by judges of other tools, under the ids of their source, as rows of data/ratings.
+
+Three forms: a CSV with commas or semicolons (conversation, turn, metric, rater or judge, label or rating, reason,
+time, or the columns of data/ratings), files of tau2-bench's judge viewer, and results of UniEval. A judge's name is
+`import:` and its name there. A verdict that is neither pass nor fail (unparsed, a tie, an unknown word) is no label:
+it is rejected with file and line, and counted.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+from pydantic import JsonValue
+
+from agent_eval.formats.csv_lines import csv_lines
+from agent_eval.formats.hashing import digest
+from agent_eval.formats.json_text import clean
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import broken, opened
+from agent_eval.formats.validation_messages import shorten
+from agent_eval.judge.inputs.foreign_judgments import json_of, passed_by_word, read_foreign
+from agent_eval.judge.inputs.human_ratings import (
+    ANY,
+    COLUMNS,
+    JUDGE,
+    OPTIONAL,
+    PART,
+    Target,
+    checked_rating,
+)
+
+IMPORTED = "import:"
+OUTCOME = "outcome"
+"""Role of an outcome that the file has beside the verdicts: what the harness found."""
+_NAMES = {
+    "conversation_id": ("conversation", "conversation_id", "simulation_id"),
+    "turn_index": ("turn", "turn_index"),
+    "target": ("metric", "target"),
+    "rater": ("rater",),
+    "judge": ("judge",),
+    "answer": ("label", "rating", "rating_1to5", "value", "verdict", "answer"),
+    "rationale": ("reason", "rationale"),
+    "rated_at": ("time", "rated_at"),
+    "agent_id": ("agent", "agent_id"),
+    "session_id": ("session", "session_id"),
+    **{name: (name,) for name in ("methodology_version", "criterion", "evidence", "role")},
+}
+_COLUMN = {name: column for column, names in _NAMES.items() for name in names}
+_MEAN = "people (mean)"
+_LARGEST = 1e9  # of a score
+
+
+@dataclass(frozen=True)
+class Label:
+    """Represent one label: cells of data/ratings as texts, and where it came from."""
+
+    file: str
+    line: int  # 1-based line, entry or record
+    cells: Mapping[str, str | None]  # of COLUMNS; `rater` and `role` say who
+    answer: str | None  # as the source has it; None if it cannot be read
+    cluster: str = ""  # what is independent of others; "": the conversation
+
+    @property
+    def part(self) -> tuple[str | None, ...]:
+        """Return what was labelled."""
+        return tuple(self.cells.get(name) for name in PART)
+
+    @property
+    def target(self) -> str:
+        """Return the metric, dimension or test."""
+        return self.cells.get("target") or ""
+
+    @property
+    def who(self) -> str:
+        """Return the rater or judge."""
+        return self.cells.get("rater") or ""
+
+
+def read_labels(
+    path: Path, targets: Mapping[str, Target], metric: str | None
+) -> tuple[list[Label], list[Refusal]]:
+    """Return the labels of one file, and what was rejected; an answer that cannot be read is a label of None.
+
+    Args:
+        path: A CSV or JSON file, or the .gz of a JSON file.
+        targets: What may be labelled; answers in words become numbers where a target has two values.
+        metric: Of files that name no metric: those of tau2's judges, and CSV files without such a column.
+    """
+    try:
+        with opened(path) as stream:
+            start = stream.read(1_000).lstrip()[:1]
+    except (OSError, EOFError, ValueError) as error:
+        return [], [Refusal(clean(path.name), 0, broken(error))]
+    if start == b"{":
+        return _of_tau2(path, metric or "goal_completion")
+    if start == b"[":
+        return _of_unieval(path)
+    labels: list[Label] = []
+    refusals: list[Refusal] = []
+    for line, found in _of_csv(path, targets, metric):
+        if isinstance(found, Label):
+            labels.append(found)
+        if problem := found if isinstance(found, str) else _unread(found, targets):
+            refusals.append(Refusal(clean(path.name), line, problem))
+    return labels, refusals
+
+
+def rating_rows(
+    labels: Iterable[Label],
+    targets: Mapping[str, Target],
+    agent_of: Callable[[Label], str],
+) -> tuple[pl.DataFrame, list[Refusal]]:
+    """Return the labels as lines of data/ratings (texts, null if empty), and those that cannot be stored there.
+
+    Outcomes and answers that could not be read are left out. Labels of a metric that is not known, and those of a
+    UniEval file that are off the metric's scale, are rejected together.
+
+    Args:
+        labels: Of one or several files.
+        targets: As of `targets_of`.
+        agent_of: Finds the agent of a label; raises ValueError with the reason.
+    """
+    rows: list[dict[str, str | None]] = []
+    refusals: list[Refusal] = []
+    together: dict[tuple[str, str, str], int] = {}
+    for label in labels:
+        if label.answer is None or label.cells.get("role") == OUTCOME:
+            continue
+        try:
+            rows.append(_row(label, targets, agent_of))
+        except _NotStoredError as error:
+            kind = (label.file, label.target, str(error))
+            together[kind] = together.get(kind, 0) + 1
+        except ValueError as error:
+            refusals.append(Refusal(label.file, label.line, shorten(str(error))))
+    for (file, name, problem), n in together.items():
+        refusals.append(Refusal(file, 0, f"{n:,} labels of {name!r:.40} are not stored: {problem}"))
+    return pl.DataFrame(rows, schema=dict.fromkeys((*COLUMNS, *OPTIONAL), pl.String)), refusals
+
+
+class _NotStoredError(ValueError):
+    """Raised with a reason that holds for all labels of a metric in a file."""
+
+
+def _row(
+    label: Label, targets: Mapping[str, Target], agent_of: Callable[[Label], str]
+) -> dict[str, str | None]:
+    target = targets.get(label.target)
+    if target is None:
+        raise _NotStoredError(
+            "no metric has this name; declare it in data/metrics, or name one with --metric"
+        )
+    row: dict[str, str | None] = dict.fromkeys((*COLUMNS, *OPTIONAL))
+    row |= {**label.cells, target.answer: label.answer}
+    row["methodology_version"] = row["methodology_version"] or ANY
+    try:
+        row["agent_id"] = row["agent_id"] or agent_of(label)
+    except ValueError:
+        if label.cluster:
+            raise _NotStoredError(
+                "their conversations have no ids of their own; name the agent with --agent"
+            ) from None
+        raise
+    try:
+        checked_rating(row, targets)
+    except ValueError:
+        if label.cluster and target.answer == "rating_1to5":
+            raise _NotStoredError("the metric takes integers from 1 to 5") from None
+        raise
+    return row
+
+
+def _of_tau2(path: Path, metric: str) -> tuple[list[Label], list[Refusal]]:
+    rows, refusals = read_foreign([path])
+    labels = []
+    for row in rows.iter_rows(named=True):
+        cells = {"conversation_id": row["conversation_id"], "target": metric}
+        by_judge = {"rater": IMPORTED + row["judge"], "role": JUDGE, "rationale": row["rationale"] or None}
+        labels.append(Label(row["file"], row["entry"], cells | by_judge, _number(row["is_passed"])))
+        if row["is_success"] is not None:
+            by_harness = {"rater": "tau2_success", "role": OUTCOME}
+            labels.append(Label(row["file"], row["entry"], cells | by_harness, _number(row["is_success"])))
+    return labels, refusals
+
+
+def _number(is_passed: bool | None) -> str | None:
+    return None if is_passed is None else str(int(is_passed))
+
+
+def _of_unieval(path: Path) -> tuple[list[Label], list[Refusal]]:
+    """Read records with `source`, `system_id`, `scores` (means over people) and `predict_scores` (the judge's)."""
+    file, (value, problem) = clean(path.name), json_of(path)
+    if not isinstance(value, list):
+        return [], [Refusal(file, 0, problem or "expected a JSON array of records")]
+    judge = IMPORTED + clean(path.name.split(".")[0])
+    labels: list[Label] = []
+    refusals: list[Refusal] = []
+    for number, record in enumerate(value, start=1):
+        found = _scores(record)
+        if found is None:
+            reason = "expected an object with source, system_id, and numbers in scores and predict_scores"
+            refusals.append(Refusal(file, number, reason))
+            continue
+        source, system, of_people, of_judge = found
+        cluster = digest("source", source)[:12]
+        cells = {"conversation_id": f"{cluster}-{clean(system)}", "turn_index": "0"}
+        for rater, role, scores in ((_MEAN, None, of_people), (judge, JUDGE, of_judge)):
+            for target, score in scores.items():
+                said = {"target": clean(target), "rater": rater, "role": role}
+                labels.append(Label(file, number, cells | said, repr(score), cluster))
+    return labels, refusals
+
+
+def _scores(record: JsonValue) -> tuple[str, str, dict[str, float], dict[str, float]] | None:
+    if not isinstance(record, dict):
+        return None
+    source, system = record.get("source"), record.get("system_id")
+    tables = [record.get("scores"), record.get("predict_scores")]
+    if not isinstance(source, str) or not isinstance(system, str):
+        return None
+    numbers: list[dict[str, float]] = []
+    for held in tables:
+        if not isinstance(held, dict) or any(
+            isinstance(v, bool) or not isinstance(v, int | float) or abs(v) > _LARGEST for v in held.values()
+        ):
+            return None
+        numbers.append({name: float(v) for name, v in held.items() if isinstance(v, int | float)})
+    return source, system, numbers[0], numbers[1]
+
+
+def _of_csv(
+    path: Path, targets: Mapping[str, Target], metric: str | None
+) -> Iterator[tuple[int, Label | str]]:
+    header: list[str] | None = None
+    for line, cells in csv_lines(path):
+        if isinstance(cells, str):
+            yield line, cells
+        elif header is None:
+            header = [cell.casefold() for cell in cells]
+            if problem := _header_problem(header, metric):
+                yield 1, problem
+                return
+        elif len(cells) != len(header):
+            yield line, f"{len(cells)} cells, expected {len(header)}; quote cells that hold separators"
+        else:
+            yield line, _label(clean(path.name), line, header, cells, targets, metric)
+
+
+def _header_problem(header: Sequence[str], metric: str | None) -> str | None:
+    columns = [_COLUMN.get(name) for name in header]
+    problems = [f"unknown column {name!r:.40}" for name in header if name not in _COLUMN][:5]
+    for needed in ("conversation_id", "target", "answer"):
+        if needed not in columns and not (needed == "target" and metric):
+            problems.append(f"no column {' or '.join(_NAMES[needed])}")
+    if "rater" not in columns and "judge" not in columns:
+        problems.append("no column rater or judge")
+    repeated = {c for c in columns if c and c != "answer" and columns.count(c) > 1}
+    problems += [f"several columns for {name}" for name in sorted(repeated)]
+    known = ", ".join(dict.fromkeys(names[0] for names in _NAMES.values()))
+    return f"{'; '.join(problems)}. Columns: {known}" if problems else None
+
+
+def _label(
+    file: str,
+    line: int,
+    header: Sequence[str],
+    row: Sequence[str],
+    targets: Mapping[str, Target],
+    metric: str | None,
+) -> Label | str:
+    held: dict[str, str | None] = {}
+    answers = []
+    for name, cell in zip(header, row, strict=True):
+        if _COLUMN[name] == "answer":
+            answers += [cell] if cell else []
+        else:
+            held[_COLUMN[name]] = cell or None
+    judge = held.pop("judge", None)
+    if bool(judge) == bool(held.get("rater")):
+        return "give either a rater or a judge"
+    judge = judge or (held.get("rater") if held.get("role") == JUDGE else None)
+    if judge:
+        held |= {"rater": judge if judge.startswith(IMPORTED) else IMPORTED + judge, "role": JUDGE}
+    if len(answers) > 1:
+        return f"{len(answers)} answers, expected one of {', '.join(_NAMES['answer'])}"
+    held["target"] = held.get("target") or metric
+    target = targets.get(held["target"] or "")
+    return Label(file, line, held, _read(answers[0] if answers else None, target))
+
+
+def _read(said: str | None, target: Target | None) -> str | None:
+    """Return an answer as data/ratings has it, or None if it is none: a word for a number, a tie, nothing."""
+    if said is None or target is None or target.answer == "label":
+        return said
+    if re.fullmatch(r"-?\d+,\d+", said):  # a decimal comma
+        said = said.replace(",", ".")
+    if re.fullmatch(r"[1-5]\.0+", said) and target.answer == "rating_1to5":
+        said = said[0]
+    if target.is_binary and not re.fullmatch(r"-?[\d.]+", said):
+        return _number(passed_by_word(said)[0])
+    return said
+
+
+def _unread(label: Label, targets: Mapping[str, Target]) -> str | None:
+    """Return why a label has no answer."""
+    if label.answer is not None:
+        return None
+    target = targets.get(label.target)
+    expected = "pass, fail, 0 or 1" if target and target.is_binary else "an answer"
+    return (
+        f"the verdict is neither pass nor fail, a tie or empty; expected {expected} for {label.target!r:.40}"
+    )
