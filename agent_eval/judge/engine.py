@@ -14,7 +14,7 @@ from agent_eval.judge.evidence import Transcript
 from agent_eval.judge.hallucination import hallucination_verdict
 from agent_eval.judge.inputs.human_ratings import HALLUCINATION_PASSED, placed_ratings
 from agent_eval.judge.inputs.rater_rules import RaterRule, decided_ratings
-from agent_eval.judge.inputs.source_scores import source_judgments
+from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.judge.judging_pass import (
     HUMAN,
     Answers,
@@ -49,7 +49,7 @@ from agent_eval.metrics.metric_set import (
     no_answer,
 )
 from agent_eval.metrics.profile import asked_since
-from agent_eval.tables import table
+from agent_eval.tables import Table, table
 from agent_eval.tables.frames import Conversations, Transcripts, Turns
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Conversation, Turn
@@ -97,7 +97,8 @@ def judge_transcripts(
     metric has one row that says so, with judge 'rule'. The same holds for conversation metrics;
     hallucination_passed has rows for conversations that serve the hallucination test under their version.
     Human ratings take precedence over all judges if they refer to a turn or conversation of the session they
-    name; if raters differ, all their rows are kept. Exactly one row per question is effective.
+    name; if raters differ, all their rows are kept. Exactly one row per question is effective. Labels and scores by
+    judges of other tools have rows with judge 'import:NAME', which are never effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
@@ -130,10 +131,15 @@ def judge_transcripts(
     passed = _CONVERSATIONS.frame(_hallucination_rows(items, tested, _labelled(of_turns)))
     of_conversations = with_people(_CONVERSATIONS, pl.concat([rows, passed]), people, quotable)
     given = list(source_judgments(conversations.join(admitted, on=_CONVERSATION, how="semi"), turns))
+    labels = label_judgments(human_ratings, admitted, turns)
     foreign = _TURNS.frame({**row, "turn_index": index} for index, row in given if index is not None)
-    of_turns = pl.concat([of_turns, _for_versions(foreign, admitted)])
+    labelled = _TURNS.frame(row for row in labels if row["turn_index"] is not None)
+    of_turns = _beside(_TURNS, of_turns, _for_versions(foreign, admitted), labelled)
     of_whole = _CONVERSATIONS.frame(row for index, row in given if index is None)
-    of_conversations = pl.concat([of_conversations, _for_versions(of_whole, admitted)])
+    labelled_whole = _CONVERSATIONS.frame(row for row in labels if row["turn_index"] is None)
+    of_conversations = _beside(
+        _CONVERSATIONS, of_conversations, _for_versions(of_whole, admitted), labelled_whole
+    )
     return Judged(_TURNS.conform(of_turns), _CONVERSATIONS.conform(of_conversations))
 
 
@@ -323,6 +329,11 @@ def _hallucination_rows(
         row = _verdict_row(item.transcript, None, RULE, verdict)
         stated = {"methodology_version": version, "metric": HALLUCINATION_PASSED, "is_effective": True}
         yield item.where | stated | row
+
+
+def _beside(judgments: Table, ours: pl.DataFrame, *foreign: pl.DataFrame) -> pl.DataFrame:
+    """Return our rows and those of other tools, of which the last one under a key is kept."""
+    return pl.concat([ours, pl.concat(foreign).unique(judgments.key, keep="last", maintain_order=True)])
 
 
 def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:

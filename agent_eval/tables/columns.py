@@ -73,7 +73,7 @@ JUDGMENT = (
     Column(
         "judge",
         S,
-        "Who answered: human, rule, recorded, ensemble or a model's name; import: and a format: a score that came with it",
+        "Who answered: human, rule, recorded, ensemble or a model's name; import: and a name: a score that came with the transcript, or a label of another tool's judge",
         nullable=False,
     ),
     Column("rating_1to5", I, "The rating, integer 1–5; null unless this metric is a rating and was scored"),

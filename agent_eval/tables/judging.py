@@ -22,7 +22,7 @@ from agent_eval.tables.contract import TIME, Column, Table
 from agent_eval.tables.vocabularies import JUDGMENT_STATUS, RATER_ROLE, STARTED_BY
 
 IMPORTED = "import:"
-"""How the judge of a score begins that came with imported transcripts, followed by their format; it never counts."""
+"""How a judge of another tool begins, followed by the format of imported transcripts or its name; it never counts."""
 
 DECLARED: tuple[Table[Any], ...] = (
     Table(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.inputs.rater_rules import RaterRule
@@ -193,6 +194,15 @@ def test_a_human_rating_takes_the_place_of_nobodys() -> None:
     row = turns.filter(metric="helpfulness", turn_index=1)
     assert row.select("judge", "rating_1to5").rows() == [("human", 1)]
     assert effective_is_one_of_each(turns, "turn_index")
+
+
+def test_a_label_by_a_judge_of_another_tool_is_beside_ours_and_changes_nothing() -> None:
+    label = human("helpfulness", 1, conversation_id="c1", turn_index=1, rater="import:gpt", role="judge")
+    alone, beside = (judged(TALK, ratings=ratings).turn_judgments for ratings in ((), [label]))
+    is_foreign = pl.col("judge") == "import:gpt"
+    assert_frame_equal(beside.filter(~is_foreign), alone)
+    found = beside.filter(is_foreign).select("metric", "turn_index", "rating_1to5", "is_effective")
+    assert found.rows() == [("helpfulness", 1, 1, False)]
 
 
 def valued(target: str, value: float | None = None, label: str | None = None, **row: object) -> Row:

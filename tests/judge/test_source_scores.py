@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 
-from agent_eval.judge.inputs.source_scores import source_judgments
+from agent_eval.judge.inputs.source_scores import label_judgments, source_judgments
 from agent_eval.tables import table
 
 SCORES = [
@@ -44,3 +44,39 @@ def test_scores_are_judgments_of_their_source_and_never_count() -> None:
 def test_metadata_of_another_form_gives_no_judgment() -> None:
     for metadata in ({"source_scores": "high"}, {"source_scores": None}, {}):
         assert list(source_judgments(*frames(metadata))) == []
+
+
+def label(**row: object) -> dict[str, object]:
+    held: dict[str, object] = {
+        "agent_id": "bot", "conversation_id": "c", "methodology_version": "any", "target": "goal_completion",
+        "rater": "import:gpt", "role": "judge", "value": 1.0, "file": "r.csv", "line": 2,
+    }  # fmt: skip
+    return held | row
+
+
+def test_labels_of_judges_are_judgments_beside_ours_and_never_count() -> None:
+    ratings = [
+        label(rationale="done"),
+        label(line=3, value=0.0),  # the judge's last word
+        label(line=4, rater="mini"),
+        label(line=5, role=None, rater="anna"),
+        label(line=6, target="helpfulness", value=None, rating_1to5=4, turn_index=0),
+        label(line=7, target="helpfulness", value=None, rating_1to5=4, turn_index=7),  # there is no such turn
+        label(line=8, conversation_id="elsewhere"),
+        label(line=9, methodology_version="1.2.0", value=1.0),
+        label(line=10, conversation_id=None, session_id="s", target="U1", value=None, rating_1to5=4),
+    ]
+    admitted = pl.DataFrame(
+        {"methodology_version": ["1.2.0", "1.3.0"], "agent_id": ["bot"] * 2, "conversation_id": ["c"] * 2}
+    )
+    rows = label_judgments(table("human_ratings").frame(ratings), admitted, frames({})[1])
+    found = {
+        (r["methodology_version"], r["turn_index"], r["judge"]): r["rating_1to5"] or r["value"] for r in rows
+    }
+    of_gpt, of_mini = "import:gpt", "import:mini"
+    assert found == {
+        ("1.2.0", None, of_gpt): 1.0, ("1.3.0", None, of_gpt): 0.0, ("1.2.0", 0, of_gpt): 4, ("1.3.0", 0, of_gpt): 4,
+        ("1.2.0", None, of_mini): 1.0, ("1.3.0", None, of_mini): 1.0,
+    }  # fmt: skip
+    assert not any(row["is_effective"] for row in rows)
+    table("turn_judgments").conform(table("turn_judgments").frame(r for r in rows if r["turn_index"] == 0))

@@ -30,8 +30,8 @@ from agent_eval.judge.inputs.human_ratings import (
     Target,
     checked_rating,
 )
+from agent_eval.tables.judging import IMPORTED
 
-IMPORTED = "import:"
 OUTCOME = "outcome"
 """Role of an outcome that the file has beside the verdicts: what the harness found."""
 _NAMES = {

@@ -1,4 +1,4 @@
-"""Convert scores of imported transcripts to judgments of the program that gave them; shown, never counted."""
+"""Convert scores and labels of other tools to judgments of the program that gave them; shown, never counted."""
 
 import json
 from collections.abc import Iterator
@@ -7,13 +7,54 @@ import polars as pl
 from pydantic import JsonValue
 
 from agent_eval.formats.plain_text import one_line
+from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
 from agent_eval.tables.judging import IMPORTED
 
 SOURCE_SCORES = "source_scores"
 """Key in a conversation's metadata, as importers write it: a list of {name, value, …}."""
 LONGEST = 200  # characters of a name or of a non-numeric value
+_ANSWERED = ("rating_1to5", "value", "label", "further_labels", "rationale", "evidence")
 _REASONS = ("comment", "reason", "explanation", "rationale")
 Row = dict[str, object]
+
+
+def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: pl.DataFrame) -> list[Row]:
+    """Return the labels by judges of other tools as judgments, one per version; `turn_index` is null for a conversation.
+
+    The last label of a judge counts. Labels of a conversation that is not judged, of a turn that it does not have, and
+    of sessions or slots have no row.
+
+    Args:
+        human_ratings: Table human_ratings; only its rows of role `judge` are used.
+        admitted: methodology_version, agent_id and conversation_id of the conversations that are judged.
+        turns: Table turns of their agents.
+    """
+    labels = human_ratings.filter(
+        (pl.col("role").cast(pl.String) == JUDGE)
+        & pl.col("conversation_id").is_not_null()
+        & pl.col("criterion").is_null()
+    )
+    if labels.is_empty():
+        return []
+    conversation = ["agent_id", "conversation_id"]
+    last = latest_ratings(labels, admitted["methodology_version"].unique().to_list(), by=("rater",))
+    last = last.join(admitted, on=["methodology_version", *conversation], how="semi", maintain_order="left")
+    places = set(turns.select(*conversation, "turn_index").iter_rows())
+    rows: list[Row] = []
+    for row in last.iter_rows(named=True):
+        index, name = row["turn_index"], row["rater"]
+        if index is not None and (row["agent_id"], row["conversation_id"], index) not in places:
+            continue
+        judge = name if name.startswith(IMPORTED) else f"{IMPORTED}{name}"
+        rows.append(
+            {
+                column: row[column]
+                for column in ("methodology_version", *conversation, "turn_index", *_ANSWERED)
+            }
+            | {"metric": row["target"], "judge": judge, "judge_model": judge, "judged_at": row["rated_at"]}
+            | {"status": "scored", "is_effective": False}
+        )
+    return rows
 
 
 def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[tuple[int | None, Row]]:
