@@ -56,6 +56,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
     "pairwise_comparisons": ("composite_scores",),
     "reliability_leaderboard": ("reliability",),
+    "judge_calibration": ("turn_judgments", "conversation_judgments"),
     "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents"),
 }  # fmt: skip
 """Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""

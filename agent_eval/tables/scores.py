@@ -29,6 +29,26 @@ from agent_eval.tables.columns import (
 from agent_eval.tables.contract import Column, Table
 from agent_eval.tables.vocabularies import ASSERTION_KIND, RESULT, TOOL_STATUS
 
+_FIGURES = {
+    "base_rate": "Share that people call positive, 0–1",
+    "raw_agreement": "Share of pairs with equal answers, 0–1",
+    "kappa": "Cohen's kappa, at most 1; 0: agreement by chance",
+    "weighted_kappa": "Kappa of numbers with quadratic weights",
+    "alpha": "Krippendorff's alpha of the judge and the people: nominal, ordinal for ratings, interval for real values",
+    "sensitivity": "Share that the judge calls positive of what people call so, 0–1",
+    "specificity": "Share that the judge does not call positive of what people do not, 0–1",
+    "mean_bias": "Mean of judge minus person, in the metric's units",
+}
+_AGREED = [
+    column
+    for name, meaning in _FIGURES.items()
+    for column in (
+        Column(name, F, f"{meaning}; null where it is not defined"),
+        Column(f"{name}_low", F, "Lower 95 % bound; null with fewer than five conversations"),
+        Column(f"{name}_high", F, "Upper 95 % bound"),
+    )
+]
+
 DECLARED: tuple[Table[Any], ...] = (
     Table(
         "tool_correctness",
@@ -187,6 +207,46 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("tasks", NAMES, "The tasks that count, by name"),
         ),
         BY_PAIR,
+    ),
+    Table(
+        "judge_calibration",
+        "one row per version, metric, judge and rubric, of judges whose parts people labelled too",
+        ("methodology_version", "metric", "judge", "rubric_hash"),
+        (
+            VERSION,
+            Column("metric", S, "What was judged", nullable=False),
+            Column("judge", S, "The judge; human: raters compared with each other", nullable=False),
+            Column(
+                "rubric_hash",
+                S,
+                "Hash of the rubric that the judge was asked with; null where it is not known",
+            ),
+            Column(
+                "n",
+                I,
+                "Pairs of an answer of the judge and one of a person about the same part",
+                nullable=False,
+            ),
+            Column(
+                "n_conversations",
+                I,
+                "Conversations of the pairs: the clusters of all intervals",
+                nullable=False,
+            ),
+            Column("n_raters", I, "People", nullable=False),
+            Column(
+                "confusion",
+                S,
+                "JSON array of {judge, human, n}: how often each pair of answers occurs; null for real values and above 400 cells",
+            ),
+            Column(
+                "positive",
+                S,
+                "What base rate, sensitivity and specificity are of: '1', or 'failure'; null for other answers",
+            ),
+            *_AGREED,
+        ),
+        ("methodology_version",),
     ),
     Table(
         "quality_summary",

@@ -55,6 +55,13 @@ def test_a_named_agent_has_all_conversations_and_has_to_be_known(sample_copy: Pa
         imported(path, "nosuch")
 
 
+def test_a_run_compares_each_judge_with_the_people_of_the_sample(sample: Project) -> None:
+    found = sample.table("judge_calibration").filter(methodology_version="1.3.0")
+    columns = ("metric", "judge", "n", "n_raters", "mean_bias", "kappa_low")
+    # m.ortega rated one turn 2, the recorded judge 3
+    assert found.select(columns).rows() == [("helpfulness", "recorded", 1, 1, 1.0, None)]
+
+
 def test_a_file_without_labels_exits_with_2(sample_copy: Path) -> None:
     path = sample_copy / "l.csv"
     path.write_text("")

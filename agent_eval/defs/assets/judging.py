@@ -15,10 +15,11 @@ from agent_eval.defs.assets.common import (
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, agent_versions, versions_of
+from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, VERSIONS, agent_versions, versions_of
 from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
+from agent_eval.project.calibration import calibrations
 from agent_eval.project.ingest import store_recorded
 from agent_eval.tables.frames import (
     ConversationJudgments,
@@ -107,4 +108,16 @@ def rubric_ratings(
     yield from check_and_store(context, {"rubric_ratings": ratings}, transcripts=transcripts)
 
 
-ASSETS = [judgments, rubric_ratings]
+@dg.asset(
+    **table_asset("judge_calibration"),
+    group_name="judging",
+    partitions_def=VERSIONS,
+    deps=[dep("turn_judgments", TO_VERSION), dep("conversation_judgments", TO_VERSION)],
+)
+def judge_calibration(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
+    """How far each judge agrees with people on what both judged, metric by metric, with intervals over conversations."""
+    compared = calibrations(project, context.partition_keys)
+    yield from check_and_store(context, {"judge_calibration": compared})
+
+
+ASSETS = [judgments, rubric_ratings, judge_calibration]
