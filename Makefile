@@ -23,7 +23,7 @@ check: style  ## style, types and the fast tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not live and not by_hand'
 
 test: style  ## style, types and all tests
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 4
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -113,7 +113,6 @@ def test_a_model_that_judges_one_version_moves_no_other_board_now_or_later(home:
     assert differing(judged, but="1.3.0") == []
     both = boards()
     edit_note(home)
-    agent_eval("run", "--methodology", "1.0.0")
     agent_eval("run", "--methodology", "1.2.0")
     agent_eval("run")
     assert differing(both) == []
