@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from pydantic import JsonValue
 
 from agent_eval.judge.estimate import CallEstimate, estimate
 from agent_eval.judge.keys import question_key
@@ -14,8 +15,9 @@ from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.prompts.build import merge_prompt
 from agent_eval.judge.prompts.merging import merge_windows
-from agent_eval.judge.prompts.record import size_of
+from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, size_of
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Unscored, Verdict
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
@@ -233,3 +235,22 @@ def test_a_text_that_is_a_little_too_long_is_not_cut_to_a_fraction_of_its_room()
     question = Question((of,), (of.turns(),), 0, "", (HELPFULNESS,))
     prompt = build_prompt([question], secret=b"s")
     assert prompt.seen_share > 0.39  # 200,000 of 500,000 characters, where 370,000 bytes are free
+
+
+@pytest.mark.parametrize("n_windows", [2, 8, 24])
+def test_the_call_that_merges_windows_fits_the_model_with_every_rating(n_windows: int) -> None:
+    metrics = [metric for metric in DEFAULT.turn if metric.kind == "rating"]
+    of = conversation(user("Fix it."), agent("Done."))
+    first = build_prompt([Question((of,), (of.turns(),), 0, "", tuple(metrics))], secret=b"s")
+    said: list[dict[str, JsonValue]] = [
+        {m.name: {"answer": 3, "reason": "r" * 500, "evidence": "é" * 500} for m in DEFAULT.turn}
+    ] * n_windows
+    small = ViewLimits(8_000)
+    merged = merge_prompt([first] * n_windows, said, metrics, b"s", small)
+    text = merged.messages[-1]["content"]
+    sent = sum(size_of(message["content"]) for message in merged.messages) + size_of(str(merged.schema))
+    assert sent <= (small.context_tokens - small.reply) * BYTES_PER_TOKEN
+    assert text.count('"helpfulness"') == n_windows
+    whole = merge_prompt([first] * n_windows, said, metrics, b"s").messages[-1]["content"]
+    n_kept = len(DEFAULT.turn) if n_windows <= 8 else len(metrics)
+    assert whole.count("r" * 500) == n_windows * n_kept

@@ -202,7 +202,9 @@ class ModelJudge:
         said = [said_of(part.read) for part in parts]
         prompts = [part.prompt for part in parts]
         if not rated:
-            attempt = self._begin(call, merge_prompt(prompts, said, (), self._format.secret), usage, united)
+            attempt = self._begin(
+                call, merge_prompt(prompts, said, (), self._format.secret, limits), usage, united
+            )
             self._end(attempt, first.reason, first.detail)
             attempt.verdicts = await self._stored(attempt)
             return attempt
@@ -210,7 +212,7 @@ class ModelJudge:
             call,
             place,
             limits,
-            lambda: merge_prompt(prompts, said, rated, self._format.secret),
+            lambda: merge_prompt(prompts, said, rated, self._format.secret, limits),
             usage,
             united,
         )

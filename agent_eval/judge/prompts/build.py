@@ -17,7 +17,7 @@ from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE, Attachments, 
 from agent_eval.judge.prompts.blind import NO_BLINDED_TERMS, BlindedTerms
 from agent_eval.judge.prompts.fence import code, fenced, line
 from agent_eval.judge.prompts.forms import rubric, schema_of, schema_text, skeleton_text
-from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line
+from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line, size_of
 from agent_eval.judge.prompts.view import View, ViewLimits, turn_view, whole_view
 from agent_eval.judge.protocol import Question
 from agent_eval.metrics.base import Metric
@@ -28,6 +28,7 @@ from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
 DEFAULT_LIMITS = ViewLimits()
+_LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote in the call that merges windows
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
 
@@ -144,6 +145,7 @@ def merge_prompt(
     verdicts: Sequence[Mapping[str, JsonValue]],
     metrics: Sequence[Metric],
     secret: bytes,
+    limits: ViewLimits = DEFAULT_LIMITS,
 ) -> Prompt:
     """Return the call for metrics that no rule can merge, over the verdicts on each window of one record.
 
@@ -152,10 +154,20 @@ def merge_prompt(
         verdicts: Verdicts on each window, by metric: the answer, its reason and its quote.
         metrics: The metrics asked: ratings and values.
         secret: Key of the code in the marks.
+        limits: Of the model. If the verdicts do not fit, those of other metrics are left out, then reasons and
+            quotes are shortened.
     """
     first, asked = prompts[0], tuple(metrics)
-    lines = [line({"window": i, "verdicts": dict(said)}) for i, said in enumerate(verdicts, start=1)]
     request = words.MERGE.format(n=len(prompts), metrics=", ".join(m.name for m in asked))
+    room = limits.room_beside(first.messages[0]["content"], request, str(schema_of(asked)[0]))
+    lines, longest = _merged_lines(verdicts), _LONGEST_SAID
+    if _size(lines) > room:
+        names = {metric.name for metric in asked}
+        verdicts = [{name: said for name, said in of.items() if name in names} for of in verdicts]
+        lines = _merged_lines(verdicts)
+    while _size(lines) > room and longest:
+        longest = longest // 2 if longest > _SHORTEST_SAID else 0
+        lines = _merged_lines(verdicts, longest)
     mark = code(secret, *(prompt.prompt_hash for prompt in prompts))
     messages: Messages = (first.messages[0], {"role": "user", "content": fenced(lines, mark) + request})
     schema, schema_hash = schema_of(asked)
@@ -170,6 +182,29 @@ def merge_prompt(
         n_windows=1,
         attachments=(),
     )
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(map(size_of, lines))
+
+
+def _merged_lines(verdicts: Sequence[Mapping[str, JsonValue]], longest: int | None = None) -> list[str]:
+    """Return one line per window, with texts of at most `longest` characters; with 0 the answers alone."""
+    return [
+        line({"window": i, "verdicts": {name: _shortened(answer, longest) for name, answer in said.items()}})
+        for i, said in enumerate(verdicts, start=1)
+    ]
+
+
+def _shortened(answer: JsonValue, longest: int | None) -> JsonValue:
+    if longest is None or not isinstance(answer, dict):
+        return answer
+    if not longest:
+        return answer.get("answer")
+    return {
+        key: text[:longest] + "…" if isinstance(text, str) and len(text) > longest else text
+        for key, text in answer.items()
+    }
 
 
 def prompt_hash(messages: Messages, schema_hash: str, attachments: Sequence[Attachment] = ()) -> str:
