@@ -46,7 +46,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     found = subprocess.run(
         ["bash", "-c", f'{extract}; echo "$command"'], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert found.stdout.strip().endswith("-m pytest -n 3")
+    assert found.stdout.strip().endswith("-m pytest -n 4")
     assert found.stdout.strip() in README
 
 
