@@ -78,10 +78,7 @@ def regression_finding(
     turned = rows.filter(is_turned, could_be_worse)
     decided = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
     if decided.is_empty() and turned.is_empty():
-        untested = (
-            f"{q}: {reason}" for q, reason in rows.select("quantity", "reason").drop_nulls().iter_rows()
-        )
-        reasons = dict.fromkeys((*why_not.values(), *untested)) or [
+        reasons = dict.fromkeys((*why_not.values(), *_reasons(rows.drop_nulls("reason")))) or [
             "no score over two sessions and no two tasks that both have"
         ]
         return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
@@ -89,9 +86,9 @@ def regression_finding(
     worse = decided.filter(pl.col("verdict") == f"{_OTHER} better").join(
         guarded, on=["quantity", "task_set"], how="anti", nulls_equal=True
     )
-    if worse.is_empty() and not turned.is_empty():
-        why = listed(f"{row['quantity']}: {row['reason']}" for row in turned.iter_rows(named=True))
-        return GateFinding("regression", "unknown", f"against {name}: {why}", name)
+    undecided = pl.concat([_untested(rows.filter(~is_turned), quantities), turned])
+    if worse.is_empty() and not undecided.is_empty():
+        return GateFinding("regression", "unknown", f"against {name}: {listed(_reasons(undecided))}", name)
     tested = set(decided["quantity"])
     is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
     if PASS_AT_1 in tested and is_repeated:
@@ -154,6 +151,16 @@ def _guarded(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
         return rows
     primary = rows.filter(role=PRIMARY)
     return rows if primary.is_empty() else primary
+
+
+def _reasons(rows: pl.DataFrame) -> list[str]:
+    return [f"{quantity}: {reason}" for quantity, reason in rows.select("quantity", "reason").iter_rows()]
+
+
+def _untested(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
+    """Return the rows without a test on which the gate depends: those of named quantities, else the primary one."""
+    unknown = rows.filter(pl.col("n") > 1, pl.col("reason").is_not_null(), verdict="unknown")
+    return unknown if quantities else unknown.filter(role=PRIMARY)
 
 
 def _as(side: str, frame: pl.DataFrame) -> pl.DataFrame:

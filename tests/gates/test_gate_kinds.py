@@ -253,6 +253,22 @@ def test_what_families_leave_open_is_open_to_the_gate_too(
         assert (found.result, reason in found.evidence) == ("unknown", True)
 
 
+@pytest.mark.parametrize("margin", [None, Fraction(50)])
+def test_another_task_set_does_not_decide_for_a_primary_one_that_cannot_be_tested(
+    margin: Fraction | None,
+) -> None:
+    def sides(agent: str, outcomes: list[bool]) -> dict[str, pl.DataFrame]:
+        names = [f"f{i % 3}" if i < 60 else f"g{i}" for i in range(80)]
+        frames = in_families(measured(agent, outcomes), names)
+        task_set = pl.Series("task_set", ["a"] * 60 + ["b"] * 20, dtype=pl.String)
+        return frames | {"transcripts": frames["transcripts"].with_columns(task_set)}
+
+    found = regression_finding(
+        "before", sides("new", [False] * 60 + [True] * 20), sides("old", [True] * 80), margin=margin
+    )
+    assert (found.result, "too few families: 3" in found.evidence) == ("unknown", True)
+
+
 def test_equal_differences_in_families_are_as_many_as_the_families() -> None:
     names = [f"f{i % 10}" for i in range(60)]
     same = in_families(measured("new", [True] * 60), names), in_families(measured("old", [True] * 60), names)

@@ -149,6 +149,7 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (U1 | {"target": "U7"}, "target is 'U7'"),
         (U1 | {"target": "agent_behaviour_failure"}, "target is 'agent_behaviour_failure', expected one of"),
         (U1 | {"target": "agent_behavior_failure"}, "conversation_id, turn_index is empty"),
+        (U1 | {"rater": "Import:gpt"}, "rater is 'Import:gpt', the name of a judge; give it the role judge"),
         (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator, judge or nothing"),
         (U1 | {"value": "1"}, "value is given; a rating of U1 is in column rating_1to5"),
         (GOAL | {"rating_1to5": "5"}, "rating_1to5 is given; a rating of goal_completion is in column value"),

@@ -68,6 +68,23 @@ def test_a_record_that_another_session_holds_is_not_refused(tmp_path: Path) -> N
     assert read_sessions("a", sessions / "a").import_errors.is_empty()
 
 
+@pytest.mark.parametrize("named", [None, "by-name"])
+@pytest.mark.parametrize("n_equal", [8, 10])
+def test_equal_records_of_another_run_are_missing_trials_and_not_the_first_run_again(
+    tmp_path: Path, named: str | None, n_equal: int
+) -> None:
+    sessions = tmp_path / "data" / "sessions"
+    run_1 = [chat("Hi", "Hello.", conversation_id=f"c{i}", correct=True) for i in range(10)]
+    run_2 = [*run_1[:n_equal], *(record | {"correct": False} for record in run_1[n_equal:])]
+    take(sessions, written(tmp_path / "run-1.jsonl", run_1))
+    report = take(sessions, written(tmp_path / "run-2.jsonl", run_2), session_id=named)[0].report
+    assert report
+    is_another_run = named is not None or n_equal < 10
+    assert report.n_refused == (10 if is_another_run else 0)
+    assert report.session_id == ((named or "run-2") if is_another_run else "run-1")
+    assert read_sessions("a", sessions / "a").import_errors.height == report.n_refused
+
+
 def test_a_session_that_is_named_is_a_run_of_its_own(tmp_path: Path) -> None:
     sessions = tmp_path / "data" / "sessions"
     path = written(tmp_path / "x.jsonl", [chat("Hi", "Hello.", session_id="s")])

@@ -23,6 +23,7 @@ from agent_eval.methodology.models import DIMENSIONS, Methodology, Version
 from agent_eval.metrics.base import NO_FAILURE, Answer, Metric
 from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.tables import table
+from agent_eval.tables.judging import IMPORTED
 from agent_eval.transcripts.models import SLOTS
 
 COLUMNS = (
@@ -308,7 +309,7 @@ def checked_rating(row: Mapping[str, str | None], targets: Mapping[str, Target])
         "turn_index": _turn_index(row["turn_index"]),
         "methodology_version": _version(row["methodology_version"]),
         **_answer(row, target),
-        "rater": _given(row["rater"], "rater", "who rated, e.g. a name or initials"),
+        "rater": _rater(row),
         "role": _role(row["role"]),
         "rated_at": _time(row["rated_at"]),
     }
@@ -371,6 +372,14 @@ def _labels(cell: str | None, target: Target) -> list[str]:
             f"label is {(cell or '')[:_SHOWN]!r}; give each label once, and {NO_FAILURE!r} alone"
         )
     return given
+
+
+def _rater(row: Mapping[str, str | None]) -> str:
+    """Return the rater; the name of another tool's judge is rejected for a person, whose label would decide."""
+    rater = _given(row["rater"], "rater", "who rated, e.g. a name or initials")
+    if rater.lower().startswith(IMPORTED) and row["role"] != JUDGE:
+        raise ValueError(f"rater is {rater[:_SHOWN]!r}, the name of a judge; give it the role {JUDGE}")
+    return rater
 
 
 def _role(cell: str | None) -> str | None:

@@ -255,7 +255,7 @@ def _imported(wanted: _Wanted, importer: Importer, ids: AgentIds, slots: Slots |
             ids.put(session, seen.ids.values(), content)
     continued = [s for s, parts in seen.continuing.items() if _continue(wanted, s, parts, ids)]
     return ImportReport(
-        session_id=session if n_imported or not seen.held_by else seen.held_by[0],
+        session_id=session if n_imported or n_refused or not seen.held_by else seen.held_by[0],
         n_imported=n_imported,
         n_refused=n_refused,
         refusals=tuple(refusals),
@@ -429,10 +429,14 @@ def _other_origin(wanted: _Wanted) -> str | None:
 def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: _Seen) -> Iterator[Found]:
     """Yield what the agent does not have yet.
 
-    A conversation that another session holds is counted, one that it holds in part is remembered. One with the id of
-    another conversation is rejected: only one of the two sessions would be read.
+    A conversation with the id of another session's is rejected, because only one of the two would be read. If no
+    session is named, one that another session holds unchanged is counted instead, and one that it holds in part is
+    remembered. A file of which one record has such an id and another content is another run: none of it is counted
+    as held, and its equal records are rejected at the end.
     """
     own = wanted.folder.name
+    equal: list[tuple[int, str, HeldConversation]] = []
+    is_other_run = False
     for item in found:
         if not isinstance(item, Conversation):
             yield item
@@ -440,12 +444,24 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
         known = KnownConversation.of(item)
         begun = ids.continued(known, own) if wanted.may_join else None
         place = begun or ids.elsewhere(item.conversation_id, own)
-        if place is not None and place.record is not None and place.record == known.record:
-            seen.known(place)
+        is_equal = place is not None and place.record is not None and place.record == known.record
+        if place is None:
+            yield item
+        elif wanted.may_join and is_equal:
+            equal.append((_number(item), item.conversation_id, place))
         elif begun is not None:
             seen.continues(begun, item)
-        elif place is not None:
-            reason = f"conversation_id {item.conversation_id!r} is already in session {place.session!r} of this agent; give it an id of its own"
-            yield Refusal(wanted.source.file, _number(item), reason)
         else:
-            yield item
+            is_other_run = True
+            yield _taken(wanted, _number(item), item.conversation_id, place)
+    for number, name, place in equal:
+        if is_other_run:
+            yield _taken(wanted, number, name, place)
+        else:
+            seen.known(place)
+
+
+def _taken(wanted: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
+    """Reject a conversation whose id another session of the agent has."""
+    reason = f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it an id of its own"
+    return Refusal(wanted.source.file, number, reason)
