@@ -60,7 +60,7 @@ class UnknownPartitionError(NotFoundError):
 
     def __init__(self, unknown: Collection[str], versions: Sequence[str]) -> None:
         super().__init__(
-            f"Methodology {', '.join(sorted(unknown))} is no partition of the loaded definitions "
+            f"Methodology {', '.join(sorted(unknown))} is not a partition of the loaded definitions "
             f"({', '.join(versions)}). Start from the project's own folder, or set AGENT_EVAL_HOME to it."
         )
 

@@ -69,9 +69,11 @@ class _Unzipped(io.RawIOBase):
         self._size = 0
 
     def readable(self) -> bool:
+        """Return true: the stream is read only."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill the buffer; raise OSError if the content is too large for the file."""
         n_read = self._zipped.readinto(buffer)
         self._size += n_read
         if self._size > max(LARGEST_UNZIPPED, MOST_UNZIPPED * self._raw.tell()):

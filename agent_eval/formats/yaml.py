@@ -182,6 +182,7 @@ class _Composer:
         self.written_out = ""  # added to the message about the size after an alias
 
     def document(self) -> Node | None:
+        """Return the only document; None if there is none."""
         node: Node | None = None
         n_documents = 0
         for event in self.events:
@@ -194,6 +195,7 @@ class _Composer:
         return node
 
     def node(self, event: yaml.Event, depth: int) -> Node:
+        """Return the node that begins with an event, with all nodes below it."""
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
         n_values, n_letters = self.n_values, self.n_letters

@@ -2,7 +2,7 @@
 
 Three forms: a CSV with commas or semicolons (conversation, turn, metric, rater or judge, label or rating, reason,
 time, or the columns of data/ratings), files of tau2-bench's judge viewer, and results of UniEval. A judge's name is
-`import:` and its name there. A verdict that is neither pass nor fail (unparsed, a tie, an unknown word) is no label:
+`import:` and its name there. A verdict that is neither pass nor fail (unparsed, a tie, an unknown word) is not a label:
 it is rejected with file and line, and counted.
 """
 

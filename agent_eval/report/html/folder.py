@@ -61,7 +61,7 @@ def _check(folder: Path) -> None:
     if unlisted := sorted(present - _listed(folder) - {MARKER}):
         more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
         raise ReportFolderError(
-            folder, f"it holds {unlisted[0]}{more}, which is no part of the earlier report; move it away"
+            folder, f"it holds {unlisted[0]}{more}, which is not part of the earlier report; move it away"
         )
 
 

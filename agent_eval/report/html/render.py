@@ -15,7 +15,7 @@ from agent_eval.report.html.texts import clean
 
 ASSETS = ("report.css", "report.js")
 FILE = ""
-"""In place of a template: the content is the `text` of a file that is no page."""
+"""In place of a template: the content is the `text` of a file that is not a page."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'none'; font-src 'none'; connect-src 'none'; "
     "base-uri 'none'; form-action 'none'"
