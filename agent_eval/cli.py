@@ -28,6 +28,10 @@ methodology_app = typer.Typer(
 app.add_typer(methodology_app, name="methodology")
 labels_app = typer.Typer(help="Labels by people and by judges of other tools.", no_args_is_help=True)
 app.add_typer(labels_app, name="labels")
+store_app = typer.Typer(
+    help="The store of several workers, a DuckLake: make, check, compact, copy.", no_args_is_help=True
+)
+app.add_typer(store_app, name="store")
 
 INTERRUPTED = 130  # typer's answer to Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
@@ -789,6 +793,52 @@ def labels_import(
     )
 
 
+@store_app.command("init")
+def store_init() -> None:
+    """Make the lake that the table [store] of agent_eval.toml names. Making it twice changes nothing."""
+    from agent_eval.commands.setup import store
+    from agent_eval.commands.terminal.output import consoles
+
+    store.init(_project(), consoles()[0])
+
+
+@store_app.command("check")
+def store_check() -> None:
+    """Read the whole lake: rows, keys, files, the folder and the clocks.
+
+    Exit code: 0 nothing is wrong; 1 problems, each printed with its fix; 2 the lake cannot be opened.
+    """
+    from agent_eval.commands.setup import store
+    from agent_eval.commands.terminal.output import consoles
+
+    raise typer.Exit(store.check(_project(), consoles()[0]))
+
+
+@store_app.command("compact")
+def store_compact() -> None:
+    """Merge the lake's small files, and remove what no reader of the last hour needs; runs wait meanwhile."""
+    from agent_eval.commands.setup import store
+    from agent_eval.commands.terminal.output import consoles
+
+    store.compact(_project(), consoles()[0])
+
+
+@store_app.command("copy")
+def store_copy(
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Copy this store file into the empty lake.")
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Copy the lake into this new store file.")
+    ] = None,
+) -> None:
+    """Copy a store file into the lake, or the lake into a file; runs wait meanwhile."""
+    from agent_eval.commands.setup import store
+    from agent_eval.commands.terminal.output import consoles
+
+    store.copy(_project(), consoles()[0], source=source, target=target)
+
+
 def main() -> None:
     """Run the command; an error that the user can fix is one line on stderr and exit code 2; Ctrl-C is 130.
 
@@ -820,3 +870,45 @@ def main() -> None:
 def _end(sentence: str, error: Exception) -> NoReturn:
     sys.stderr.write(f"Error: {one_line(sentence)}\n")
     raise SystemExit(2) from error
+
+
+@labels_app.command("sheet")
+def labels_sheet(
+    n: Annotated[int, typer.Option("--n", min=1, max=10_000, help="Parts on each sheet.")] = 50,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric", help="Only this metric; may be repeated. Default: all that a judge answered."
+        ),
+    ] = None,
+    agent: Agents = None,
+    rater: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rater", help="Name of a rater. Repeated: one sheet each, a third of the parts on every sheet."
+        ),
+    ] = None,
+    version: Version = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the sheets. Default: data/sheets.", file_okay=False),
+    ] = None,
+) -> None:
+    """Write a sheet of parts for people to label, as one HTML file that works from disk, and as CSV.
+
+    The parts are drawn by metric and answer, those on which judges differ or that lie in the middle of the scale more
+    often; their weights make the estimates unbiased. No answer of a judge is shown. The page saves a CSV for
+    `agent-eval labels import`.
+
+    Exit code: 0 sheets were written; 2 there is nothing to label.
+    """
+    from agent_eval.commands.labels import write_sheets
+    from agent_eval.commands.terminal.output import consoles
+
+    printed, err = consoles()
+    raise typer.Exit(
+        write_sheets(
+            _project(), printed, err, version=version, n=n,
+            metrics=metric or (), agents=agent or (), raters=rater or (), folder=out,
+        )
+    )  # fmt: skip

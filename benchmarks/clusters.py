@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import Grown, Space, register, targets
+from agent_eval.clusters.cluster_registry import Grown, Space, new_texts, register, targets
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Vectors, embedder
 from agent_eval.tables import table
 from benchmarks.failure_generator import REPORTED_ON, Failure, generate
 from benchmarks.measuring import cost
 
-SIZE, TODAY = 2_000, "2026-01-01"
+SIZE, TODAY, N_AGENTS = 2_000, "2026-01-01", 20
 EMPTY = table("error_registry").empty(), table("error_members").empty()
 PARTS = ("quality", "ids", "speed", "trends", "real")
 
@@ -42,13 +42,13 @@ def _part(part: str, *arguments: str) -> Iterator[str]:
     return parts[part](*arguments)
 
 
-def failures_of(generated: Sequence[Failure]) -> pl.DataFrame:
+def failures_of(generated: Sequence[Failure], agent: str = "a") -> pl.DataFrame:
     """Generated failures as `failures.failures` gives them: one conversation each."""
     n = len(generated)
     return pl.DataFrame(
         {
-            "failure_id": [f"f{i:06}" for i in range(n)],
-            "agent_id": ["a"] * n,
+            "failure_id": [f"{agent}f{i:06}" for i in range(n)],
+            "agent_id": [agent] * n,
             "methodology_version": ["1.3.0"] * n,
             "conversation_id": [f"c{i:06}" for i in range(n)],
             "turn_index": [0] * n,
@@ -168,10 +168,36 @@ def speed(model: str = "wordllama") -> Iterator[str]:
         spent = cost([sys.executable, "-m", "benchmarks.clusters", "once", str(n), str(unique), model])
         bar = " (bar 10 s, 500 MB)" if n == unique == 10_000 else ""
         yield f"{n:,} failures, {unique:,} distinct: {spent}{bar}"
+    spent = cost([sys.executable, "-m", "benchmarks.clusters", "agents", "1000000", "100000", model])
+    yield f"1,000,000 failures of {N_AGENTS} agents, 100,000 distinct: {spent}"
 
 
 def once(n: int, unique: int, model: str) -> None:
     """One registering of `n` failures over exactly `unique` distinct texts, as normalised."""
+    texts = _texts(unique)
+    grown = register(*EMPTY, failures_of((texts * (n // unique + 1))[:n]), space_of(model), seen_at=TODAY)
+    assert grown.members.height >= unique * 0.99
+
+
+def agents(n: int, unique: int, model: str) -> None:
+    """The same failures of several agents as a run in chunks does it: new texts first, then agent by agent."""
+    texts, space = _texts(unique), space_of(model)
+    per_agent = n // N_AGENTS
+
+    def of(agent: int) -> pl.DataFrame:
+        start = agent * per_agent % unique
+        return failures_of((texts[start:] + texts)[:per_agent], f"agent-{agent:02}-")
+
+    found = new_texts(of(0), EMPTY[1])
+    for agent in range(1, N_AGENTS):
+        found = new_texts(pl.concat([found, of(agent)]), EMPTY[1])
+    grown = register(*EMPTY, found, space, seen_at=TODAY)
+    for agent in range(N_AGENTS):
+        again = register(grown.registry, grown.members, of(agent), space, seen_at=TODAY)
+        assert again.members.height == grown.members.height >= unique * 0.99
+
+
+def _texts(unique: int) -> list[Failure]:
     from agent_eval.clusters.texts import normalised
 
     chosen: dict[str, Failure] = {}
@@ -183,9 +209,7 @@ def once(n: int, unique: int, model: str) -> None:
                 replace(failure, text=failure.text + _aside(seed)),
             )
         seed += 1
-    texts = list(chosen.values())[:unique]
-    grown = register(*EMPTY, failures_of((texts * (n // unique + 1))[:n]), space_of(model), seen_at=TODAY)
-    assert grown.members.height >= unique * 0.99
+    return list(chosen.values())[:unique]
 
 
 def _aside(seed: int) -> str:
@@ -250,8 +274,8 @@ def _first(record: dict[str, str], *keys: str) -> str:
 
 if __name__ == "__main__":
     part, *arguments = sys.argv[1:] or PARTS
-    if part == "once":
-        once(int(arguments[0]), int(arguments[1]), arguments[2])
+    if part in ("once", "agents"):
+        {"once": once, "agents": agents}[part](int(arguments[0]), int(arguments[1]), arguments[2])
     else:
         for line in _part(part, *arguments):
             print(line, flush=True)

@@ -1,7 +1,7 @@
 """Compare all tables of two stores, e.g. of one project before and after a change of the code.
 
-`python -m benchmarks.compare_stores BEFORE.duckdb AFTER.duckdb` prints one line per table and exits with 1 if rows
-differ. Renamed columns are compared under their new names, times as points in time. Columns that a run stamps or
+`python -m benchmarks.compare_stores BEFORE AFTER`, each a store file or the folder of a project, whose store may be a lake,
+prints one line per table and exits with 1 if rows differ. Renamed columns are compared under their new names, times as points in time. Columns that a run stamps or
 measures anew (ids of runs, times of writes, fingerprints of code) are left out; the output names them.
 """
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import duckdb
 
+from agent_eval.project import Project
+from agent_eval.settings.lake import LakeSettings
 from agent_eval.storage.versions import RENAMED
 from agent_eval.tables import TABLES
 from agent_eval.tables.contract import TIME
@@ -25,8 +27,8 @@ def differing(before: Path, after: Path) -> list[str]:
     con = duckdb.connect()
     con.execute("SET TimeZone='UTC'")
     sides = ("a", "b")
-    for side, file in zip(sides, (before, after), strict=True):
-        con.execute(f"ATTACH '{file}' AS {side} (READ_ONLY)")
+    for side, place in zip(sides, (before, after), strict=True):
+        _attach(con, side, place)
     found = []
     for name in sorted(TABLES):
         held = [_columns(con, side, name) for side in sides]
@@ -49,6 +51,20 @@ def differing(before: Path, after: Path) -> list[str]:
         if lost or added:
             found.append(name)
     return found
+
+
+def _attach(con: duckdb.DuckDBPyConnection, side: str, place: Path) -> None:
+    """Attach a store file, or the store of the project in a folder."""
+    if place.is_dir() and isinstance((project := Project.open(place)).settings.store, LakeSettings):
+        from agent_eval.storage.lake import LakeStore
+        from agent_eval.storage.lake.extensions import load_statements
+
+        assert isinstance(project.store, LakeStore)
+        for statement in (*load_statements(), project.store.attach_statement(side)):
+            con.execute(statement)
+    else:
+        file = Project.open(place).store.attach if place.is_dir() else place
+        con.execute(f"ATTACH '{file}' AS {side} (READ_ONLY)")
 
 
 def _columns(con: duckdb.DuckDBPyConnection, side: str, table: str) -> dict[str, str]:

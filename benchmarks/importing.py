@@ -1,4 +1,4 @@
-"""10,000 conversations of 10 turns: import, and the first run's intake."""
+"""10,000 conversations of 10 turns: import, and the first run's ingest."""
 
 import json
 import sys

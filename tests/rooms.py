@@ -79,7 +79,11 @@ ROOMS: Mapping[str, Room] = {
         "errors formats methodology tables",
     ),
     "methodology": _room("holds and reads the methodology versions (YAML files)", "errors formats"),
-    "storage": _room("reads and writes DuckDB; all SQL is here", "errors tables", "duckdb"),
+    "storage": _room(
+        "reads and writes DuckDB, as a file or, in `lake/`, as a DuckLake; all SQL is here",
+        "errors tables",
+        "duckdb",
+    ),
     "tables": _room("declares every stored table: grain, key, columns, units", "errors formats"),
     "settings": _room(
         "reads the settings and the gate specification, and finds the project's folder", "errors"

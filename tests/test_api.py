@@ -226,6 +226,11 @@ U, D = {"U1": 5}, {"D1": (4, 4, 4)}
         ("trials", lambda _: agent_eval.reliability_of(None)),  # type: ignore[arg-type]
         ("ks", lambda _: agent_eval.reliability_of(pl.DataFrame({"task_id": ["a"], "is_correct": [1]}), "1")),  # type: ignore[arg-type]
         ("methodology", lambda _: agent_eval.composite(U, D, RULES, repeatability_tested=True)),  # type: ignore[arg-type]
+        (
+            "repeatability_tested",
+            lambda p: agent_eval.composite(U, D, p.registry.current, repeatability_tested="no"),  # type: ignore[arg-type]
+        ),
+        ("judge", lambda project: agent_eval.run_project(project, judge="")),
         ("domain", lambda _: agent_eval.composite(U, None, RULES, repeatability_tested=True)),  # type: ignore[arg-type]
     ],
 )
@@ -240,6 +245,11 @@ def test_an_argument_of_a_wrong_type_is_named_with_what_is_expected(
 def test_a_model_that_cannot_be_called_is_refused_before_anything_is_asked(model: str) -> None:
     with pytest.raises(UnusableJudgeError, match="Nothing was asked"):
         agent_eval.judge_conversations(SAID, model)
+
+
+def test_a_metric_that_is_named_twice_is_asked_once() -> None:
+    found = agent_eval.judge_conversations(SAID, lambda *_: 4, metrics=["helpfulness", "helpfulness"])
+    assert found["metric"].to_list() == ["helpfulness"]
 
 
 def test_every_error_is_of_one_kind() -> None:

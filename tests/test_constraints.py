@@ -18,6 +18,12 @@ def test_both_files_pin_the_same_versions() -> None:
     assert {name: hashed[name] for name in hashed.keys() - BUILDS} == pins("constraints.txt")
 
 
+def test_the_cluster_differs_in_duckdb_only_and_ci_tests_its_versions() -> None:
+    cluster, ours = pins("constraints-cluster.txt"), pins("constraints.txt")
+    assert {name for name in ours if cluster.get(name) != ours[name]} == {"duckdb"}
+    assert pins(".ci/cluster.txt").items() <= cluster.items()
+
+
 def test_the_lowest_dagster_of_ci_is_the_lowest_that_is_allowed() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     lowest = {
@@ -30,7 +36,7 @@ def test_the_lowest_dagster_of_ci_is_the_lowest_that_is_allowed() -> None:
 
 
 def test_every_pin_has_a_hash_and_ci_demands_it() -> None:
-    for name in ("constraints-hashed.txt", ".ci/model.txt", ".ci/lowest-dagster.txt"):
+    for name in ("constraints-hashed.txt", ".ci/model.txt", ".ci/lowest-dagster.txt", ".ci/cluster.txt"):
         blocks = re.split(r"^(?=[\w.-]+==)", (REPOSITORY / name).read_text(), flags=re.MULTILINE)[1:]
         assert blocks or name != "constraints-hashed.txt"
         assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", block) for block in blocks), name

@@ -94,6 +94,19 @@ def register(
     return Grown(_seen(grown, assigned["cluster_id"], seen_at), all_members, assigned)
 
 
+def new_texts(failures: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Return the failures by which `register` grows the registry: of each text that is new in its block, the first by id.
+
+    Failures without text are kept once per block. Those of several agents may be reduced one after the other.
+    """
+    with_texts = with_text(failures)
+    is_blank = pl.col("text") == ""
+    kept = pl.concat(
+        [with_texts.filter(is_blank).unique(BLOCK), _unseen(with_texts, members)], how="diagonal"
+    )
+    return failures.join(kept, on="failure_id", how="semi")
+
+
 def targets(registry: pl.DataFrame) -> dict[str, str]:
     """Return the final cluster that each id redirects to.
 
@@ -219,7 +232,7 @@ def _unseen(with_texts: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
         .join(members, on=[*BLOCK, "text_hash"], how="anti", nulls_equal=True)
         .sort("failure_id")
         .unique([*BLOCK, "text_hash"], keep="first", maintain_order=True)
-        .select(*BLOCK, "text_hash", "text", "quote", "reason")
+        .select("failure_id", *BLOCK, "text_hash", "text", "quote", "reason")
     )
 
 

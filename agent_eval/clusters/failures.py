@@ -15,6 +15,8 @@ FAILURE_METRICS = (BEHAVIOUR, TOOL_BEHAVIOUR)
 FORCED = ("repetition", "lack of specific information", "repeated tool call", "missing tool call")
 RULE = "rule"  # a judge that reports only failures
 
+TOOL_COLUMNS = ("agent_id", "conversation_id", "turn_index", "requestor", "name", "is_error")
+"""The columns of tool_calls that `failures` reads."""
 _CONVERSATION = ("agent_id", "conversation_id")
 _TURN = (*_CONVERSATION, "turn_index")
 _IDENTITY = ("agent_id", "methodology_version", "conversation_id", "turn_index", "metric", "label")

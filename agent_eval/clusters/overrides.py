@@ -106,7 +106,8 @@ def apply_overrides(
 
     Merges by people whose entry was removed are undone. An entry is rejected if its cluster or the merge
     target is unknown, if a merge would form a cycle, if a split names a text that the cluster does not hold,
-    or if an earlier entry contradicts it.
+    or if an earlier entry contradicts it. Names and severities of a cluster that consolidation merged hold for the
+    target too, unless it has its own; of several the first counts.
     """
     work = _Work(registry, members, at)
     for entry in entries:
@@ -117,6 +118,7 @@ def apply_overrides(
             work.merge(entry)
     for entry in entries:
         work.name(entry)
+    work.inherit()
     return work.applied()
 
 
@@ -190,6 +192,13 @@ class _Work:
         if clash := [key for key in said if known.get(key, said[key]) != said[key]]:
             self.refuse(entry, f"an earlier entry gives {override.cluster} another {clash[0]}; remove one")
         self.words[override.cluster] = {**said, **known}
+
+    def inherit(self) -> None:
+        """Give the words on a cluster that consolidation merged to its target, which is what tables show."""
+        for name, said in list(self.words.items()):
+            target = self._redirected(name)
+            if target != name and name not in self.merged:
+                self.words[target] = {**said, **self.words.get(target, {})}
 
     def refuse(self, entry: OverrideEntry, reason: str) -> None:
         """Record an entry, or a part of it, that could not be applied."""

@@ -157,7 +157,7 @@ def run_project(
     """
     require("project", project, Project, _A_PROJECT)
     if judge is not None:
-        require("judge", judge, str, "the name of a model")
+        require("judge", judge or None, str, "the name of a model")
     named, versions = names_of("agents", agents), names_of("methodologies", methodologies)
     from agent_eval.commands.run import run  # loads Dagster
 

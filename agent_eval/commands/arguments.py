@@ -31,7 +31,7 @@ def require(name: str, value: object, kinds: type | tuple[type, ...], expected: 
 
 
 def names_of(name: str, given: object) -> list[str]:
-    """Return names that were given as a list, or one alone.
+    """Return names that were given as a list, or one alone; each once.
 
     Raises:
         ArgumentError: If they are not texts.
@@ -40,7 +40,7 @@ def names_of(name: str, given: object) -> list[str]:
     names = [each for each in listed if isinstance(each, str)]
     if len(names) < len(listed):
         raise ArgumentError(name, given, "a list of names")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def check_judge(judge: object) -> None:

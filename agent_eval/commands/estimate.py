@@ -74,6 +74,7 @@ def estimate_run(
             **asdict(found.calls),
             "cost_usd": found.cost_usd,
             "cost_cached_usd": found.cost_cached_usd,
+            "n_unreadable": found.n_unreadable,
         }
         for what, found in planned_work(project, project.some_agents(agents), versions).items()
     ]
@@ -95,12 +96,16 @@ class PlannedWork:
     calls: CallEstimate
     cost_usd: float | None  # at full price for every prompt token
     cost_cached_usd: float | None  # with the providers' caches
+    n_unreadable: int = (
+        0  # answers that are not asked for, because of attachments that the model cannot be sent
+    )
 
     def __add__(self, other: "PlannedWork") -> "PlannedWork":
         return PlannedWork(
             self.calls + other.calls,
             _sum(self.cost_usd, other.cost_usd),
             _sum(self.cost_cached_usd, other.cost_cached_usd),
+            self.n_unreadable + other.n_unreadable,
         )
 
 
@@ -136,7 +141,8 @@ def _estimated(
         planned, limits = panel.planned(sequences, cache), panel.limits_of(model)
         calls = estimate(planned, panel.shown(metrics), limits, project.settings.judge_concurrency)
         price = project.price_of(model)
-        total += PlannedWork(calls, calls.cost_usd(price), calls.cost_cached_usd(price))
+        n_unreadable = panel.n_unreadable(sequences)
+        total += PlannedWork(calls, calls.cost_usd(price), calls.cost_cached_usd(price), n_unreadable)
     return total
 
 
@@ -162,4 +168,10 @@ def _attached(row: Mapping[str, object]) -> str:
         f", {row['n_images']:,} images at {TOKENS_PER_IMAGE:,} prompt tokens each" if row["n_images"] else ""
     )
     uncounted = f", {row['n_uncounted']:,} audio clips and files not counted" if row["n_uncounted"] else ""
-    return images + uncounted
+    unreadable = (
+        f", {row['n_unreadable']:,} answers not asked for: they depend on images, audio or files that the judge "
+        "cannot be sent (judge_multimodal; attachments given by URL are never fetched)"
+        if row["n_unreadable"]
+        else ""
+    )
+    return images + uncounted + unreadable

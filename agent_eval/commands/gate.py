@@ -1,4 +1,4 @@
-"""`agent-eval gate`: red or green for CI, as a table, JSON, GitHub annotations or JUnit XML."""
+"""`agent-eval gate`: the results of the gates and an exit code, as a table, JSON, GitHub annotations or JUnit XML."""
 
 import sys
 from collections.abc import Callable, Sequence

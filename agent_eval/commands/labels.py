@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from agent_eval.tables import table
 
 SHOWN = 20
 _NUMBER = re.compile(r"import-(\d{4,})-")
+_SHEET = re.compile(r"sheet-(\d{4,})\b")
 
 
 def import_labels(
@@ -75,6 +77,63 @@ def import_labels(
     return 1 if refusals else 0
 
 
+def write_sheets(
+    project: Project,
+    out: Console,
+    err: Console,
+    *,
+    version: str | None,
+    n: int,
+    metrics: Sequence[str],
+    agents: Sequence[str],
+    raters: Sequence[str],
+    folder: Path | None,
+) -> int:
+    """Write a rating sheet for each rater (without names one), as HTML and CSV, and print their paths.
+
+    Returns:
+        0; 2 if there is nothing to label.
+
+    Raises:
+        UnknownMetricError: If a metric is not known.
+        UnknownAgentError: If an agent is not known.
+        UnknownMethodologyError: If the version is not published.
+    """
+    from agent_eval.project.sheets import rating_sheets  # imports templates: only if there is work
+
+    registry = project.registry
+    methodology = registry.current if version is None else registry.get(version)
+    for name in metrics:
+        project.metrics.get(name)
+    made = rating_sheets(project, methodology.version, n, metrics=metrics, agents=agents, raters=raters)
+    if not any(sheet.items for sheet in made):
+        said = "Nothing to label: people labelled all of it, or nothing was run yet. Next: agent-eval run"
+        err.print(said, markup=False)
+        return 2
+    target = folder or project.home.data / "sheets"
+    target.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        number = (
+            max((int(m[1]) for file in target.iterdir() if (m := _SHEET.match(file.name))), default=0) + 1
+        )
+        for i, sheet in enumerate(made, start=1):
+            slug = _slug(sheet.rater)
+            is_taken = slug in map(_slug, raters[: i - 1])
+            ending = "-".join(part for part in ("", slug, str(i) if is_taken else "") if part)
+            path = target / f"sheet-{number:04d}{ending and '-' + ending}.html"
+            write_atomically(path, sheet.html)
+            write_atomically(path.with_suffix(".csv"), sheet.csv)
+            counts = Counter(item.metric for item in sheet.items)
+            said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+            out.print(one_line(f"{path}: {len(sheet.items)} parts: {said}"), markup=False, soft_wrap=True)
+    err.print("Open the HTML file in a browser. Next: agent-eval labels import FILE", markup=False)
+    return 0
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", name.casefold()).strip("-")[:60]
+
+
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
     """Return a function that finds a label's agent: the named one, else the one that had the conversation."""
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
@@ -113,8 +172,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
             if file.read_bytes() == stream.getvalue().encode():
                 return f"are in {file.name} already"
         last = max((int(m[1]) for file in earlier if (m := _NUMBER.match(file.name))), default=0)
-        name = re.sub(r"[^a-z0-9_-]+", "-", path.name.split(".")[0].casefold()).strip("-")[:60]
-        new = folder / f"import-{last + 1:04d}-{name or 'labels'}.csv"
+        new = folder / f"import-{last + 1:04d}-{_slug(path.name.split('.')[0]) or 'labels'}.csv"
         write_atomically(new, stream.getvalue())
     return f"were written to {new.name}"
 

@@ -14,15 +14,19 @@ from agent_eval.errors import NotFoundError
 from agent_eval.judge.cluster_naming import ERROR_DEDUPLICATION, naming_prompt
 from agent_eval.judge.judging_pass import answer_without_model, unanswered_part
 from agent_eval.judge.prompts import (
+    DEFAULT_LIMITS,
     NO_BLINDED_TERMS,
     BlindedTerms,
     Prompt,
+    ViewLimits,
     build_prompt,
     can_share_call,
     example,
+    has_room_for_all,
     profile_hash,
     shared_rubrics,
 )
+from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question
 from agent_eval.judge.rules import RulesJudge
 from agent_eval.methodology.models import Methodology, Template
@@ -34,6 +38,7 @@ from agent_eval.metrics.rubrics import criterion_metrics, universal_metrics
 from agent_eval.project import Project
 from agent_eval.project.ingest import ingest
 from agent_eval.tables import table
+from agent_eval.transcripts.attachments import described
 from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent, Conversation
 
@@ -46,7 +51,7 @@ class NoSuchConversationError(NotFoundError):
 
 
 class NotAskedError(NotFoundError):
-    """A metric does not arise on the turn that was named."""
+    """A metric does not arise on the turn that was named, or a model is not asked about it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class Subject:
     names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[RatingFinding, ...] = ()
     secret: bytes = b""
+    limits: ViewLimits = DEFAULT_LIMITS  # of the judge model
 
     @cached_property
     def universal(self) -> Mapping[str, Metric]:
@@ -113,9 +119,24 @@ class Subject:
         )
 
     def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> Prompt:
-        """The prompt of one call."""
+        """The prompt of one call.
+
+        Raises:
+            NotAskedError: If the model is not asked, because of attachments that it cannot be sent.
+        """
+        for question in questions:
+            if why := why_not_sent(question, self.limits.kinds):
+                names = ", ".join(metric.name for metric in question.metrics)
+                raise NotAskedError(
+                    f"Of conversation {self.conversation.conversation_id!r} a model is not asked {names}: {why}."
+                )
         return build_prompt(
-            questions, secret=self.secret, metrics=metrics, names=self.names, findings=self.findings
+            questions,
+            secret=self.secret,
+            metrics=metrics,
+            names=self.names,
+            findings=self.findings,
+            limits=self.limits,
         )
 
 
@@ -134,7 +155,8 @@ def _turn_call(subject: Subject) -> Prompt:
     of_turn = subject.turn_question([m for m in shared if m.grain == "turn"])
     of_whole = [m for m in shared if m.grain == "conversation"]
     asked = [_undecided(of_turn)]
-    if of_whole and can_share_call(of_turn, whole := subject.question(of_whole)):
+    is_shared = of_whole and has_room_for_all(of_turn, subject.limits)
+    if is_shared and can_share_call(of_turn, whole := subject.question(of_whole)):
         asked.append(_undecided(whole))
     return _open_call(subject, asked, shared)
 
@@ -235,6 +257,8 @@ def _print(out: Console, title: str | None, prompt: Prompt) -> None:
     for message in prompt.messages:
         out.rule(message["role"], align="left")
         out.out(message["content"], highlight=False)
+    for number, attachment in enumerate(prompt.attachments, start=1):
+        out.out(f"attachment {number}: {described(attachment)}, {attachment.media_type}", highlight=False)
     out.rule(f"reply: JSON schema {prompt.name!r}, strict", align="left")
     out.out(json.dumps(prompt.schema, ensure_ascii=False, indent=1), highlight=False)
     out.rule(align="left")
@@ -247,6 +271,7 @@ def _row(name: str, prompt: Prompt) -> Mapping[str, object]:
         "prompt": name,
         "metrics": [metric.name for metric in prompt.metrics],
         "messages": [dict(message) for message in prompt.messages],
+        "attachments": [attachment.reference for attachment in prompt.attachments],
         "schema_name": prompt.name,
         "schema": prompt.schema,
         "prompt_hash": prompt.prompt_hash,
@@ -309,6 +334,7 @@ def agent_subject(
         names=BlindedTerms.of(agent),
         findings=_findings(project, methodology.version, agent_id, session),
         secret=project.prompt_secret,
+        limits=project.view_limits(next(iter(project.settings.judge_models), "")),
     )
 
 

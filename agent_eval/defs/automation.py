@@ -118,7 +118,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     is the state that was requested last.
     """
     project, instance = Project.open(), context.instance
-    if (differs := what_differs(instance)) is not None:
+    if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
         context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
         return dg.SensorResult(skip_reason="work is under way", cursor=context.cursor)

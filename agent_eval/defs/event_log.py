@@ -5,6 +5,7 @@ Configured in dagster.yaml, so that every process on that Dagster home uses it; 
 
 import functools
 import os
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +16,7 @@ from typing import Self
 from dagster import DagsterInstance, EventLogEntry
 from sqlalchemy import text
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.event import listen
 from sqlalchemy.pool import NullPool, QueuePool
 
 from agent_eval.defs.dagster_internals import (
@@ -175,5 +177,13 @@ def _engine(url: str, inode: int | None, _process: int) -> Engine:
     """
     options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
     if inode is None:
-        return create_engine(url, poolclass=NullPool, connect_args=options)
-    return create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=-1, connect_args=options)
+        engine = create_engine(url, poolclass=NullPool, connect_args=options)
+    else:
+        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=-1, connect_args=options)
+    listen(engine, "connect", _commit_without_waiting)
+    return engine
+
+
+def _commit_without_waiting(connection: sqlite3.Connection, _record: object) -> None:
+    """Let a commit not wait for the disk: a loss of power may cost the last events, but breaks no file."""
+    connection.execute("PRAGMA synchronous=NORMAL")

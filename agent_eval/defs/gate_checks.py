@@ -37,6 +37,7 @@ _MEANING = {
     "assertions": "What `expected` demands of the conversations was done.",
     "regression": "Shown to be less than the margin worse than the [gates.baseline]; without a margin, nowhere significantly worse.",
     "judge_drift": "The intervals of the latest audit's figures keep their limits.",
+    "calibration": "The interval of each judge's kappa with people lies above its limit, on enough labels.",
 }
 
 

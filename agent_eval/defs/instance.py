@@ -19,6 +19,8 @@ UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
 LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command or the job that started it
 PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
 
+REGISTERED = "agent_eval/failures_registered"  # the failures of this run's pairs have their clusters already
+
 
 class DagsterHomeError(StorageError):
     """Raised when Dagster cannot store its own records of runs and events."""
@@ -65,8 +67,10 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     return sorted(lost)
 
 
-def what_differs(instance: dg.DagsterInstance) -> str | None:
+def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> str | None:
     """Return which setup of `agent-eval ui` an instance lacks, in one line; None if it lacks nothing.
+
+    `is_shared`: the store allows several runs at once.
 
     A `dagster dev` with its own DAGSTER_HOME is such an instance. The store's lock still serialises runs, but
     they wait as processes.
@@ -77,7 +81,7 @@ def what_differs(instance: dg.DagsterInstance) -> str | None:
         for name, is_there in (
             (
                 "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
-                queue is not None and queue.max_concurrent_runs == 1,
+                is_shared or (queue is not None and queue.max_concurrent_runs == 1),
             ),
             ("run_monitoring, which fails runs whose process died", instance.run_monitoring_enabled),
             ("run_retries, which repeat `reconcile` after a crash", instance.run_retries_enabled),

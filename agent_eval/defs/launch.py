@@ -4,11 +4,12 @@ import contextlib
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Literal, get_args
 
 import dagster as dg
@@ -17,6 +18,7 @@ import polars as pl
 from agent_eval.defs.instance import (
     LAUNCHED_BY,
     PROJECT_TAG,
+    REGISTERED,
     close_lost_runs,
     deferred_interrupts,
     records_in,
@@ -24,7 +26,7 @@ from agent_eval.defs.instance import (
 from agent_eval.defs.observations import new_observations, observed, remove_retired, report
 from agent_eval.defs.partitions import VERSIONS, chunks, partition_key, rectangles, shape_of, stretches
 from agent_eval.defs.purge import purge_history
-from agent_eval.defs.resources import use_project
+from agent_eval.defs.resources import RANGE_TAGS, use_project
 from agent_eval.errors import NotFoundError, RunError, StorageError
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
@@ -36,13 +38,12 @@ _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.d
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 CLUSTERING = ("error_clusters", "error_rates", "failures")
-"""Tables that one run makes of all stale agents: in several runs, clusters would depend on the order of the agents."""
+"""Tables that are made after all judgments: clusters grow with the failures of all stale agents."""
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
 """A run to be started: its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-_LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name")
-_RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+_LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
 
 
 class RunFailedError(RunError):
@@ -156,9 +157,25 @@ class Launch:
             RunFailedError: If a run does not succeed; the later runs are not started.
         """
         planned = self._planned(stale, boards_of)
-        for number, (stage, assets, first, last) in enumerate(planned, start=1):
-            of_several = f" ({number} of {len(planned)})" if len(planned) > 1 else ""
-            yield self._run(stage, assets, first, last) + of_several
+        kinds = [tuple(key.path[-1] for key in run[1]) for run in planned]
+        clustering = [run for run, kind in zip(planned, kinds, strict=True) if {*CLUSTERING} & {*kind}]
+        seconds: list[float] = []
+        for run in planned:
+            began = time.monotonic()
+            if len(clustering) > 1 and run is clustering[0]:
+                self._register_failures(stale)
+            made = self._run(*run, is_registered=len(clustering) > 1 and run in clustering)
+            seconds.append(time.monotonic() - began)
+            yield made + place_of_several(kinds, seconds)
+
+    def _register_failures(self, stale: pl.DataFrame) -> None:
+        """Assign the failures of all stale pairs to clusters, before several runs make their tables."""
+        from agent_eval.project.clusters import (
+            register_failures,
+        )  # numpy is slow to load: only if there is work
+
+        pairs = stale.filter(pl.col("asset").is_in(CLUSTERING)).select(AgentVersion._fields)
+        register_failures(self.project, pairs, run_id=self.project.origin.run, watch=self.project.watch)
 
     def _planned(self, stale: pl.DataFrame, boards_of: Collection[str]) -> list[_PlannedRun]:
         agents = list(self.instance.get_dynamic_partitions("agent"))
@@ -179,13 +196,11 @@ class Launch:
         if len(pairs) == len(gates) == 1 and pairs[0][2:] == gates[0][2:]:
             pairs, gates = [(pairs[0][0], [*pairs[0][1], *gates[0][1]], *pairs[0][2:])], []
         elif len(pairs) > 1:
-            is_clustering = pl.col("asset").is_in(CLUSTERING)
-            is_later = pl.col("asset").is_in(list(below(CLUSTERING)))
-            of_pairs = partial(self._of_pairs, stage="agent x version", agents=agents, versions=versions)
+            is_clustered = pl.col("asset").is_in([*CLUSTERING, *below(CLUSTERING)])
             pairs = [
-                *of_pairs(stale.filter(~is_clustering & ~is_later), sizes=sizes),
-                *of_pairs(stale.filter(is_clustering)),
-                *of_pairs(stale.filter(is_later), sizes=sizes),
+                run
+                for part in (stale.filter(~is_clustered), stale.filter(is_clustered))
+                for run in self._of_pairs(part, "agent x version", agents, versions, sizes)
             ]
         forced = [
             {"asset": key.path[-1], "methodology_version": version}
@@ -206,10 +221,10 @@ class Launch:
         stage: Stage,
         agents: Sequence[str],
         versions: Sequence[str],
-        sizes: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int],
     ) -> list[_PlannedRun]:
-        """Return the runs of a stage over agents and versions; without `sizes` none is cut."""
-        limit = None if sizes is None else self.project.settings.max_conversations_per_run
+        """Return the runs of a stage over agents and versions."""
+        limit = self.project.settings.max_conversations_per_run
         return [
             (stage, assets, partition_key(first), partition_key(last))
             for assets, rows in self._together(stale, stage)
@@ -249,8 +264,16 @@ class Launch:
         kept = timedelta(days=self.project.settings.keep_runs_days)
         purge_history(self.instance, datetime.now(UTC) - kept)
 
-    def _run(self, stage: Stage, assets: Sequence[dg.AssetKey], first: str = "", last: str = "") -> str:
-        partitions = dict(zip(_RANGE, (first, last), strict=True)) if first else {}
+    def _run(
+        self,
+        stage: Stage,
+        assets: Sequence[dg.AssetKey],
+        first: str = "",
+        last: str = "",
+        *,
+        is_registered: bool = False,
+    ) -> str:
+        partitions = dict(zip(RANGE_TAGS, (first, last), strict=True)) if first else {}
         what = stage if {*assets} >= {*self._stages[stage]} else ", ".join(key.path[-1] for key in assets)
         made = f"{what}: {first}" if first else ", ".join(key.path[-1] for key in assets)
         if first != last:
@@ -263,7 +286,10 @@ class Launch:
             result = self.defs.resolve_implicit_global_asset_job_def().execute_in_process(
                 instance=self.instance,
                 asset_selection=list(assets),
-                tags=partitions | started_by(self.instance) | {PROJECT_TAG: str(self.project.home.root)},
+                tags=partitions
+                | started_by(self.instance)
+                | {PROJECT_TAG: str(self.project.home.root)}
+                | ({REGISTERED: "true"} if is_registered else {}),
                 run_config=_QUIET,
                 raise_on_error=False,
             )
@@ -274,10 +300,32 @@ class Launch:
         return made
 
 
+def place_of_several(kinds: Sequence[tuple[str, ...]], seconds: Sequence[float]) -> str:
+    """Return ' (2 of 7, about 40 s left)' after the second run; nothing for a single run.
+
+    Args:
+        kinds: The assets of each planned run.
+        seconds: How long each finished run took. A later run is expected to take the mean of those with the same
+            assets, else of all.
+    """
+    n_done, n = len(seconds), len(kinds)
+    if n < 2:
+        return ""
+    if n_done == n:
+        return f" ({n} of {n})"
+    taken: dict[tuple[str, ...], list[float]] = {}
+    for kind, took in zip(kinds, seconds, strict=False):
+        taken.setdefault(kind, []).append(took)
+    left = sum(mean(taken.get(kind, seconds)) for kind in kinds[n_done:])
+    unit = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+    return f" ({n_done} of {n}, about {unit} left)"
+
+
 def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
     """Return the tags for who started a run: another run, whose id this process got, or the command.
 
-    The sensor or schedule of the other run is copied: otherwise the UI shows "Manually launched". Without
+    The sensor or schedule of the other run is copied: otherwise the UI shows "Manually launched". So is the task of its
+    Celery worker, which run monitoring looks up. Without
     `dagster/root_run_id`: Dagster counts runs with it as retries of the other run, which would then not be retried.
     """
     parent = os.environ.get(PARENT_RUN, "").partition(" ")[0]

@@ -10,6 +10,9 @@ import dagster as dg
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources, read_sources
 from agent_eval.project.project import Origin
+from agent_eval.tables import TABLES
+
+RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,27 @@ def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
     project = opened_for(root, run)
     versions = [v for v in project.registry.versions if v not in project.registry.edited()]
     return InHand(project, read_sources(project, project.known_agents(), versions))
+
+
+def agents_of_run(context: dg.InitResourceContext) -> list[str] | None:
+    """Return the agents whose rows alone a run reads and writes; None if it may need the rows of others too.
+
+    Gates may compare an agent with another one.
+    """
+    run, selected = context.run, context.run.asset_selection if context.run else None
+    if run is None or not selected or not all(map(_is_by_agent, selected)):
+        return None
+    first, last = (run.tags.get(tag) or run.tags.get("dagster/partition", "") for tag in RANGE_TAGS)
+    ends = [key.partition("|")[0] for key in (first, last)]
+    agents = list(context.instance.get_dynamic_partitions("agent")) if context.instance else []
+    if not set(ends) <= set(agents):
+        return None
+    return agents[agents.index(ends[0]) : agents.index(ends[1]) + 1]
+
+
+def _is_by_agent(asset: dg.AssetKey) -> bool:
+    name = asset.path[-1]
+    return name != "gate_results" and name in TABLES and "agent_id" in TABLES[name].partition
 
 
 class ProjectResource(dg.ConfigurableResource[Project]):

@@ -5,8 +5,8 @@ gate_results. The limits are settings (`settings.gate_spec`). The modules read a
 neither store nor Dagster.
 """
 
-from agent_eval.gates.evaluate import INPUTS, KINDS, exit_code, gates
+from agent_eval.gates.evaluate import COLUMNS, INPUTS, KINDS, exit_code, gates
 from agent_eval.gates.finding import GateFinding, Result
 from agent_eval.settings import GateSpec
 
-__all__ = ["INPUTS", "KINDS", "GateFinding", "GateSpec", "Result", "exit_code", "gates"]
+__all__ = ["COLUMNS", "INPUTS", "KINDS", "GateFinding", "GateSpec", "Result", "exit_code", "gates"]

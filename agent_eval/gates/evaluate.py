@@ -1,11 +1,12 @@
 """Evaluate every gate of each agent and version into table gate_results, and the exit code for CI."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 import polars as pl
 
 from agent_eval.gates.assertions import assertion_finding
+from agent_eval.gates.calibration import calibration_findings
 from agent_eval.gates.coverage import (
     benchmark_findings,
     both,
@@ -37,6 +38,15 @@ INPUTS = (
     "assertion_results",
 )
 """Tables that the gates read."""
+_ANSWER = (
+    "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label",
+    "further_labels", "status", "unscored_reason", "is_effective", "seen_share",
+)  # fmt: skip
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "turn_judgments": (*_ANSWER, "turn_index"),
+    "conversation_judgments": _ANSWER,
+}
+"""The columns that they read of judgments, which are many; of other tables, all."""
 KINDS: tuple[str, ...] = tuple(GATE.categories)
 _NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
 
@@ -49,6 +59,7 @@ def gates(
     failure_metrics: Collection[str] = (),
     regressions: Mapping[AgentVersion, GateFinding] | None = None,
     judge_drift: pl.DataFrame | None = None,
+    calibration: pl.DataFrame | None = None,
     max_unscored_share: float = 0.05,
     version: str = "",
 ) -> pl.DataFrame:
@@ -67,6 +78,7 @@ def gates(
         failure_metrics: The turn metrics that have failures as labels and are put to a model.
         regressions: Findings of the comparison with the baseline, for each pair that has one.
         judge_drift: Findings of the latest audits.
+        calibration: How far the judges agree with people, see `judge_standings`.
         max_unscored_share: The default if the rules do not set it.
         version: Version of the rules, stored in every row.
     """
@@ -115,6 +127,8 @@ def gates(
         ]
         if judge_drift is not None:
             several += drift_findings(rules, judge_drift, models.get(pair, ()))
+        if calibration is not None:
+            several += calibration_findings(rules, calibration.filter(of_pair))
         found += [(pair, finding) for finding in several]
     if pairs is not None:
         unseen = pairs.join(composites, on=PAIR, how="anti").select(PAIR).sort(PAIR)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from agent_eval.errors import ConfigurationError
 from agent_eval.metrics.metric_set import MetricSet
-from agent_eval.settings.gate_spec import Baseline, GateSpec, RegressionLimits, exact
+from agent_eval.settings.gate_spec import Baseline, CalibrationLimits, GateSpec, RegressionLimits, exact
 
 COMPOSED = ("composite", "raw_composite", "universal", "domain")
 DIMENSIONS = (*(f"U{i}" for i in range(1, 7)), *(f"D{i}" for i in range(1, 6)))
@@ -58,6 +58,10 @@ def check_names(
         for part, limits in (("thresholds", layer.thresholds), ("overall", layer.overall)):
             for name, limit in limits.items():
                 _check_limit(f"{where}.{part}", name, limit, metrics)
+        if isinstance(layer.calibration, CalibrationLimits):
+            for name in layer.calibration.metrics:
+                known = {*metrics.names, *DIMENSIONS, TEST_PASSED}
+                _check(f"{where}.calibration.metrics", name, known, "metric")
         if isinstance(layer.baseline, Baseline):
             _check_baseline(f"{where}.baseline", layer.baseline, metrics, agents, versions)
 

@@ -5,8 +5,9 @@ answers are found once and the rows are given to every version that admits the c
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -33,11 +34,11 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import with_people
 from agent_eval.judge.prompts import BlindedTerms, shared_rubrics
-from agent_eval.judge.prompts.attachments import depends_on_attachments
+from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Verdict
 from agent_eval.judge.rules import NEEDS_MODEL, RULE
 from agent_eval.judge.sampling import NOT_SAMPLED, sampled
-from agent_eval.metrics.base import ENDED, NEEDS_MULTIMODAL, NO_TURNS, Metric
+from agent_eval.metrics.base import ENDED, NO_TURNS, Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import (
     AGENT_BEHAVIOR_FAILURE,
 )
@@ -90,6 +91,7 @@ def judge_transcripts(
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
     rater_rule: RaterRule = "adjudicator",
+    at_once: int | None = None,
 ) -> Judged:
     """Judge every admitted conversation of `transcripts` once, for all its versions.
 
@@ -111,10 +113,41 @@ def judge_transcripts(
         names: By agent, the names hidden from a model.
         watch: Called with the progress of the models.
         rater_rule: Rule that decides where people differ.
+        at_once: Conversations whose questions and answers are in memory together at most; None: all.
     """
+    chosen = sampled(transcripts, None if panel is None else panel.spec.sample)
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
+    judge = partial(
+        _judged, human_ratings=human_ratings, lookup=lookup, metrics=metrics, panel=panel, names=names, watch=watch,
+        rater_rule=rater_rule, chosen=chosen,
+    )  # fmt: skip
+    frames = (admitted, conversations, turns)
+    keys = admitted.select(_CONVERSATION).unique().sort(_CONVERSATION)
+    if at_once is None or keys.height <= at_once:
+        return judge(*frames)
+    parts = (keys.slice(start, at_once) for start in range(0, keys.height, at_once))
+    return Judged.concat(
+        judge(*(frame.join(part, on=_CONVERSATION, how="semi") for frame in frames)) for part in parts
+    )
+
+
+def _judged(
+    admitted: pl.DataFrame,
+    conversations: pl.DataFrame,
+    turns: pl.DataFrame,
+    *,
+    human_ratings: pl.DataFrame,
+    lookup: Lookup,
+    metrics: MetricSet,
+    panel: Panel | None,
+    names: Mapping[str, BlindedTerms] | None,
+    watch: Watch | None,
+    rater_rule: RaterRule,
+    chosen: Collection[tuple[str, str]] | None,
+) -> Judged:
+    """Judge these conversations; `chosen`: those that a model is asked about, None: all."""
     items = list(_items(admitted, conversations, turns, metrics))
-    _draw(items, transcripts, None if panel is None else panel.spec.sample)
+    _draw(items, chosen)
     asked = [item.asked for item in items]
     judge_questions(
         asked, lookup, shown=shared_rubrics(metrics.metrics), panel=panel, names=names, watch=watch
@@ -154,13 +187,12 @@ def open_questions(
     """Return what `judge_transcripts` would ask without stored answers: one sequence per conversation."""
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
-    _draw(items, transcripts, sample)
+    _draw(items, sampled(transcripts, sample))
     return unanswered_sequences([item.asked for item in items], names)
 
 
-def _draw(items: Sequence["_Item"], transcripts: pl.DataFrame, share: float | None) -> None:
+def _draw(items: Sequence["_Item"], chosen: Collection[tuple[str, str]] | None) -> None:
     """Mark the conversations that are not in the sample."""
-    chosen = sampled(transcripts, share)
     for item in items if chosen is not None else ():
         item.asked.is_sampled = (item.agent_id, item.conversation.conversation_id) in (chosen or ())
 
@@ -271,8 +303,8 @@ def _rows(
     if not given:
         is_ended = question.turn_index is not None and question.turn.reply == "ended"
         open_because = NEEDS_MODEL if item.asked.is_sampled else NOT_SAMPLED
-        if item.asked.is_put_to_a_model and depends_on_attachments(question):
-            open_because = NEEDS_MULTIMODAL
+        if item.asked.kinds is not None:
+            open_because = why_not_sent(question, item.asked.kinds) or open_because
         open_because = open_because if item.turns else NO_TURNS
         yield _not_applicable(metric.name, ENDED if is_ended else open_because) | asked
     for judge, verdict, is_effective in given:

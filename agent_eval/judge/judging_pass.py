@@ -21,6 +21,7 @@ from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.findings import RatingFinding, apply_caps
 from agent_eval.metrics.metric_set import is_put_to_a_model
+from agent_eval.transcripts.attachments import AttachmentKind
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
 """Return the rows of table judge_cache that answer any of the question keys."""
@@ -47,7 +48,7 @@ class AskedQuestions:
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
-    is_put_to_a_model: bool = False  # a judge model could be called
+    kinds: frozenset[AttachmentKind] | None = None  # of attachments that judges read; None: none is called
     answers: list[Answers] = field(default_factory=list[Answers])  # one per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
@@ -74,8 +75,9 @@ def judge_questions(
         names: By agent, the names hidden from a model.
         watch: Called with the progress of the models.
     """
+    kinds = None if panel is None or panel.runtime is None else panel.kinds
     for one in asked:
-        one.is_put_to_a_model = one.is_sampled and panel is not None and panel.runtime is not None
+        one.kinds = kinds if one.is_sampled else None
     questions = [question for one in asked for question in one.questions]
     cache = lookup({key for question in questions for key in question.keys.values()})
     _ask_rules(asked)

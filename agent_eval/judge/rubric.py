@@ -29,7 +29,7 @@ from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.judge.people import DISPUTED, raters
 from agent_eval.judge.prompts import BlindedTerms
-from agent_eval.judge.prompts.attachments import depends_on_attachments
+from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import NotApplicable, Question, Scored, Verdict
 from agent_eval.judge.rules import AUTONOMY
 from agent_eval.methodology.models import SCENARIOS, Dimension, Methodology, Template
@@ -359,8 +359,11 @@ def _joined(parts: Sequence[_Part]) -> Question:
 def _hand_out(asked: AskedQuestions, parts: Sequence[_Part]) -> None:
     """Give each part the answers to its metric."""
     for part in parts:
-        if asked.is_put_to_a_model and part.question and depends_on_attachments(part.question):
-            part.reason = f"no rating: {NEEDS_MULTIMODAL} or a human"
+        why = part.question and asked.kinds is not None and why_not_sent(part.question, asked.kinds)
+        if why:
+            part.reason = f"no rating: {why}" + (
+                " or a human" if why == NEEDS_MULTIMODAL else "; needs a human"
+            )
         for metric in part.question.metrics if part.question else ():
             part.answers = asked.answers[0][metric.name]
 

@@ -27,9 +27,11 @@ HARNESS_ERROR = HARNESS_FAILED
 NEEDS_MODEL = "needs a judge model"
 """Reason for a missing answer to a metric that applies: every judge asked abstained."""
 NEEDS_MULTIMODAL = "needs a multimodal judge"
-"""Reason for a missing answer that depends on an image, audio or a file, which the judge model was not sent."""
-UNANSWERED = (NEEDS_MODEL, NEEDS_MULTIMODAL)
-"""Reasons for a missing answer that another judge model could give."""
+"""Reason for a missing answer that depends on an image, audio or a file, which the judge model does not read."""
+NOT_FETCHED = "an attachment is given by URL, path or id only, and is never fetched"
+NOT_SENDABLE = "an attachment has a type or size that is not sent to judges"
+UNANSWERED = (NEEDS_MODEL, NEEDS_MULTIMODAL, NOT_FETCHED, NOT_SENDABLE)
+"""Reasons for a missing answer that people, or another judge model, could give."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,16 @@
 """Store the answers of judges in a project's store, and which judge gave the stored judgments.
 
-Answers are first written to a journal beside the store, so that they survive a killed run, and then merged.
+Answers are first written beside the store, so that they survive a killed run, and then merged.
 """
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from agent_eval.judge.llm.spec import JudgeSpec
+from agent_eval.project.beside_store import BesideStore
 from agent_eval.storage import Store
-from agent_eval.storage.journal import Journal, finished_journals
 from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 
@@ -21,36 +19,20 @@ _CACHE, _STATE = table("judge_cache"), table("judge_state")
 
 @dataclass(frozen=True)
 class AnswerCache:
-    """Read and write the answers of one store. `journals` is the folder of answers not merged yet."""
+    """Read and write the answers of one store. `beside` holds those that are not merged yet."""
 
-    store: Store
-    journals: Path
+    beside: BesideStore
+
+    @property
+    def store(self) -> Store:
+        """Return the store."""
+        return self.beside.store
 
     def find(self, question_keys: Collection[str]) -> pl.DataFrame:
         """Return the stored answers to the questions (table judge_cache), including those of a killed run."""
-        self.merge()
+        self.beside.merge()
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
         return self.store.read(_CACHE, wanted)
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Callable[[Sequence[Mapping[str, object]]], None]]:
-        """Yield a function that stores answers of models (rows of judge_cache).
-
-        They are durable when it returns, and are merged into the store at the end.
-        """
-        journal = Journal.begin(self.journals)
-        try:
-            yield journal.append
-        finally:
-            journal.close()
-            self.merge()
-
-    def merge(self) -> None:
-        """Move answers from unlocked journals into the store."""
-        if not self.journals.is_dir():
-            return
-        with finished_journals(self.journals, _CACHE) as rows:
-            self.store.upsert(_CACHE, rows, run_id="judge")
 
     def sync_recorded(self, verdicts: pl.DataFrame, *, run_id: str) -> None:
         """Make the store hold exactly these recorded verdicts (table judge_cache); answers of models stay."""

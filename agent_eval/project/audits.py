@@ -54,7 +54,9 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         one = replace(spec, models=(model,), repeats=1)
         before = {str(row["question_key"]): row for row in _answers(stored, one).iter_rows(named=True)}
         sample = audit_sample(sequences, before, project.settings.audit_size)
-        runtime = replace(project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id))
+        runtime = replace(
+            project.judge_runtime, writing=partial(_kept, project, audit_id, before, run_id), claiming=None
+        )
         given = Panel(one, runtime).answers(
             sample, table("judge_cache").empty(), project.metrics.metrics, watch=watch or project.watch
         )
@@ -95,7 +97,7 @@ def _kept(
     project: Project, audit_id: str, before: Mapping[str, Row], run_id: str
 ) -> Iterator[Callable[[Sequence[Row]], None]]:
     """Yield a function that appends answers, which are durable when it returns."""
-    journals = project.answers.journals
+    journals = project.beside_store.journals
     folder = journals.with_name(f"{journals.name}-audit")
     journal = Journal.begin(folder)
 

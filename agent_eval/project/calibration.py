@@ -4,30 +4,176 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from agent_eval.judge.inputs.human_ratings import SAMPLED, by_people, latest_ratings
+from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.project.project import Project
+from agent_eval.scores.reliability.trials import GOAL_METRIC
+from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
 
-_COLUMNS = (
+_ANSWERS = (
     *("methodology_version", "agent_id", "conversation_id", "metric", "judge", "judge_model", "rubric_hash"),
     *("status", "rating_1to5", "value", "label"),
 )
+_OF_RUBRIC = (
+    *("methodology_version", "agent_id", "session_id", "conversation_id", "target", "criterion"),
+    *("judge", "rater", "status", "rating_1to5"),
+)
+_PAIR = ["methodology_version", "agent_id"]
+_JUDGED = ("turn_judgments", "conversation_judgments")
 
 
 def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     """Return table judge_calibration of some versions, from the stored judgments of all agents.
 
-    Only conversations that a person labelled are read.
+    Only conversations that a person labelled are read. Rows that are stored from an earlier run are kept, as stale,
+    for metrics that no judge can be compared on now.
     """
-    from agent_eval.scores.calibration import HUMAN, judge_calibration  # imports numpy: only if there is work
+    from agent_eval.scores.calibration import (
+        judge_calibration,
+        with_earlier,
+    )  # imports numpy: only if there is work
 
-    parts: list[pl.DataFrame] = []
-    for name in ("turn_judgments", "conversation_judgments"):
-        rated = pl.DataFrame({"methodology_version": versions, "judge": [HUMAN] * len(versions)})
-        key = ["methodology_version", "agent_id", "conversation_id", "metric"]
-        labelled = project.store.read(table(name), rated, columns=key).unique()
-        columns = (*_COLUMNS, *(["turn_index"] if name == "turn_judgments" else []))
-        rows = project.store.read(table(name), labelled, columns=columns)
-        parts.append(
-            rows if "turn_index" in columns else rows.with_columns(turn_index=pl.lit(None, pl.Int64))
+    judged = _human_and_judged(project, versions)
+    judgments = pl.concat([judged, _rubric_ratings(project, versions)], how="diagonal_relaxed")
+    found = judge_calibration(judgments, _sampling(project, versions))
+    earlier = project.store.read(table("judge_calibration"), _versions(versions))
+    return with_earlier(found, earlier, judgments)
+
+
+def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False) -> pl.DataFrame:
+    """Return the rates of agents corrected for the errors of their judge, see `corrected_rates`; empty without labels.
+
+    Quantities are named as in table quality_summary, by conversation and session; or they are the task sets, with
+    goal completion by task.
+
+    Args:
+        project: The project.
+        pairs: agent_id and methodology_version.
+        by_task: Correct pass@1 where goal completion decides, rather than the rates of each metric.
+    """
+    from agent_eval.scores.calibration import judge_accuracies  # imports numpy: only if there is work
+    from agent_eval.scores.corrected_rates import SCHEMA, corrected_rates
+
+    versions = pairs["methodology_version"].unique().to_list()
+    judgments, sampling = _human_and_judged(project, versions), _sampling(project, versions)
+    accuracies = judge_accuracies(judgments, sampling)
+    metrics = sorted({metric for _, metric, _, _ in accuracies if not by_task or metric == GOAL_METRIC})
+    if not metrics:
+        return SCHEMA.to_frame()
+    places = project.store.read(
+        table("transcripts"), pairs, columns=[*_PAIR, "conversation_id", "session_id", "task_id", "task_set"]
+    )
+    known = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
+    placed = known.join(places, on=[*_PAIR, "conversation_id"])
+    if by_task:
+        placed = placed.drop_nulls("task_id").with_columns(
+            quantity=pl.col("task_set").fill_null("default"), unit="task_id", cluster="task_id"
         )
-    return judge_calibration(pl.concat(parts, how="diagonal"))
+        return corrected_rates(placed, accuracies)
+    n_sessions = pl.col("session_id").n_unique().over(*_PAIR, "quantity")
+    alone = pl.coalesce("task_id", "conversation_id")
+    unit = placed.with_columns(
+        unit="conversation_id", cluster=pl.when(n_sessions > 1).then("session_id").otherwise(alone)
+    )
+    return corrected_rates(unit, accuracies)
+
+
+def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers of judges with two values, 0 or 1: failures are 1. Those of people are left out.
+
+    Rules label failing turns only, so their labels are left out too; other answers of theirs stay, as a rate that rules
+    and a judge gave together cannot be corrected.
+    """
+    from agent_eval.scores.judge_standing import is_judge
+
+    columns = [
+        *_PAIR,
+        "conversation_id",
+        "metric",
+        "judge",
+        "rubric_hash",
+        "status",
+        "is_effective",
+        "value",
+        "label",
+    ]
+    rows = pl.concat(project.store.read(table(name), keys, columns=columns) for name in _JUDGED)
+    judges = [judge for judge in rows["judge"].unique() if is_judge(judge)]
+    is_failure = pl.col("metric").is_in({m.name for m in project.metrics.metrics if m.is_failure})
+    by_rule = (pl.col("judge") == "rule") & pl.col("is_effective") & ~is_failure
+    failed = (pl.col("label") != NO_FAILURE).cast(pl.Float64)
+    quantity = pl.when(is_failure).then(pl.concat_str(pl.lit(FAILURE_RATE), "metric")).otherwise("metric")
+    return rows.filter(
+        pl.col("judge").is_in(judges) | by_rule, pl.col("status").cast(pl.String) == "scored"
+    ).with_columns(quantity=quantity, value=pl.when(is_failure).then(failed).otherwise("value"))
+
+
+def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
+    """Return how far the judges of each agent agree with people, from the stored tables, see `judge_standings`."""
+    from agent_eval.scores.judge_standing import judge_standings  # imports numpy: only if there is work
+
+    scored = _versions(versions).with_columns(is_effective=True, status=pl.lit("scored"))
+    columns = [*_PAIR, "judge", "status"]
+    parts = [
+        project.store.counts(table(name), scored, columns=[*columns, "metric", "rubric_hash"])
+        for name in _JUDGED
+    ]
+    rated = project.store.counts(table("rubric_ratings"), scored, columns=[*columns, "target"])
+    judged = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
+    return judge_standings(judged, project.store.read(table("judge_calibration"), _versions(versions)))
+
+
+def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
+    """Return a board with its columns CALIBRATED, from the stored tables; null where no judge answered."""
+    from agent_eval.scores.judge_standing import board_calibration
+
+    found = board_calibration(standings(project, board["methodology_version"].unique().to_list()))
+    rows = board.drop([c for c in found.columns if c not in _PAIR], strict=False)
+    return rows.join(found, on=_PAIR, how="left", maintain_order="left").select(board.columns)
+
+
+def _sampling(project: Project, versions: Sequence[str]) -> pl.DataFrame:
+    """Return how the labels of rating sheets were drawn, per version, the last label of each rater."""
+    rated = latest_ratings(by_people(project.human_ratings[0]), versions, by=("rater",))
+    drawn = rated.filter(pl.any_horizontal(pl.col(SAMPLED).is_not_null()))
+    return drawn.rename({"target": "metric", "rubric_hash": "label_rubric"})
+
+
+def _versions(versions: Sequence[str]) -> pl.DataFrame:
+    return pl.DataFrame({"methodology_version": versions}, schema={"methodology_version": pl.String})
+
+
+def _human_and_judged(project: Project, versions: Sequence[str]) -> pl.DataFrame:
+    """Return all answers about turns and conversations of which people labelled some."""
+    parts = [_labelled(project, versions, name) for name in _JUDGED]
+    return pl.concat(parts, how="diagonal_relaxed").with_columns(criterion=pl.lit(None, pl.String))
+
+
+def _labelled(project: Project, versions: Sequence[str], name: str) -> pl.DataFrame:
+    """Return the answers of a table of judgments about the conversations and metrics that people labelled."""
+    rated = _versions(versions).with_columns(judge=pl.lit("human"))
+    key = [*_PAIR, "conversation_id", "metric"]
+    labelled = project.store.read(table(name), rated, columns=key).unique()
+    columns = (*_ANSWERS, *(["turn_index"] if name == "turn_judgments" else []))
+    rows = project.store.read(table(name), labelled, columns=columns)
+    if name != "turn_judgments":
+        return rows.with_columns(reply_length=pl.lit(None, pl.Int64))
+    key = ["agent_id", "conversation_id"]
+    turns = project.store.read(
+        table("turns"), labelled.select(key).unique(), columns=[*key, "turn_index", "agent_message"]
+    )
+    lengths = turns.select(
+        *key, "turn_index", reply_length=pl.col("agent_message").str.len_chars().cast(pl.Int64)
+    )
+    return rows.join(lengths, on=[*key, "turn_index"], how="left")
+
+
+def _rubric_ratings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
+    """Return the ratings of sessions and scenarios that people rated too, as answers about metrics such as U1."""
+    rated = _versions(versions).with_columns(judge=pl.lit("human"))
+    labelled = project.store.read(table("rubric_ratings"), rated, columns=[*_PAIR, "target"]).unique()
+    rows = project.store.read(table("rubric_ratings"), labelled, columns=_OF_RUBRIC)
+    return rows.with_columns(conversation_id=pl.coalesce("conversation_id", "session_id")).rename(
+        {"target": "metric", "rater": "judge_model"}
+    )

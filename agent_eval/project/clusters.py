@@ -11,12 +11,12 @@ from functools import partial
 
 import polars as pl
 
-from agent_eval.clusters.cluster_registry import Grown, Space, register
+from agent_eval.clusters.cluster_registry import BLOCK, Grown, Space, new_texts, register
 from agent_eval.clusters.clusters import error_clusters
 from agent_eval.clusters.consolidation import BY as CONSOLIDATION
 from agent_eval.clusters.consolidation import consolidate
 from agent_eval.clusters.embedding import Embedder, Vectors, embedder
-from agent_eval.clusters.failures import FAILURE_METRICS
+from agent_eval.clusters.failures import FAILURE_METRICS, TOOL_COLUMNS
 from agent_eval.clusters.failures import failures as found_in
 from agent_eval.clusters.naming import Namer, name_clusters
 from agent_eval.clusters.overrides import OverrideEntry, apply_overrides, overrides_hash, read_overrides
@@ -27,14 +27,16 @@ from agent_eval.formats.hashing import digest
 from agent_eval.formats.json_text import clean
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.yaml import YamlError, read_text
+from agent_eval.gates import COLUMNS
 from agent_eval.judge.cluster_naming import names_of
 from agent_eval.judge.llm.panel import Panel
 from agent_eval.judge.llm.progress import Watch
 from agent_eval.project.project import Project
 from agent_eval.storage import Store
 from agent_eval.tables import table
-from agent_eval.tables.frames import Sessions, ToolCalls, Transcripts, TurnJudgments
+from agent_eval.tables.frames import Sessions, ToolCalls, Transcripts
 
+_JUDGMENTS = table("turn_judgments")
 _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
     table(name) for name in ("error_registry", "error_members", "error_events", "failure_vectors")
 )
@@ -67,11 +69,34 @@ def cluster_version(project: Project) -> str:
     )
 
 
-def failure_questions(project: Project, pairs: pl.DataFrame) -> TurnJudgments:
-    """Return the stored turn judgments of these pairs by failure metrics; the others are not loaded."""
+def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -> pl.DataFrame:
+    """Return the stored turn judgments of these pairs by failure metrics, with the columns that are read of them.
+
+    `values`: only rows with these values.
+    """
     names = sorted({*FAILURE_METRICS, *(m.name for m in project.metrics.turn if m.is_failure)})
-    keys = pairs.join(pl.DataFrame({"metric": names}), how="cross")
-    return project.store.read(table("turn_judgments"), keys)
+    keys = pairs.join(pl.DataFrame({"metric": names}), how="cross").with_columns(
+        pl.lit(value).alias(name) for name, value in values.items()
+    )
+    return project.store.read(_JUDGMENTS, keys, columns=[*COLUMNS["turn_judgments"], "rationale", "evidence"])
+
+
+def register_failures(
+    project: Project, pairs: pl.DataFrame, *, run_id: str, watch: Watch | None = None
+) -> None:
+    """Register the failures of many pairs (agent_id, methodology_version), read agent by agent, and name the clusters.
+
+    Clusters grow with the failures that are assigned to them. Registered together, failures get the same clusters
+    whether their tables are then made by one run or by several.
+    """
+    members = project.store.read(_MEMBERS, columns=[*BLOCK, "text_hash"])
+    found = new_texts(found_in(_JUDGMENTS.empty(), table("tool_calls").empty()), members)
+    for of_agent in pairs.unique().sort("agent_id").partition_by("agent_id"):
+        judged = failure_questions(project, of_agent, status="scored", is_effective=True)
+        conversations = judged.select("agent_id", "conversation_id").unique()
+        calls = project.store.read(table("tool_calls"), conversations, columns=TOOL_COLUMNS)
+        found = new_texts(pl.concat([found, found_in(judged, calls)]), members)
+    cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
 
 
 def cluster_failures(
@@ -92,17 +117,19 @@ def cluster_failures(
 
 def clustered(
     project: Project,
-    turn_judgments: TurnJudgments,
+    turn_judgments: pl.DataFrame,
     tool_calls: ToolCalls,
     transcripts: Transcripts,
     sessions: Sessions,
     *,
     run_id: str,
     watch: Watch | None = None,
+    is_registered: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return tables failures, error_clusters and error_rates of these judgments.
 
-    New and changed clusters are named by the judge model of the settings, if there is one.
+    New and changed clusters are named by the judge model of the settings, if there is one, unless
+    `register_failures` did so before.
 
     Args:
         project: The project; its registry is extended.
@@ -112,9 +139,11 @@ def clustered(
         sessions: Defines the run of each conversation.
         run_id: Written to every new row.
         watch: Receives the progress of the judge model.
+        is_registered: Whether the failures were registered before.
     """
     found = found_in(turn_judgments, tool_calls)
-    grown = cluster_failures(project, found, run_id=run_id, namer=judge_as_namer(project, watch))
+    namer = None if is_registered else judge_as_namer(project, watch)
+    grown = cluster_failures(project, found, run_id=run_id, namer=namer)
     pairs = transcripts.select("agent_id", "methodology_version").unique()  # not of removed agents
     earlier = project.store.read(table("error_rates"), pairs)
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)

@@ -38,14 +38,14 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the effective rows of all judged tables of some agents and versions, with what `board_facts` counts.
+    """Return how many effective rows (`n`) all judged tables have of what `board_facts` counts, of some pairs.
 
     `pairs`: columns agent_id and methodology_version.
     """
     wanted = pairs.select(_PAIR).unique().with_columns(is_effective=pl.lit(value=True))
     columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share"]
     return pl.concat(
-        project.store.read(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
+        project.store.counts(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
         for name, why in (
             ("turn_judgments", "unscored_reason"),
             ("conversation_judgments", "unscored_reason"),

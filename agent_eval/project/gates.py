@@ -8,11 +8,12 @@ from collections.abc import Collection, Mapping
 import polars as pl
 
 from agent_eval.formats.hashing import digest
-from agent_eval.gates import INPUTS, GateFinding, GateSpec, gates
+from agent_eval.gates import COLUMNS, INPUTS, GateFinding, GateSpec, gates
 from agent_eval.gates.names import check_names
 from agent_eval.gates.regression import INPUTS as COMPARED
 from agent_eval.gates.regression import regression_finding
 from agent_eval.judge.audits.drift import latest_drift
+from agent_eval.project.calibration import standings
 from agent_eval.project.project import Project
 from agent_eval.settings.gate_spec import Baseline, Rules
 from agent_eval.tables import table
@@ -33,7 +34,8 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
         GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
     """
     rules = checked_gates(project, spec)
-    frames = {name: project.store.read(table(name), pairs) for name in INPUTS}
+    frames = {name: project.store.read(table(name), pairs, columns=COLUMNS.get(name, [])) for name in INPUTS}
+    is_demanded = any(layer.calibration for _, layer in rules.layers())
     found = [
         gates(
             {name: _of_version(frame, version) for name, frame in frames.items()},
@@ -42,6 +44,7 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
             failure_metrics=_failure_metrics(project),
             regressions=_regressions(project, rules, _of_version(pairs, version)),
             judge_drift=latest_drift(project.store.read(table("judge_audits"))),
+            calibration=standings(project, [version]) if is_demanded else None,
             max_unscored_share=project.settings.max_unscored_share,
             version=gate_versions(project, [version], rules)[version],
         )

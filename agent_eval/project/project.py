@@ -17,7 +17,7 @@ from agent_eval.errors import ArgumentError, NotFoundError
 from agent_eval.formats.refusals import Refusal
 from agent_eval.judge.inputs.human_ratings import read_ratings
 from agent_eval.judge.inputs.recorded_verdicts import read_verdicts
-from agent_eval.judge.llm.budget import Budget, Price, UnknownPriceError
+from agent_eval.judge.llm.budget import Budget, Price, SharedBudget, UnknownPriceError
 from agent_eval.judge.llm.client import (
     LiteLLMClient,
     attachment_kinds_of,
@@ -29,7 +29,6 @@ from agent_eval.judge.llm.client import (
 )
 from agent_eval.judge.llm.panel import Heard, JudgeRuntime, Panel
 from agent_eval.judge.llm.progress import Watch
-from agent_eval.judge.llm.redaction import kept_secret
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.prompts import CONTEXT_TOKENS, BlindedTerms, ViewLimits
 from agent_eval.judge.prompts.attachments import MEDIA_TYPES
@@ -38,10 +37,11 @@ from agent_eval.methodology import Methodology, Registry
 from agent_eval.metrics.custom import load_metrics
 from agent_eval.metrics.metric_set import MetricSet
 from agent_eval.project.answers import AnswerCache
+from agent_eval.project.beside_store import BesideStore, Caps, open_store
 from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.storage import Store
-from agent_eval.storage.ledger import Ledger, SpendingCap, spent
+from agent_eval.storage.ledger import SpendingCap
 from agent_eval.tables import TABLES, table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
@@ -140,9 +140,13 @@ class Project:
 
     @cached_property
     def store(self) -> Store:
-        """Return the DuckDB file of the settings, relative to the root."""
-        named = self.settings.store
-        return Store.at(self.home.root / named if named else self.home.data / "agent_eval.duckdb")
+        """Return the DuckDB file or the lake of the settings, relative to the root."""
+        return self.beside_store.store
+
+    @cached_property
+    def beside_store(self) -> BesideStore:
+        """Return what belongs to the store but is no table of it: unmerged answers, ledger, prompt secret."""
+        return open_store(self.home, self.settings.store)
 
     @cached_property
     def registry(self) -> Registry:
@@ -202,6 +206,12 @@ class Project:
         """Return how many conversations the session folders of each agent hold, whether or not they are ingested."""
         return {agent: n_conversations(self.home.sessions / agent) for agent in agents}
 
+    @property
+    def conversations_at_once(self) -> int | None:
+        """Return how many conversations of an agent are judged together: so many that a run has them under all versions."""
+        limit = self.settings.max_conversations_per_run
+        return None if limit is None else max(1, limit // len(self.registry.versions))
+
     def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
         """Return the named versions, in semantic order."""
         return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
@@ -213,7 +223,7 @@ class Project:
     @cached_property
     def answers(self) -> AnswerCache:
         """Return the answers of judges in the store."""
-        return AnswerCache(self.store, self._beside_store(".journal"))
+        return AnswerCache(self.beside_store)
 
     def judge_specs(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
         """Return the judge of each pair: the models of the settings, else those last used for it, if any."""
@@ -263,7 +273,8 @@ class Project:
             client=lambda model: LiteLLMClient(
                 model, s.judge_temperature, s.judge_timeout_s, self.price_of(model), s.judge_max_reply_mb
             ),
-            writing=self.answers.writing,
+            writing=self.beside_store.writing,
+            claiming=self.beside_store.claiming,
             secret=self.prompt_secret,
             budget=Budget(s.max_calls, s.max_cost_usd, self._ledger, self._why_closed()),
             concurrency=s.judge_concurrency,
@@ -285,12 +296,10 @@ class Project:
         return [problem for problem in found if problem]
 
     @cached_property
-    def _ledger(self) -> Ledger:
+    def _ledger(self) -> SharedBudget:
         s = self.settings
-        return Ledger(
-            file=self._beside_store(".spending"),
-            run=self.origin.run,
-            is_automatic=self.origin.is_automatic,
+        caps = Caps(
+            of_run=SpendingCap(s.max_calls, s.max_cost_usd, "max_{} of this run", "run again to go on"),
             in_all=SpendingCap(
                 s.max_calls_in_all, s.max_cost_usd_in_all, "max_{}_in_all", "raise it to go on"
             ),
@@ -307,6 +316,7 @@ class Project:
                 "a run by hand, or of tomorrow (UTC), goes on",
             ),
         )
+        return self.beside_store.ledger(self.origin.run, is_automatic=self.origin.is_automatic, caps=caps)
 
     def _why_closed(self) -> str | None:
         """Return why no model may be asked, else None: automation spends money only under a cap."""
@@ -324,7 +334,7 @@ class Project:
 
     def record_spending(self, *, run_id: str) -> None:
         """Copy the ledger into table spending."""
-        self.store.upsert(table("spending"), spent(self._beside_store(".spending")), run_id=run_id)
+        self.store.upsert(table("spending"), self.beside_store.spent(), run_id=run_id)
 
     def view_limits(self, model: str) -> ViewLimits:
         """Return how much a judge model can be shown, from the settings, else from litellm."""
@@ -352,12 +362,8 @@ class Project:
     @cached_property
     def prompt_secret(self) -> bytes:
         """Return the random key of the codes that fence transcripts in prompts, made once and stored."""
-        return kept_secret(self._beside_store(".key"))
+        return self.beside_store.secret()
 
     def blinded_terms(self, agents: Collection[str]) -> dict[str, BlindedTerms]:
         """Return the names that are hidden from judge models, by agent."""
         return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}
-
-    def _beside_store(self, ending: str) -> Path:
-        file = self.store.lock_file or self.home.data / "agent_eval.duckdb.lock"
-        return file.with_name(file.name.removesuffix(".lock") + ending)

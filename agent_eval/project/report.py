@@ -18,6 +18,7 @@ from agent_eval.formats.streams import Record, json_lines
 from agent_eval.project.project import Project
 from agent_eval.report.html import Reader, Served, Site, Written, page_at, write_report
 from agent_eval.report.html.conversation import source_file
+from agent_eval.report.html.tables import Counter
 from agent_eval.storage.lineage import written, written_by_partition
 from agent_eval.tables import TABLES, table
 
@@ -85,13 +86,26 @@ def site_of(project: Project, shown: str) -> Site:
     versions = project.registry.versions
     return Site(
         read=reader(project),
+        count=counter(project),
         methodologies=project.methodologies(versions),
         shown=shown,
         gates=project.store.read(table("gate_results")),
         written=written(project.store, TABLES),
         package_version=__version__,
+        max_pages=project.settings.max_report_conversations,
         edited={version: f"{p.reason}." for version, p in project.registry.edited().items()},
     )
+
+
+def counter(project: Project) -> Counter:
+    """Return a counter of the rows of the project's stored tables."""
+
+    def count(
+        name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str], extent: str | None = None
+    ) -> pl.DataFrame:
+        return project.store.counts(table(name), keys, columns=columns, extent=extent)
+
+    return count
 
 
 def reader(project: Project) -> Reader:

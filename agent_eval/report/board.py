@@ -16,6 +16,8 @@ from agent_eval.scores.composite.ratings import grouped
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
 from agent_eval.scores.statistics.exact import from_text, rounded
 
+NOT_CALIBRATED = "judge not calibrated"
+
 
 def shown(exact: str | None) -> str:
     """Return an exact score with one decimal, half up; '–' when there is none."""
@@ -43,7 +45,41 @@ def badges(row: dict[str, object]) -> list[str]:
         hallucination[_flag(row["hallucination_passed"])],
         *(["disputed"] if row["disputed"] else []),
         *pareto,
+        *filter(None, [calibration(row)]),
     ]
+
+
+def calibration(row: dict[str, object]) -> str | None:
+    """Return how far the judges of a row of a board agree with people; None where only people and rules answered.
+
+    Example: 'judge calibrated on n = 60, kappa 0.61 (0.42–0.78), helpfulness, lowest of 3 metrics'.
+    """
+    standing, kappa = row.get("calibration"), row.get("calibration_kappa")
+    if standing is None:
+        return None
+    if standing == "not calibrated" or not isinstance(kappa, float):
+        return NOT_CALIBRATED
+    said = f"n = {row['calibration_n']}, kappa {kappa:.2f} ({row['calibration_kappa_low']:.2f}–{row['calibration_kappa_high']:.2f})"
+    n = row["n_metrics_calibrated"]
+    of = f", {row['calibration_metric']}" + (f", lowest of {n} metrics" if n != 1 else "")
+    return (
+        f"judge calibrated on {said}{of}"
+        if standing == "calibrated"
+        else f"judge calibration stale: {said}{of}"
+    )
+
+
+def uncalibrated(board: pl.DataFrame) -> str | None:
+    """Return a sentence that names the agents whose judges are not calibrated, with what to do; None without one."""
+    rows = board.filter(pl.col("calibration") == "not calibrated")
+    if rows.is_empty():
+        return None
+    every = board.filter(pl.col("calibration").is_not_null()).height == rows.height
+    names = ", ".join(row["name"] or row["agent_id"] for row in rows.iter_rows(named=True))
+    return (
+        f"Judges not calibrated against people: {'those of every agent here' if every else names}. "
+        "Next: agent-eval labels sheet"
+    )
 
 
 def rank(row: dict[str, object]) -> str:

@@ -43,6 +43,11 @@ class Paths:
         return f"boards/{version}/side-by-side.html"
 
     @staticmethod
+    def calibration(version: str) -> str:
+        """Return the page that compares a version's judges with people."""
+        return f"boards/{version}/calibration.html"
+
+    @staticmethod
     def download(version: str, name: str, kind: str) -> str:
         """Return a table of a version's board as a file of a kind: csv or json."""
         return f"boards/{version}/{name.replace('_', '-')}.{kind}"

@@ -5,20 +5,33 @@ clusters.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import polars as pl
 
 from agent_eval.scores.statistics import agreement
 from agent_eval.scores.statistics.agreement import Answer, IntervalEstimate, Level, Pairs
+from agent_eval.scores.statistics.corrected_rate import Accuracy, accuracy
 from agent_eval.tables import table
+from agent_eval.tables.judging import IMPORTED
 
 HUMAN = "human"
 NO_FAILURE, FAILURE = "no failure", "failure"
 _TABLE = table("judge_calibration")
-_PART = ["methodology_version", "agent_id", "conversation_id", "turn_index", "metric"]
+_PART = ["methodology_version", "agent_id", "conversation_id", "turn_index", "criterion", "metric"]
 _ANSWER = ["rating_1to5", "value", "label"]
+SAMPLING = pl.Schema(
+    {
+        **dict.fromkeys(
+            ("methodology_version", "agent_id", "conversation_id", "criterion", "metric", "rater"), pl.String
+        ),
+        "turn_index": pl.Int64,
+        "weight": pl.Float64,
+        **dict.fromkeys(("stratum", "label_rubric"), pl.String),
+    }
+)
+"""Columns of the sampling of labels: the part and its rater, its weight, stratum and the rubric that the rater saw."""
 _MOST_CELLS = 400  # of a confusion
 Kind = Literal["label", "rating", "binary", "value"]
 _LEVELS: Mapping[Kind, Level] = {
@@ -29,7 +42,7 @@ _LEVELS: Mapping[Kind, Level] = {
 }
 
 
-def judge_calibration(judgments: pl.DataFrame) -> pl.DataFrame:
+def judge_calibration(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return table judge_calibration: one row per version, metric, judge and rubric with a label by a person.
 
     A pair is an answer of the judge and one of a person about the same part; a part with two raters has two pairs with
@@ -39,37 +52,108 @@ def judge_calibration(judgments: pl.DataFrame) -> pl.DataFrame:
 
     Args:
         judgments: Columns of turn_judgments (`turn_index` null for conversations): the key, rubric_hash, status and the
-            answer; all answers about parts that people judged. Others are ignored.
+            answer; criterion and reply_length (characters of the turn's reply, null above turn level). All answers
+            about parts that people judged; others are ignored. Of rubric ratings the metric is the target, and the
+            conversation of U1–U6 the session.
+        sampling: Columns SAMPLING: how the parts were drawn that people labelled on a sheet, and the rubric that they
+            saw. Figures are weighted by it; a label that was not drawn has the weight 1, and several raters of a part
+            share its weight. A row is stale if people saw another rubric than the judge.
     """
-    scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").select(
-        *_PART, "judge", "judge_model", "rubric_hash", *_ANSWER
-    )
-    people = scored.filter(judge=HUMAN).rename({"judge_model": "rater"}).drop("judge", "rubric_hash")
-    pairs = scored.join(people, on=_PART, how="inner", suffix="_human", nulls_equal=True).filter(
-        (pl.col("judge") != HUMAN) | (pl.col("judge_model") < pl.col("rater"))
-    )
     key = ["methodology_version", "metric", "judge", "rubric_hash"]
     rows = [
-        dict(zip(key, name, strict=True)) | _figures(group)
-        for name, group in pairs.sort(*key, *_PART, "judge_model", "rater").group_by(key, maintain_order=True)
+        dict(zip(key, name, strict=True)) | _figures(group) for name, group in _pairs(judgments, sampling)
     ]
     return _TABLE.conform(_TABLE.frame(rows))
 
 
-def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
+def judge_accuracies(
+    judgments: pl.DataFrame, sampling: pl.DataFrame | None = None
+) -> dict[tuple[str, str, str, str | None], Accuracy | str]:
+    """Return sensitivity and specificity by version, metric, judge and rubric, or the reason why they are not known.
+
+    Of metrics with failure labels or two values; people and judges of other tools are left out. Arguments as of
+    `judge_calibration`.
+    """
+    found: dict[tuple[str, str, str, str | None], Accuracy | str] = {}
+    for (version, metric, judge, rubric), pairs in _pairs(judgments, sampling):
+        both, kind, is_stale = _compared(pairs)
+        if judge == HUMAN or judge.startswith(IMPORTED) or kind not in ("label", "binary"):
+            continue
+        both, positive = _two_values(both, kind)
+        known = None if is_stale else accuracy(both, positive)
+        stale = "stale: people labelled under another rubric"
+        few = "labels of fewer than five conversations of each kind do not show sensitivity and specificity"
+        found[version, metric, judge, rubric] = known or (stale if is_stale else few)
+    return found
+
+
+def _pairs(
+    judgments: pl.DataFrame, sampling: pl.DataFrame | None
+) -> Iterator[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """Yield version, metric, judge and rubric with the pairs of an answer of the judge and one of a person."""
+    scored = judgments.filter(pl.col("status").cast(pl.String) == "scored").select(
+        *_PART, "judge", "judge_model", "rubric_hash", "reply_length", *_ANSWER
+    )
+    people = scored.filter(judge=HUMAN).rename({"judge_model": "rater"})
+    people = people.drop("judge", "rubric_hash", "reply_length")
+    people = people.join(_last(sampling), on=[*_PART, "rater"], how="left", nulls_equal=True)
+    pairs = scored.join(people, on=_PART, how="inner", suffix="_human", nulls_equal=True).filter(
+        (pl.col("judge") != HUMAN) | (pl.col("judge_model") < pl.col("rater"))
+    )
+    key = ["methodology_version", "metric", "judge", "rubric_hash"]
+    yield from pairs.sort(*key, *_PART, "judge_model", "rater").group_by(key, maintain_order=True)
+
+
+def with_earlier(found: pl.DataFrame, earlier: pl.DataFrame, judgments: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows found now and, as stale, earlier ones of metrics with labels on which no judge is compared now.
+
+    So a changed rubric, prompt or model leaves a trace until a judge has answered the labelled parts again. Judges of
+    other tools and comparisons of people are not kept.
+
+    Args:
+        found: Table judge_calibration as of now.
+        earlier: The same as it was stored.
+        judgments: As of `judge_calibration`.
+    """
+    key = ["methodology_version", "metric"]
+    is_judge = ~pl.col("judge").is_in([HUMAN, "rule"]) & ~pl.col("judge").str.starts_with(IMPORTED)
+    kept = earlier.filter(is_judge).join(judgments.filter(judge=HUMAN), on=key, how="semi")
+    kept = kept.join(found.filter(is_judge), on=key, how="anti")
+    return _TABLE.conform(pl.concat([found, kept.with_columns(is_stale=pl.lit(value=True))]))
+
+
+def _last(sampling: pl.DataFrame | None) -> pl.DataFrame:
+    known = SAMPLING.to_frame() if sampling is None else sampling.select(list(SAMPLING))
+    return known.unique([*_PART, "rater"], keep="last", maintain_order=True)
+
+
+def _compared(pairs: pl.DataFrame) -> tuple[Pairs, Kind, bool]:
+    """Return the answers of both sides with their sampling, their kind, and whether people saw another rubric."""
     rows = pairs.to_dicts()
     judge, human = [_answer(row, "") for row in rows], [_answer(row, "_human") for row in rows]
-    kind = _kind(judge, human, pairs)
     clusters = [(row["agent_id"], row["conversation_id"]) for row in rows]
-    both = Pairs(judge, human, clusters)
+    other_rubric = pairs["label_rubric"].ne(pairs["rubric_hash"]) & (pairs["judge"] != HUMAN)
+    return (
+        Pairs(judge, human, clusters, *_sampled(pairs)),
+        _kind(judge, human, pairs),
+        bool(other_rubric.any()),
+    )
+
+
+def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
+    rows = pairs.to_dicts()
+    both, kind, is_stale = _compared(pairs)
+    judge, human, clusters, weights = both.judge, both.human, [*both.clusters], both.weights
     found: dict[str, Any] = {
+        "is_stale": is_stale,
+        "n_weighted": pairs["weight"].count(),
         "n": len(rows),
         "n_conversations": len({*clusters}),
         "n_raters": len(
             {*pairs["rater"]} | ({*pairs["judge_model"]} if rows[0]["judge"] == HUMAN else set())
         ),
     }
-    estimates: dict[str, IntervalEstimate] = {"alpha": _alpha(rows, judge, human, clusters, kind)}
+    estimates: dict[str, IntervalEstimate] = {"alpha": _alpha(rows, judge, human, clusters, weights, kind)}
     if kind != "value":
         estimates |= {"raw_agreement": agreement.raw_agreement(both), "kappa": agreement.cohen_kappa(both)}
         cells = agreement.confusion(both)
@@ -83,18 +167,29 @@ def _figures(pairs: pl.DataFrame) -> dict[str, Any]:
     if kind in ("label", "binary"):
         estimates |= _of_two_values(both, kind)
         found["positive"] = FAILURE if kind == "label" else "1"
+    if kind != "label" and (known := pairs["reply_length"].is_not_null()).all() and known.len():
+        lengths = pairs["reply_length"].cast(pl.Float64).to_list()
+        for name, side in (("length_correlation", judge), ("length_correlation_human", human)):
+            estimates[name] = agreement.rank_correlation(Pairs(side, lengths, clusters, weights, both.strata))
     for name, estimate in estimates.items():
         found |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return found
 
 
+def _sampled(pairs: pl.DataFrame) -> tuple[list[float] | None, list[str] | None]:
+    """Return weights and strata of the pairs; without any weight all count equally.
+
+    Strata are used if every pair has one: then each keeps its share of the weight in the intervals.
+    """
+    if pairs["weight"].null_count() == pairs.height:
+        return None, None
+    n_raters = pl.len().over([*_PART, "judge_model"])
+    weights = pairs.select(pl.col("weight").fill_null(1.0) / n_raters).to_series().to_list()
+    return weights, None if pairs["stratum"].null_count() else pairs["stratum"].to_list()
+
+
 def _of_two_values(pairs: Pairs, kind: Kind) -> dict[str, IntervalEstimate]:
-    if kind == "label":
-        judge, human = (
-            [FAILURE if a != NO_FAILURE else a for a in side] for side in (pairs.judge, pairs.human)
-        )
-        pairs = Pairs(judge, human, pairs.clusters)
-    positive: Answer = FAILURE if kind == "label" else 1.0
+    pairs, positive = _two_values(pairs, kind)
     return {
         "base_rate": agreement.base_rate(pairs, positive),
         "sensitivity": agreement.sensitivity(pairs, positive),
@@ -102,23 +197,39 @@ def _of_two_values(pairs: Pairs, kind: Kind) -> dict[str, IntervalEstimate]:
     }
 
 
+def _two_values(pairs: Pairs, kind: Kind) -> tuple[Pairs, Answer]:
+    """Return the pairs with two answers each, and the positive one; labels become 'failure' or 'no failure'."""
+    if kind != "label":
+        return pairs, 1.0
+    judge, human = ([FAILURE if a != NO_FAILURE else a for a in side] for side in (pairs.judge, pairs.human))
+    return Pairs(judge, human, pairs.clusters, pairs.weights, pairs.strata), FAILURE
+
+
 def _alpha(
     rows: Sequence[Mapping[str, Any]],
     judge: Sequence[Answer],
     human: Sequence[Answer],
-    clusters: Sequence[tuple[str, str]],
+    clusters: Sequence[Hashable],
+    weights: Sequence[float] | None,
     kind: Kind,
 ) -> IntervalEstimate:
     """Return alpha of the judge and all people who rated its parts; of people alone in rows of judge `human`."""
     units: dict[tuple[Any, ...], dict[str, Answer]] = {}
-    of_unit: dict[tuple[Any, ...], tuple[str, str]] = {}
-    for row, one, other, cluster in zip(rows, judge, human, clusters, strict=True):
+    of_unit: dict[tuple[Any, ...], Hashable] = {}
+    weight: dict[tuple[Any, ...], float] = {}
+    for row, one, other, cluster, share in zip(
+        rows, judge, human, clusters, weights or [1.0] * len(rows), strict=True
+    ):
         part = tuple(row[name] for name in _PART)
         own = f"rater {row['judge_model']}" if row["judge"] == HUMAN else "judge"
         units.setdefault(part, {}).update({own: one, f"rater {row['rater']}": other})
         of_unit[part] = cluster
+        weight[part] = share if weights is None else weight.get(part, 0.0) + share
     return agreement.krippendorff_alpha(
-        list(units.values()), _LEVELS[kind], [of_unit[part] for part in units]
+        list(units.values()),
+        _LEVELS[kind],
+        [of_unit[part] for part in units],
+        [weight[part] for part in units],
     )
 
 

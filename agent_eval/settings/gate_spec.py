@@ -101,6 +101,22 @@ class RegressionLimits(_Closed):
         return self
 
 
+class CalibrationLimits(_Closed):
+    """How far each judge has to agree with people: the lower end of kappa's interval, and the number of labels."""
+
+    min_kappa: Number | None = None  # -1 to 1; of ratings with quadratic weights
+    min_n: int | None = Field(default=None, ge=1)  # labels of each metric
+    metrics: tuple[str, ...] = ()  # empty: every metric that people labelled
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if self.min_kappa is None and self.min_n is None:
+            raise ValueError("name min_kappa or min_n")
+        if self.min_kappa is not None and not -1 <= self.min_kappa < 1:
+            raise ValueError("min_kappa: expected a number from -1 to below 1")
+        return self
+
+
 class Layer(_Closed):
     """What one layer demands; None: nothing said here."""
 
@@ -111,6 +127,7 @@ class Layer(_Closed):
     assertions: Asserted | None = None
     max_unscored_share: Share | None = None
     judge_drift: DriftLimits | Literal[False] | None = None
+    calibration: CalibrationLimits | Literal[False] | None = None
     baseline: Baseline | Literal[False] | None = None
     regression: RegressionLimits | Literal[False] | None = None
 
@@ -151,6 +168,7 @@ class Rules:
     assertions: Asserted = "slotted"
     max_unscored_share: Fraction = Fraction(1, 20)
     judge_drift: DriftLimits | None = None
+    calibration: CalibrationLimits | None = None
     baseline: Baseline | None = None
     regression: RegressionLimits | None = None
 
@@ -171,6 +189,7 @@ class Rules:
                 self.max_unscored_share if layer.max_unscored_share is None else layer.max_unscored_share
             ),
             judge_drift=self.judge_drift if layer.judge_drift is None else layer.judge_drift or None,
+            calibration=self.calibration if layer.calibration is None else layer.calibration or None,
             baseline=self.baseline if layer.baseline is None else layer.baseline or None,
             regression=self.regression if layer.regression is None else layer.regression or None,
         )

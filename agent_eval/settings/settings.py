@@ -10,8 +10,16 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from agent_eval.errors import ConfigurationError
-from agent_eval.settings.gate_spec import Baseline, DriftLimits, GateSpec, Layer, RegressionLimits
+from agent_eval.settings.gate_spec import (
+    Baseline,
+    CalibrationLimits,
+    DriftLimits,
+    GateSpec,
+    Layer,
+    RegressionLimits,
+)
 from agent_eval.settings.home import Home, find_root
+from agent_eval.settings.lake import LakeSettings, StoreSetting
 
 FILE = "agent_eval.toml"
 TOOL_ASPECTS = ("selection", "parameters", "sequence", "utilisation")
@@ -31,8 +39,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True, defer_build=True)
 
     data_dir: Path = Field(default=Path("data"), description="The folder of sessions, ratings and the store.")
-    store: Path | None = Field(
-        default=None, description="The DuckDB file; without it `agent_eval.duckdb` in the data folder."
+    store: StoreSetting = Field(
+        default=None,
+        description="The DuckDB file; without it `agent_eval.duckdb` in the data folder. As a table [store], a DuckLake that "
+        "several workers share: docs/howto/use-several-workers.md.",
     )
     ui_allowed_hosts: tuple[str, ...] = Field(
         default=(),
@@ -45,7 +55,7 @@ class Settings(BaseSettings):
         default=4000,
         ge=1,
         description="Conversations that one Dagster run makes at most, each counted once per methodology version: more "
-        "agents are made in several runs, which bounds the memory of `agent-eval run`. An agent is not cut.",
+        "agents are made in several runs, which bounds the memory of `agent-eval run`. One agent under one version is one run, and is judged in parts.",
     )
     keep_runs_days: int = Field(
         default=90,
@@ -62,6 +72,12 @@ class Settings(BaseSettings):
         default=None,
         pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
         description="Where `data/report` is served: the boards in the Dagster UI link there; without it to the report that `agent-eval ui` serves at `/report/`.",
+    )
+    max_report_conversations: int | None = Field(
+        default=1000,
+        ge=1,
+        description="Conversations of one agent that have a page in the written report at most, first those that fill a "
+        "slot or have failures; the pages that `agent-eval ui` serves are not limited.",
     )
     max_unscored_share: float = Field(
         default=0.05,
@@ -326,8 +342,10 @@ def _meaning(path: list[str]) -> str:
 
 def _allowed(path: list[str]) -> list[str]:
     """The keys that may stand beside the last one of the path."""
+    if path[0] == "store" and len(path) == 2:
+        return list(LakeSettings.model_fields)
     models: dict[str, type[BaseModel]] = {
-        "baseline": Baseline, "judge_drift": DriftLimits, "regression": RegressionLimits,
+        "baseline": Baseline, "calibration": CalibrationLimits, "judge_drift": DriftLimits, "regression": RegressionLimits,
     }  # fmt: skip
     nested = next((models[part] for part in path[1:-1] if part in models), None)
     if nested is not None:

@@ -1,4 +1,4 @@
-"""Store tables in DuckDB; this is the only package with SQL.
+"""Store tables in a DuckDB file, or in the DuckLake of `lake`; this is the only package with SQL.
 
 It takes and returns frames that follow the contracts in `tables`. A value from a transcript never becomes
 part of a

@@ -50,7 +50,9 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
     """
     source = store.file
     if source is None:
-        raise BackupError(target, f"{store.attach} is no local file; its own database has tools for that")
+        raise BackupError(
+            target, f"{store.attach} is no local file; `agent-eval store copy --to FILE` copies it"
+        )
     _check(source, target, force=force)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:

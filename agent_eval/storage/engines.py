@@ -34,7 +34,7 @@ def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duck
     try:
         con = idle.pop()
     except IndexError:
-        con = _made(setup)
+        con = new_engine(setup)
     try:
         place = attach.replace("'", "''")
         con.execute(f"ATTACH '{place}' AS store" + (f" ({options})" if options else ""))
@@ -52,7 +52,8 @@ def attached(attach: str, options: str, setup: tuple[str, ...]) -> Iterator[duck
         idle.append(con)
 
 
-def _made(setup: Sequence[str]) -> duckdb.DuckDBPyConnection:
+def new_engine(setup: Sequence[str]) -> duckdb.DuckDBPyConnection:
+    """Return a new engine without a database, after the setup statements."""
     con = duckdb.connect(":memory:")
     try:
         for statement in (*_SETTINGS, *setup):

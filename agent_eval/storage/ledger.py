@@ -155,6 +155,21 @@ def spent(file: Path) -> pl.DataFrame:
         return SPENDING.frame(dict(zip(SPENDING.schema, row, strict=True)) for row in found)
 
 
+def add_spent(file: Path, spending: pl.DataFrame) -> None:
+    """Add the spending of another store (table spending) to the ledger, so that caps count it.
+
+    Raises:
+        LedgerError: If the file cannot be written.
+    """
+    names = ", ".join(SPENDING.schema)
+    places = ", ".join("?" * len(SPENDING.schema))
+    with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
+        con.executemany(
+            f"INSERT OR IGNORE INTO spending ({names}) VALUES ({places})",
+            spending.select(list(SPENDING.schema)).rows(),
+        )
+
+
 @contextlib.contextmanager
 def _named(file: Path) -> Iterator[None]:
     """Raise errors of the ledger file as LedgerError, with the file's name and the fix.

@@ -28,6 +28,11 @@ class LockTimeoutError(LockError):
     """Raised when another process held the lock longer than the time limit; the message names the holder."""
 
 
+def log_wait(what: str, holder: str) -> None:
+    """Log that this process waits for a resource, and who holds it."""
+    _LOG.warning("Waiting for %s: %s holds it.", what, holder)
+
+
 class Backoff:
     """Wait for a bounded time: sleeps double with jitter; a long wait is logged once.
 
@@ -47,7 +52,7 @@ class Backoff:
             return False
         if waited >= SAY_AFTER_S and not self._said:
             self._said = True
-            _LOG.warning("Waiting for %s: %s holds it.", self._what, holder)
+            log_wait(self._what, holder)
         time.sleep(self._pause * (0.5 + random.random()))
         self._pause = min(2 * self._pause, _LONGEST_S)
         return True

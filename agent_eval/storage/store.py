@@ -8,7 +8,7 @@ exists.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,13 @@ import duckdb
 import polars as pl
 
 from agent_eval.storage import engines, locks
-from agent_eval.storage.store_errors import BusyStoreError, MissingFolderError, NewerStoreError, StoreError
+from agent_eval.storage.store_errors import (
+    BusyStoreError,
+    MissingFolderError,
+    NewerStoreError,
+    NoLockServiceError,
+    StoreError,
+)
 from agent_eval.storage.versions import (
     SCHEMA_VERSION,
     migrate,
@@ -87,6 +93,11 @@ class Store:
         )
 
     @property
+    def is_shared(self) -> bool:
+        """Return whether workers on other machines, and several runs at once, may use the store."""
+        return False
+
+    @property
     def file(self) -> Path | None:
         """Return the local file; None if the store is not a file."""
         return Path(self.attach) if self.lock_file else None
@@ -126,7 +137,7 @@ class Store:
             _insert(con, table, rows, run_id)
             _note(con, record, run_id)
 
-        self._transact(table, write)
+        self.transact(_written(table, record), write)
 
     def upsert(
         self, table: Table, frame: pl.DataFrame, *, run_id: str, record: Replacement | None = None
@@ -141,11 +152,11 @@ class Store:
             _insert(con, table, rows, run_id)
             _note(con, record, run_id)
 
-        self._transact(table, write)
+        self.transact(_written(table, record), write)
 
     def delete(self, table: Table, keys: pl.DataFrame) -> None:
         """Remove the rows that match a row of `keys` on its columns."""
-        self._transact(table, lambda con: _delete(con, table, keys))
+        self.transact([table], lambda con: _delete(con, table, keys))
 
     @overload
     def read(self, table: Table[F], keys: pl.DataFrame | None = None, *, columns: None = None) -> F: ...
@@ -180,24 +191,38 @@ class Store:
         return table.typed(frame.with_columns(lacking).select(list(wanted))).cast(wanted)
 
     def counts(
-        self, table: Table, keys: pl.DataFrame | None = None, *, columns: Sequence[str]
+        self,
+        table: Table,
+        keys: pl.DataFrame | None = None,
+        *,
+        columns: Sequence[str],
+        extent: str | None = None,
     ) -> pl.DataFrame:
         """Return how many rows have each combination of values of `columns`, as `n`; no row is loaded.
 
         Counts all rows, or those that match a row of `keys` on its columns. A table without one of the
-        columns has no counts.
+        columns has no counts. `extent`: a column whose lowest and highest values are returned as `first` and `last`.
         """
         schema = pl.Schema({name: table.schema[name] for name in columns} | {"n": pl.Int64()})
+        select, needed = (
+            f"{_listed(columns)}, count(*) AS n",
+            {*columns, *(keys.columns if keys is not None else ())},
+        )
+        if extent is not None:
+            needed.add(extent)
+            schema |= {"first": table.schema[extent], "last": table.schema[extent]}
+            ends = (f"{end}({quoted(extent)})::{_sql_type(table.schema[extent])}" for end in ("min", "max"))
+            select += ", {} AS first, {} AS last".format(*ends)
         empty = pl.DataFrame(schema=schema)
         if self._is_absent():
             return empty
         with self.session(read_only=True) as con:
-            if not columns_of(con, table).issuperset([*columns, *(keys.columns if keys is not None else ())]):
+            if not columns_of(con, table).issuperset(needed):
                 return empty
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
                 found: pl.DataFrame = con.sql(
-                    f"SELECT {_listed(columns)}, count(*) AS n FROM {quoted(table.name)}{match} GROUP BY ALL ORDER BY ALL"
+                    f"SELECT {select} FROM {quoted(table.name)}{match} GROUP BY ALL ORDER BY ALL"
                 ).pl()
         return found.cast(schema)
 
@@ -208,30 +233,39 @@ class Store:
         Re-entrant within one thread; released if the process is killed. Yields whether it is held: always
         True, unless `wait` is false and another process holds it.
         """
-        if (place := self._place(purpose)) is None:
-            yield True
-            return
+        place = self._place(purpose)
         if not place.parent.is_dir():
             raise MissingFolderError(Path(self.attach), "write")
         what = f"the store {self.attach} (one {purpose} at a time)"
         with contextlib.ExitStack() as stack:
-            with self._translated("lock"):
+            with self.translated("lock"):
                 is_held = stack.enter_context(locks.place(place, what=what, wait=wait))
             yield is_held
 
+    @contextlib.contextmanager
+    def run_section(self, agents: Collection[str] | None) -> Iterator[bool]:
+        """Hold the section for a run that writes rows of these agents only; None: of all.
+
+        Yields whether no other run can be in progress: always True for a file.
+        """
+        with self.exclusive_section("run"):
+            yield True
+
     def record_holder(self, purpose: str, name: str) -> None:
         """Record the holder of a section that is held by the caller. An empty name: released normally."""
-        if place := self._place(purpose):
-            place.with_name(f"{place.name}.by").write_text(name)
+        place = self._place(purpose)
+        place.with_name(f"{place.name}.by").write_text(name)
 
     def recorded_holder(self, purpose: str) -> str:
         """Return the last holder of the section that did not release it normally; empty if none."""
         place = self._place(purpose)
-        book = place.with_name(f"{place.name}.by") if place else None
-        return book.read_text() if book and book.exists() else ""
+        book = place.with_name(f"{place.name}.by")
+        return book.read_text() if book.exists() else ""
 
-    def _place(self, purpose: str) -> Path | None:
-        return self.lock_file and self.lock_file.with_name(f"{self.lock_file.name}.{purpose}")
+    def _place(self, purpose: str) -> Path:
+        if self.lock_file is None:
+            raise NoLockServiceError(self.attach)
+        return self.lock_file.with_name(f"{self.lock_file.name}.{purpose}")
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -243,7 +277,7 @@ class Store:
         doing = "read" if read_only else "write"
         with contextlib.ExitStack() as held:
             con = self._opened(held, read_only, doing)
-            with self._translated(doing):
+            with self.translated(doing):
                 version, written_by = stamped(con)
                 if version > SCHEMA_VERSION:
                     raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
@@ -257,13 +291,17 @@ class Store:
             raise MissingFolderError(self.file, "read")
         return True
 
-    def _transact(self, table: Table, write: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
+    def transact(
+        self, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
+    ) -> None:
+        """Call `write` in a transaction that has migrated the store and made the tables that it writes."""
         with self.session(read_only=False) as con:
             version, _ = stamped(con)
             con.execute("BEGIN")
             if version < SCHEMA_VERSION:
                 migrate(con, version)
-            _ensure(con, table)
+            for table in tables:
+                _ensure(con, table)
             write(con)
             con.execute("COMMIT")
 
@@ -271,8 +309,8 @@ class Store:
         """Lock and attach; while another program has the database open, release the lock, wait and retry."""
         patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
         while True:
-            with self._translated(doing), contextlib.ExitStack() as attempt:
-                attempt.enter_context(self._locked(shared=read_only))
+            with self.translated(doing), contextlib.ExitStack() as attempt:
+                attempt.enter_context(self.locked(shared=read_only))
                 try:
                     if not read_only:
                         self._make_file()
@@ -287,7 +325,7 @@ class Store:
                 raise BusyStoreError(self.attach, doing, holder, self.patience_s)
 
     @contextlib.contextmanager
-    def _locked(self, *, shared: bool) -> Iterator[None]:
+    def locked(self, *, shared: bool) -> Iterator[None]:
         if self.lock_file is None:
             yield
             return
@@ -298,7 +336,7 @@ class Store:
             yield
 
     @contextlib.contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
+    def translated(self, doing: str) -> Iterator[None]:
         """Raise errors of the database and the operating system as StoreError."""
         try:
             yield
@@ -375,15 +413,26 @@ def _sql_type(dtype: DTypes) -> str:
     return "VARCHAR" if isinstance(dtype, pl.Enum) else _SQL_TYPES[dtype]
 
 
+def _written(table: Table[Any], record: Replacement | None) -> list[Table[Any]]:
+    return [table] if record is None else [table, record.table]
+
+
 def _ensure(con: duckdb.DuckDBPyConnection, table: Table) -> None:
-    """Create the table, or add the columns that an older version of it lacks."""
+    """Create the table and its view of earlier names, or add the columns that an older version of it lacks."""
+    lacking = ensure_columns(con, table)
+    columns = [*table.schema, *STAMPS]
+    con.execute(view_of_earlier_names(table.name, columns, replace=bool(lacking)))
+
+
+def ensure_columns(con: duckdb.DuckDBPyConnection, table: Table) -> set[str]:
+    """Create the table or add the columns that it lacks; return the added columns."""
     wanted = {name: _sql_type(dtype) for name, dtype in table.schema.items()} | STAMPS
     columns = ", ".join(f"{quoted(name)} {sql_type}" for name, sql_type in wanted.items())
     con.execute(f"CREATE TABLE IF NOT EXISTS {quoted(table.name)} ({columns})")
     lacking = wanted.keys() - columns_of(con, table)
     for name in lacking:
         con.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {quoted(name)} {wanted[name]}")
-    con.execute(view_of_earlier_names(table.name, list(wanted), replace=bool(lacking)))
+    return lacking
 
 
 def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) -> None:
@@ -395,7 +444,6 @@ def _delete(con: duckdb.DuckDBPyConnection, table: Table, keys: pl.DataFrame) ->
 
 def _note(con: duckdb.DuckDBPyConnection, record: Replacement | None, run_id: str) -> None:
     if record is not None:
-        _ensure(con, record.table)
         _delete(con, record.table, record.keys)
         _insert(con, record.table, record.table.conform(record.rows), run_id)
 

@@ -25,7 +25,9 @@ class StoreError(StorageError):
     """Raised when the store cannot be opened, read or written. Its content is unchanged."""
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
-        why = (why.strip().splitlines() or ["no reason is given"])[0].rstrip(".")
+        lines = why.strip().splitlines() or ["no reason is given"]
+        # DuckLake's first line is the same for every failed commit; the second holds the reason
+        why = lines["DuckLake transaction" in lines[0] and len(lines) > 1].rstrip(".")
         fix = fix or next((text for pattern, text in _FIXES if re.search(pattern, why, re.IGNORECASE)), "")
         kept = "" if doing == "read" else "No rows were changed"
         sentences = [f"Cannot {doing} the store {attach}: {why}", fix, kept]
@@ -41,6 +43,18 @@ class BusyStoreError(StoreError):
             doing,
             f"{holder} has kept it for the {waited_s:g} seconds that were waited",
             "Close it there, or let it finish, and try again",
+        )
+
+
+class NoLockServiceError(StoreError):
+    """Raised when a section is entered on a store that has neither a lock file nor a lock service."""
+
+    def __init__(self, attach: str) -> None:
+        super().__init__(
+            attach,
+            "lock",
+            "it has no lock file and no lock service, so that two runs could write it at once",
+            "Name a store file or a table [store] in agent_eval.toml",
         )
 
 

@@ -6,6 +6,7 @@ from agent_eval.tables.columns import (
     AGENT,
     BENCHMARK,
     BOARD_FACTS,
+    CALIBRATED,
     COMPOSED,
     COUNTED,
     DISCLOSED,
@@ -72,6 +73,7 @@ _BOARD = (
     *MEASURED,
     BENCHMARK,
     *BOARD_FACTS,
+    *CALIBRATED,
     Column(
         "superseded_by",
         S,
@@ -241,6 +243,7 @@ DECLARED: tuple[Table[Any], ...] = (
                 F,
                 "Its rate per 100 judged turns; null when only rules saw it",
             ),
+            *CALIBRATED,
         ),
         ("methodology_version",),
     ),

@@ -44,6 +44,15 @@ _CARRIED: Mapping[str, tuple[str, ...]] = {
 }
 """Table → the tables whose columns it carries on under the same name; where several have the column, all of them."""
 
+_CALIBRATED = {
+    "calibration": ("metric", "judge", "rubric_hash", "is_stale", "kappa_low", "weighted_kappa_low"),
+    "calibration_metric": ("metric",),
+    "calibration_judge": ("judge",),
+    "calibration_n": ("n",),
+    **{f"calibration_kappa{end}": (f"kappa{end}", f"weighted_kappa{end}") for end in ("", "_low", "_high")},
+    **dict.fromkeys(("n_metrics_calibrated", "n_metrics_judged"), ("metric",)),
+}
+
 _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "universal_scores": {
         "rubric_ratings": {
@@ -107,6 +116,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "is_pareto": (*_RANKED, "cost_usd"),
         },
         "reliability": dict.fromkeys(("n_tasks", "n_known", "n_unknown", "is_pareto"), ("pass_at_1", "k")),
+        "judge_calibration": _CALIBRATED,
     },
     "reliability_leaderboard": {
         "reliability": dict.fromkeys(
@@ -145,6 +155,7 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "top_error": ("title",),
             "top_error_rate_per_100_turns": ("rate_per_100_turns",),
         },
+        "judge_calibration": _CALIBRATED,
     },
 }
 """Table → parent → column → the parent's columns that it is computed from."""

@@ -5,6 +5,7 @@ import polars as pl
 from agent_eval.tables.contract import TIME, Column
 from agent_eval.tables.vocabularies import (
     ASSESSMENT,
+    CALIBRATION,
     ESTIMAND,
     ESTIMATOR,
     JUDGMENT_STATUS,
@@ -40,10 +41,12 @@ SEEN = (
     Column(
         "seen_share",
         F,
-        "Share of the characters of what was judged that the model was shown, 0–1; null where none was asked, and in "
-        "rows of earlier releases",
+        "Share of the characters of what was judged that the model was shown, 0–1; an image, recording or file counts "
+        "as 6,400; null where none was asked, and in rows of earlier releases",
     ),
-    Column("n_left_out", I, "Messages and calls that the model was not shown whole; null likewise"),
+    Column(
+        "n_left_out", I, "Messages, calls and attachments that the model was not shown whole; null likewise"
+    ),
 )
 PAID = (
     Column(
@@ -194,6 +197,27 @@ MEASURED = (
     JUDGE_MODELS,
 )
 BENCHMARK = Column("benchmark_id", S, "The run that counts; null for undeclared sessions")
+CALIBRATED = (
+    Column(
+        "calibration",
+        CALIBRATION,
+        "Whether the judges of this row were compared with people: calibrated, stale (rubric, prompt or model changed "
+        "since) or not calibrated; null where only people and rules answered",
+    ),
+    Column(
+        "calibration_metric",
+        S,
+        "Of the metrics with an interval of kappa the one whose interval reaches lowest; the figures below are its",
+    ),
+    Column("calibration_judge", S, "The judge that these figures are of"),
+    Column("calibration_n", I, "Labels of this metric that were compared; null without one"),
+    Column("calibration_kappa", F, "Kappa, of ratings with quadratic weights; null where it is not defined"),
+    Column("calibration_kappa_low", F, "Lower 95 % bound"),
+    Column("calibration_kappa_high", F, "Upper 95 % bound"),
+    Column("n_metrics_calibrated", I, "Metrics of the row with an interval of kappa, of the same standing"),
+    Column("n_metrics_judged", I, "Metrics that these judges decided for the row"),
+)
+"""How far the judges of a board's row agree with people, see `scores.judge_standing`."""
 BOARD_FACTS = (
     *(Column(f"u{i}", F, f"U{i}: mean rating over sessions, 1–5; null when missing") for i in range(1, 7)),
     *(Column(f"d{i}", F, f"D{i}: Σ criteria / 15 × 100; null when missing") for i in range(1, 6)),

@@ -17,7 +17,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "gate",
                 GATE,
-                "coverage, required_tests, disclosures, status, threshold (of a scenario), overall (of the agent), score, errors, silent_turns, assertions, regression or judge_drift",
+                "coverage, required_tests, disclosures, status, threshold (of a scenario), overall (of the agent), score, errors, silent_turns, assertions, regression, judge_drift or calibration",
                 nullable=False,
             ),
             Column(

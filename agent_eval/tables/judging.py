@@ -118,6 +118,11 @@ DECLARED: tuple[Table[Any], ...] = (
                 RATER_ROLE,
                 "'adjudicator', who decides where raters differ; 'judge', a judge of another tool, whose label counts for no score; null: a rater",
             ),
+            Column(
+                "weight", F, "Parts that the label represents, as drawn for a rating sheet; null: not drawn"
+            ),
+            Column("stratum", S, "The group that the part was drawn from; null: not drawn"),
+            Column("rubric_hash", S, "Hash of the rubric that the rater saw; null where it is not known"),
             Column("file", S, "File it came from", nullable=False),
             Column("line", I, "1-based line", nullable=False),
         ),

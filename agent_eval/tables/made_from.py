@@ -20,7 +20,7 @@ SOURCES: Mapping[str, Shape] = {
 _INGESTED = ("sessions", "conversations", "turns", "tool_calls", "expected_calls", "import_errors", "agents")
 _JUDGED = ("transcripts", "conversations", "turns", "judge_config", "human_ratings")
 _CLUSTERED = ("turn_judgments", "tool_calls", "sessions", "transcripts", "cluster_spec")
-_BOARD = ("composite_scores", "reliability", "agents")
+_BOARD = ("composite_scores", "reliability", "agents", "judge_calibration")
 
 MADE_FROM: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_INGESTED, ("agent_sessions",)),
@@ -33,6 +33,7 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
         *("transcripts", "conversations", "turns", "sessions"),
         *("turn_judgments", "conversation_judgments", "judge_config", "human_ratings"),
     ),
+    "judge_calibration": ("turn_judgments", "conversation_judgments", "rubric_ratings", "human_ratings"),
     "tool_correctness": ("conversations", "tool_calls", "transcripts", "turn_judgments", "scoring_spec"),
     "universal_scores": ("rubric_ratings", "scoring_spec"),
     "domain_scores": ("rubric_ratings", "transcripts", "scoring_spec"),
@@ -50,14 +51,14 @@ MADE_FROM: Mapping[str, tuple[str, ...]] = {
     ),
     "gate_results": (
         *("agents", "transcripts", "turn_judgments", "conversation_judgments", "error_clusters"),
-        *("assertion_results", "universal_scores", "domain_scores", "composite_scores", "reliability", "gate_spec"),
+        *("assertion_results", "universal_scores", "domain_scores", "composite_scores", "reliability", "judge_calibration",
+        "gate_spec",),
     ),
     "error_trends": ("error_clusters", "error_rates", "agents"),
     **dict.fromkeys(("leaderboard", "board_changes", "board_history", "board_inputs"), _BOARD),
     "pairwise_comparisons": ("composite_scores",),
     "reliability_leaderboard": ("reliability",),
-    "judge_calibration": ("turn_judgments", "conversation_judgments"),
-    "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents"),
+    "log_leaderboard": ("quality_summary", "error_clusters", "transcripts", "agents", "judge_calibration"),
 }  # fmt: skip
 """Table → the tables and sources that its asset reads, those of the same and of earlier lines first."""
 

@@ -38,6 +38,8 @@ _FIGURES = {
     "sensitivity": "Share that the judge calls positive of what people call so, 0–1",
     "specificity": "Share that the judge does not call positive of what people do not, 0–1",
     "mean_bias": "Mean of judge minus person, in the metric's units",
+    "length_correlation": "Rank correlation of the judge's answer and the length of the reply, −1 to 1",
+    "length_correlation_human": "The same of the people's answers",
 }
 _AGREED = [
     column
@@ -234,6 +236,16 @@ DECLARED: tuple[Table[Any], ...] = (
                 nullable=False,
             ),
             Column("n_raters", I, "People", nullable=False),
+            Column(
+                "n_weighted",
+                I,
+                "Of the pairs those whose part was drawn for a rating sheet: figures are weighted by the sampling, others have weight 1",
+            ),
+            Column(
+                "is_stale",
+                B,
+                "Rubric, prompt or model changed since: the row is of an earlier run, or people labelled under another rubric",
+            ),
             Column(
                 "confusion",
                 S,

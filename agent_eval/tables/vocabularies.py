@@ -51,4 +51,6 @@ GATE = _words(
     "assertions",
     "regression",
     "judge_drift",
+    "calibration",
 )
+CALIBRATION = _words("calibrated", "stale", "not calibrated")

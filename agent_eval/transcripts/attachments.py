@@ -8,29 +8,44 @@ its place.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, JsonValue, NonNegativeInt
 
 AttachmentKind = Literal["image", "audio", "file"]
 
 _KINDS: Mapping[str, AttachmentKind] = {
-    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
-    **dict.fromkeys(("audio", "audio_url", "input_audio"), "audio"),
-    **dict.fromkeys(("file", "input_file", "document", "video", "blob", "uri"), "file"),
+    **dict.fromkeys(("image", "image_url", "image_file", "input_image", "computer_screenshot"), "image"),
+    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), "audio"),
+    **dict.fromkeys(("file", "input_file", "document", "media", "blob", "uri"), "file"),
+    **dict.fromkeys(("video", "video_url", "input_video"), "file"),
 }
 """`type` of a content part → kind."""
-_INLINE = ("inlineData", "inline_data", "fileData", "file_data")  # of Gemini's parts, which have no type
-_INNER = ("source", "image_url", "audio_url", "input_audio", "file", *_INLINE)
-_BYTES = ("data", "file_data", "content")  # base64, unless the text is a URL
+_UNTYPED: Mapping[str, AttachmentKind] = {
+    **{"image": "image", "audio": "audio", "document": "file", "video": "file"},  # Bedrock
+    **dict.fromkeys(("inlineData", "inline_data", "fileData", "file_data"), "file"),  # Gemini
+}
+"""Key of a content part without a `type` → kind; the key's value is an object."""
+_INNER = (
+    *("source", "image_url", "image_file", "audio_url", "video_url", "input_audio", "file", "s3Location"),
+    *_UNTYPED,
+)
+_BYTES = ("data", "file_data", "bytes", "content")  # base64, unless the text is a URL
 _REFERENCES = (
-    *("url", "image_url", "audio_url", "file_url", "uri", "fileUri", "file_uri", "path"),
+    *("url", "image_url", "audio_url", "video_url", "file_url", "uri", "fileUri", "file_uri", "path"),
     *(*_BYTES, "image", "audio", "document", "video", "file_id"),
 )
-_MEDIA = ("media_type", "mime_type", "mimeType", "mediaType", "format")
+_MEDIA = ("media_type", "mime_type", "mimeType", "mediaType", "contentType", "format")
 _NAMES = ("filename", "file_name", "name", "title")
+_FORMATS = {"mp3": "audio/mpeg", "pdf": "application/pdf", "jpg": "image/jpeg"}
+_BEGINNINGS: Mapping[str, str] = {
+    **{"iVBORw0KGg": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"},
+    "JVBERi0": "application/pdf",
+}
+"""Beginning of base64 → media type, for images and files whose type is not given."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[^;,]*)*),", re.ASCII)
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")  # without backtracking: texts are untrusted
+_DEPTH = 4  # objects in one another: Bedrock's document, its source, the place of that
 _LEAST_BASE64 = 100  # characters; a shorter text may be a path
 _MP3 = frozenset({"audio/mpeg", "audio/mp3"})
 
@@ -62,44 +77,125 @@ class Attachment(BaseModel):
 
 
 def attachment_of(part: JsonValue) -> Attachment | None:
-    """Return the attachment that a content part holds; None if it holds none or does not say where it is.
+    """Return the attachment that a content part holds; None if it holds none.
 
-    Read are parts of OpenAI's chat and Responses APIs, of Anthropic, Gemini, the GenAI conventions, the AI SDK and
-    Inspect.
+    Read are parts of OpenAI's chat and Responses APIs, of Anthropic, Bedrock, Gemini, the GenAI conventions, the
+    AI SDK and Inspect. If the place for the reference is empty (a log without the URL), so is the reference.
     """
     if not isinstance(part, dict):
         return None
     named = part.get("type")
-    kind = _KINDS.get(named) if isinstance(named, str) else None
-    inline = next((inner for key in _INLINE if isinstance(inner := part.get(key), dict)), None)
-    if kind is None and (inline is None or named is not None):
+    untyped = None if named is not None else next((key for key in _UNTYPED if _holds_data(part, key)), None)
+    kind = _UNTYPED[untyped] if untyped else _KINDS.get(named) if isinstance(named, str) else None
+    if kind is None:
         return None
-    inner = next((inner for key in _INNER if isinstance(inner := part.get(key), dict)), inline or {})
-    media = _first_text((inner, part), _MEDIA)
-    key = next((key for key in _REFERENCES if _first_text((inner, part), (key,))), None)
-    reference = _first_text((inner, part), _REFERENCES)
-    if key is None or reference is None:
+    places = [*_places(part)][::-1]
+    media = _first_text(places, _MEDIA)
+    key = next((key for key in _REFERENCES if _first_text(places, (key,))), "")
+    reference = _first_text(places, _REFERENCES) or ""
+    if not reference and (untyped or {*_REFERENCES, *_INNER}.isdisjoint(part)):
         return None
     if media is not None and "/" not in media:
-        media = f"{kind or 'file'}/{'mpeg' if media == 'mp3' else media}"
-    is_long = len(reference) >= _LEAST_BASE64 and _BASE64.fullmatch(reference) is not None
-    if "://" not in reference[:20] and not reference.startswith("data:") and (key in _BYTES or is_long):
-        reference = f"data:{media or 'application/octet-stream'};base64,{reference}"
+        family = "video" if "video" in (untyped, named) else "image" if kind == "image" else kind
+        media = _FORMATS.get(media.lower(), f"{family}/{media.lower()}")
+    return _attachment(kind, reference, media, _first_text(places, _NAMES), is_data=key in _BYTES)
+
+
+def _holds_data(part: Mapping[str, JsonValue], key: str) -> bool:
+    """Return whether a part without a type has an attachment under a key of Bedrock's or Gemini's parts."""
+    inner = part.get(key)
+    return isinstance(inner, dict) and (
+        "source" in inner or key not in ("image", "audio", "document", "video")
+    )
+
+
+def _places(part: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
+    """Yield a part and the objects in it that may hold its data, from the outside; parts are untrusted."""
+    place: Mapping[str, JsonValue] | None = part
+    for _ in range(_DEPTH):
+        if place is None:
+            return
+        yield place
+        held = place
+        place = next((inner for key in _INNER if isinstance(inner := held.get(key), dict)), None)
+
+
+def _attachment(
+    kind: AttachmentKind, reference: str, media: str | None, name: str | None, *, is_data: bool
+) -> Attachment:
+    """Return an attachment; base64 and, if `is_data`, any other text that is not a URL become a data URL."""
+    is_base64 = _BASE64.fullmatch(reference) is not None
+    is_long = len(reference) >= _LEAST_BASE64 and is_base64
+    if "://" not in reference[:20] and not reference.startswith("data:") and (is_data or is_long):
+        if is_base64:
+            bare = reference[:20]
+            media = media or next((m for start, m in _BEGINNINGS.items() if bare.startswith(start)), None)
+            reference = f"data:{media or 'application/octet-stream'};base64,{reference}"
+        elif reference:
+            reference = f"data:{media or 'text/plain'},{quote(reference)}"
     found = _DATA_URL.match(reference)
     media = (found[1] if found else None) or media
+    size = _size(reference, found)
     return Attachment(
-        kind=_kind_of(kind or "file", media),
-        reference=reference,
-        media_type=media,
-        size_bytes=_size(reference, found),
-        name=_first_text((inner, part), _NAMES),
+        kind=_kind_of(kind, media), reference=reference, media_type=media, size_bytes=size, name=name
     )
+
+
+def flattened(content: JsonValue, depth: int = 4) -> list[JsonValue]:
+    """Return the parts of a message's content: documents of text as text parts, nested blocks in their place.
+
+    Blocks are taken out of at most `depth` documents in one another. A recording with a transcript becomes its transcript, and the recording if its bytes are there.
+    """
+    found: list[JsonValue] = []
+    for part in content if isinstance(content, list) else [content]:
+        fields: Mapping[str, JsonValue] = part if isinstance(part, dict) else {}
+        source = fields.get("source")
+        of: Mapping[str, JsonValue] = source if isinstance(source, dict) else {}
+        text = of.get("data") if of.get("type") == "text" else fields.get("transcript")
+        title = fields.get("title")
+        titled: list[JsonValue] = [title] if isinstance(title, str) and title else []
+        if depth and fields.get("type") == "document" and of.get("type") == "content":
+            found += [*titled, *flattened(of.get("content"), depth - 1)]
+        elif isinstance(text, str) and fields.get("type") in _KINDS:
+            found += [*titled, text]
+            recording = None if of else attachment_of(part)
+            found += [part] if recording is not None and recording.size_bytes else []
+        else:
+            found.append(part)
+    return found
 
 
 def attachments_of(content: JsonValue) -> list[Attachment]:
     """Return the attachments of a message's content, in order; none if it is a text."""
-    parts = content if isinstance(content, list) else ()
-    return [found for part in parts if (found := attachment_of(part)) is not None]
+    return [found for part in flattened(content) if (found := attachment_of(part)) is not None]
+
+
+def beside_content(message: Mapping[str, JsonValue]) -> list[JsonValue]:
+    """Return content parts for what a message holds beside its content.
+
+    Read are `images` of Ollama and OpenRouter, `experimental_attachments` of the AI SDK, file ids in `attachments`
+    of OpenAI's Assistants, and `audio` of OpenAI's replies, whose transcript is the text of the reply.
+    """
+    images = message.get("images")
+    texts = [image for image in images if isinstance(image, str)] if isinstance(images, list) else []
+    parts: list[JsonValue] = [{"type": "image", "image": text} for text in texts]
+    parts += [{"type": "image", **image} for image in _objects(message, "images")]
+    given = (v for key in ("experimental_attachments", "attachments") for v in _objects(message, key))
+    parts += [{**value, "type": "file"} for value in given if "kind" not in value]
+    if isinstance(audio := message.get("audio"), dict):
+        parts.append({"file_id": audio.get("id"), **audio, "type": "audio"})
+    return parts
+
+
+def native_attachments(message: Mapping[str, JsonValue]) -> list[dict[str, object]]:
+    """Return the entries of a message's `attachments` that are in this project's own form, with a `kind`."""
+    return [{**value} for value in _objects(message, "attachments") if "kind" in value]
+
+
+def _objects(message: Mapping[str, JsonValue], key: str) -> list[dict[str, JsonValue]]:
+    """Return the objects of a list under a key; none if there is no list."""
+    values = message.get(key)
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def split(content: str | None, attachments: Sequence[Attachment]) -> Iterator[str | Attachment]:

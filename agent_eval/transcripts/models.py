@@ -23,7 +23,7 @@ from pydantic import (
 from agent_eval.formats.json_text import loads
 from agent_eval.formats.python_literal import NOTE, read_dict
 from agent_eval.methodology.models import Version
-from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of
+from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, flattened
 from agent_eval.transcripts.outcomes import CLASSES, OutcomeClass, completed, contradiction
 
 TurnIndex = Annotated[int, Field(ge=0, lt=2**31)]
@@ -131,7 +131,7 @@ class MessageToolCall(Frozen):
 
 def _text(value: object) -> object:
     """Return content parts ([{type: text, text: …}, …]) as one text; other parts as [kind] or [type]."""
-    return "\n".join(map(_part, value)) if isinstance(value, list) else value
+    return "\n".join(map(_part, flattened(value))) if isinstance(value, list) else value
 
 
 def _part(part: object) -> str:

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from agent_eval.clusters.cluster_registry import Grown, cluster_id, register, rule_title, targets
+from agent_eval.clusters.cluster_registry import (
+    BLOCK,
+    Grown,
+    cluster_id,
+    new_texts,
+    register,
+    rule_title,
+    targets,
+)
 from agent_eval.clusters.failures import failures
 from agent_eval.clusters.severity import at_least, severity_of
 from agent_eval.errors import AgentEvalError
@@ -206,6 +214,23 @@ def test_what_arrives_later_moves_no_failure(
     assert kept["cluster_id"].to_list() == kept["cluster_id_before"].to_list()
     assert set(before.registry["cluster_id"]) <= set(after.registry["cluster_id"])
     assert after.registry["cluster_id"].n_unique() == after.registry.height
+
+
+@settings(max_examples=25)
+@given(TEXTS, TEXTS)
+def test_new_texts_of_one_agent_after_another_grow_the_registry_that_all_failures_grow(
+    old: list[tuple[str, str, str]], new: list[tuple[str, str, str]]
+) -> None:
+    before = grown(of(old[:3]))
+    failures = pl.concat([of(old + new), told("", label="repetition")])
+    known = before.members.select(*BLOCK, "text_hash")
+    reduced = failures.clear()
+    for of_agent in failures.partition_by("agent_id"):
+        reduced = new_texts(pl.concat([reduced, of_agent]), known)
+    at_once = grown(failures, before)
+    again = grown(failures, grown(reduced, before))
+    for name in ("registry", "members", "failures"):
+        assert_frame_equal(getattr(again, name), getattr(at_once, name))
 
 
 def test_severity_comes_from_the_metric_and_keeps_its_order() -> None:

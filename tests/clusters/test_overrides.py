@@ -48,6 +48,22 @@ def test_overrides_survive_the_next_failures() -> None:
     assert after.failures["cluster_id"].item() == REFUND
 
 
+def test_a_persons_words_survive_a_merge_by_consolidation() -> None:
+    merged = FIRST.registry.with_columns(
+        merged_into=pl.when(pl.col("cluster_id") == REFUND).then(pl.lit(BAGGAGE)),
+        merged_by=pl.when(pl.col("cluster_id") == REFUND).then(pl.lit("consolidation")),
+    )
+    entries = f"{RENAMED}- cluster: {BAGGAGE}\n  root_cause: its own\n"
+    target = row(applied(entries, Grown(merged, FIRST.members, FIRST.failures)), BAGGAGE)
+    assert (target["title"], target["severity"], target["root_cause"]) == (
+        "Invents refund dates",
+        "low",
+        "its own",
+    )
+    by_hand = row(applied(f"{RENAMED}- cluster: {REFUND}\n  merge_into: {BAGGAGE}\n"), BAGGAGE)
+    assert by_hand["title"] == row(applied(""), BAGGAGE)["title"]  # who merges by hand names the target
+
+
 def test_of_rule_and_model_the_graver_severity_counts() -> None:
     rated = FIRST.registry.with_columns(model_severity=pl.lit("critical"), model_title=pl.lit("named"))
     lower = FIRST.registry.with_columns(model_severity=pl.lit("low"))

@@ -64,6 +64,8 @@ def gated(command: Command, sample_root: Path, tmp_path: Path, monkeypatch: pyte
         ("[gates]\nfail_on_error_severity = 'high'", 0),
         ("[gates.baseline]\nagent = 'quill-help'", 0),
         ("[gates.judge_drift]\nmin_kappa = 0.5", 2),  # never audited
+        ("[gates.calibration]\nmin_kappa = 0.6", 2),  # one label has no interval
+        ("[gates.calibration]\nmin_n = 20", 1),
         ("[gates.agents.lumen-support]\nfail_on_error_severity = 'low'", 1),
         ("[gates.agents.quill-help]\nfail_on_error_severity = 'low'", 0),
         ("[gates.methodologies.'1.3.0'.thresholds]\nhelpfulness = 5", 1),
@@ -88,6 +90,8 @@ def test_the_exit_code_says_how_the_gates_stand(gated: Command, gates: str, code
         ("[gate.thresholds]\nhelpfulness = 4", "gates"),
         ("[gates]\nfail_on_error_severity = 'hihg'", "'low', 'medium', 'high', 'critical'"),
         ("[gates.baseline]\nquantities = []", "name either agent or methodology"),
+        ("[gates.calibration]\nmin_kapa = 0.6", "Did you mean 'min_kappa'?"),
+        ("[gates.calibration]\nmin_n = 5\nmetrics = ['helpfullness']", "Did you mean 'helpfulness'?"),
         ("[gates.thresholds]\nhelpfulness = nan", "expected a finite number"),
     ],
 )

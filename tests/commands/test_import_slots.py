@@ -10,7 +10,7 @@ from agent_eval.commands.imports import import_transcripts
 from agent_eval.commands.results.leaderboard import board_of
 from agent_eval.commands.run import run
 from agent_eval.commands.terminal.output import consoles
-from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL
+from agent_eval.judge.inputs.human_ratings import COLUMNS
 from agent_eval.project import Project
 
 SLOTS = ("D1", "D2", "D3", "D4", "D5", "standardised_task", "hallucination", "error_injection")
@@ -78,10 +78,10 @@ def rate(root: Path, session: str) -> None:
     rows = [(session, "", f"U{i}", "", "4", "") for i in range(1, 7)]
     rows += [("", ids[f"D{i}"], f"D{i}", criterion, "4", "") for i in range(1, 6) for criterion in CRITERIA]
     rows += [("", ids["hallucination"], "hallucination_passed", "", "", "1")]
-    lines = [",".join((*COLUMNS, *OPTIONAL))]
+    lines = [",".join((*COLUMNS, "value"))]
     for where, conversation, target, criterion, rating, value in rows:
         lines.append(
-            f"bot,{where},{conversation},,{version},{target},{criterion},{rating},seen,,ann,2026-05-02,{value},,"
+            f"bot,{where},{conversation},,{version},{target},{criterion},{rating},seen,,ann,2026-05-02,{value}"
         )
     (root / "data" / "ratings" / "all.csv").write_text("\n".join(lines) + "\n")
 

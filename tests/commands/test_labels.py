@@ -59,7 +59,11 @@ def test_a_run_compares_each_judge_with_the_people_of_the_sample(sample: Project
     found = sample.table("judge_calibration").filter(methodology_version="1.3.0")
     columns = ("metric", "judge", "n", "n_raters", "mean_bias", "kappa_low")
     # m.ortega rated one turn 2, the recorded judge 3
-    assert found.select(columns).rows() == [("helpfulness", "recorded", 1, 1, 1.0, None)]
+    # and U6 of one session a point lower than the recorded judge
+    assert found.select(columns).rows() == [
+        ("U6", "recorded", 1, 1, 1.0, None),
+        ("helpfulness", "recorded", 1, 1, 1.0, None),
+    ]
 
 
 def test_a_file_without_labels_exits_with_2(sample_copy: Path) -> None:

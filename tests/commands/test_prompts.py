@@ -98,3 +98,20 @@ def test_what_is_not_there_is_named_with_what_is(root: Path) -> None:
     assert "no expected answer" in refusal("--metric", "answer_correctness", "--turn", "1")
     assert "Agent 'nobody' is not known" in refusal("--agent", "nobody")
     assert "--conversation needs --agent" in refusal("--conversation", "x")
+
+
+def test_attachments_follow_the_prompt_if_the_judge_reads_them_and_are_counted_if_not(root: Path) -> None:
+    url = f"data:image/png;base64,{'A' * 200}"
+    shown = {"type": "image_url", "image_url": {"url": url}}
+    said = [{"role": "user", "content": ["What?", shown]}, {"role": "assistant", "content": "A cat."}]
+    (root / "chat.jsonl").write_text(json.dumps({"id": "c", "messages": said}))
+    imported = ["import", "openai", str(root / "chat.jsonl"), "--agent", "seer"]
+    assert CliRunner().invoke(app, imported).exit_code == 0
+    where = ("--agent", "seer", "--metric", "helpfulness")
+    assert "needs a multimodal judge" in refusal(*where)
+    estimated = ["run", "--agent", "seer", "--judge", "openai/m", "--dry-run", "--json"]
+    [_, _, whole] = json.loads(CliRunner().invoke(app, estimated).output)
+    assert (whole["n_calls"], whole["n_unreadable"] > 0) == (0, True)
+    (root / "agent_eval.toml").write_text("judge_multimodal = true\n")
+    assert prompt(*where)["attachments"] == [url]
+    assert "attachment 1: image, 1 kB, image/png" in CliRunner().invoke(app, ["prompts", *where]).output

@@ -10,7 +10,7 @@ from rich.console import Console
 from agent_eval.commands.results.explain import explain
 from agent_eval.commands.results.leaderboard import board_of, print_board
 from agent_eval.commands.run import run, what_is_stale
-from agent_eval.judge.inputs.human_ratings import COLUMNS, OPTIONAL
+from agent_eval.judge.inputs.human_ratings import COLUMNS
 from agent_eval.project import Project
 
 LUMEN, SESSION, VERSION = "lumen-support", "lumen-2026-04-b", "1.3.0"
@@ -18,10 +18,10 @@ LUMEN, SESSION, VERSION = "lumen-support", "lumen-2026-04-b", "1.3.0"
 
 def rate(root: Path, *rows: tuple[str, str, str, str]) -> None:
     """Rows of a file: target, rating, rater, role; of U dimensions of a session, else of its D2's first turn."""
-    lines = [",".join((*COLUMNS, *OPTIONAL))]
+    lines = [",".join((*COLUMNS, "role"))]
     for target, rating, rater, role in rows:
         place = f"{SESSION},," if target.startswith("U") else f",{SESSION}-D2,0"
-        lines.append(f"{LUMEN},{place},{VERSION},{target},,{rating},,,{rater},,,,{role}")
+        lines.append(f"{LUMEN},{place},{VERSION},{target},,{rating},,,{rater},,{role}")
     (root / "data" / "ratings" / "two.csv").write_text("\n".join(lines) + "\n")
 
 

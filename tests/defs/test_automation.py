@@ -115,13 +115,14 @@ def test_a_run_that_a_run_of_a_sensor_starts_is_shown_as_launched_by_the_sensor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
-        tags = {"dagster/sensor_name": "redo_stale", "dagster/tick": "7", "note": "mine"}
+        tags = {"dagster/sensor_name": "redo_stale", "dagster-celery/task_id": "t", "note": "mine"}
         parent = instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=tags).run_id
         monkeypatch.setenv(PARENT_RUN, f"{parent} automation")
         assert started_by(instance) == {
             "dagster/parent_run_id": parent,
             "agent_eval/launched_by": "reconcile",
             "dagster/sensor_name": "redo_stale",
+            "dagster-celery/task_id": "t",
         }
         for _ in range(3):
             instance.create_run_for_job(defs.resolve_job_def("reconcile"), tags=started_by(instance))

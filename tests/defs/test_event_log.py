@@ -23,6 +23,7 @@ from agent_eval.defs import launch
 from agent_eval.defs.event_log import BATCH_SIZE, BatchedSqliteEventLogStorage
 from agent_eval.defs.observations import remove_retired
 from agent_eval.defs.partitions import PAIRS
+from agent_eval.defs.resources import RANGE_TAGS
 from tests.conftest import REPOSITORY
 from tests.defs.event_writer import report, write
 
@@ -80,7 +81,7 @@ def run_range(instance: dg.DagsterInstance) -> str:
     result = dg.materialize(
         [scores, boards, scores_are_there],
         instance=instance,
-        tags=dict(zip(launch._RANGE, ("agent-0|1.0.0", "agent-2|1.1.0"), strict=True)),
+        tags=dict(zip(RANGE_TAGS, ("agent-0|1.0.0", "agent-2|1.1.0"), strict=True)),
         run_config=launch._QUIET,
     )
     assert result.success
@@ -245,6 +246,14 @@ def test_events_of_a_run_share_a_connection_and_whoever_watches_sees_each(
         while len(seen) < 22 and time.monotonic() < until:
             time.sleep(0.02)
     assert seen == ["first", *map(str, range(20)), "last"]
+
+
+def test_a_commit_does_not_wait_for_the_disk(batched: dg.DagsterInstance) -> None:
+    storage = batched.event_log_storage
+    assert isinstance(storage, BatchedSqliteEventLogStorage)
+    with storage._connect("index") as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1  # NORMAL
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
 
 def test_wiped_runs_are_gone_and_new_ones_are_stored(batched: dg.DagsterInstance) -> None:

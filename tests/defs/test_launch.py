@@ -1,4 +1,4 @@
-"""The runs that `agent-eval run` plans: each stale partition of an asset once, error clusters by one run."""
+"""The runs that `agent-eval run` plans: each stale partition of an asset once, error clusters after all judgments."""
 
 from collections import Counter
 from typing import cast
@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from agent_eval.definitions import defs
-from agent_eval.defs.launch import CLUSTERING, Launch, by_stage
+from agent_eval.defs.launch import CLUSTERING, Launch, by_stage, place_of_several
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources
 from agent_eval.tables.made_from import MADE_FROM, below
@@ -55,7 +55,7 @@ def pairs_of(first: str, last: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("limit", "missing"), [(None, 0), (1, 0), (40, 0), (1, 3), (None, 3)])
-def test_error_clusters_are_made_by_one_run_after_all_judgments_whatever_the_chunks(
+def test_error_clusters_are_made_after_all_judgments_whatever_the_chunks(
     limit: int | None, missing: int
 ) -> None:
     plan = planned(limit, missing)
@@ -63,10 +63,10 @@ def test_error_clusters_are_made_by_one_run_after_all_judgments_whatever_the_chu
         (asset, pair) for _, assets, first, last in plan for asset in assets for pair in pairs_of(first, last)
     )
     assert set(made.values()) == {1}
-    [clustering] = [i for i, (_, assets, _, _) in enumerate(plan) if {*CLUSTERING} <= {*assets}]
-    assert len(pairs_of(*plan[clustering][2:])) == len(AGENTS) * len(VERSIONS)
+    clustering = [i for i, (_, assets, _, _) in enumerate(plan) if {*CLUSTERING} & {*assets}]
+    assert (len(clustering) > 1) == (limit is not None)
     judging = [i for i, (_, assets, _, _) in enumerate(plan) if "turn_judgments" in assets]
-    assert max(judging) <= clustering
+    assert max(judging) <= min(clustering)
     assert (len(judging) > 1) == (limit is not None)
     made_in = {
         (asset, pair): i
@@ -79,4 +79,22 @@ def test_error_clusters_are_made_by_one_run_after_all_judgments_whatever_the_chu
             made_in.get((parent, pair), 0) <= i for parent in MADE_FROM[asset]
         )  # else it is stale again at once
     gates = [i for i, (_, assets, _, _) in enumerate(plan) if "gate_results" in assets]
-    assert min(gates) >= clustering
+    assert min(gates) >= max(clustering)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ([10], " (1 of 4, about 30 s left)"),
+        ([10, 40], " (2 of 4, about 65 s left)"),  # one more like the second, and one of unknown duration
+        ([10, 40, 200], " (3 of 4, about 83 s left)"),
+        ([10, 400], " (2 of 4, about 10 min left)"),
+        ([10, 40, 200, 5], " (4 of 4)"),
+    ],
+)
+def test_the_time_left_is_estimated_from_finished_runs_of_the_same_assets(
+    seconds: list[float], said: str
+) -> None:
+    kinds = [("turns",), ("turn_judgments",), ("turn_judgments",), ("leaderboard",)]
+    assert place_of_several(kinds, seconds) == said
+    assert place_of_several(kinds[:1], seconds[:1]) == ""

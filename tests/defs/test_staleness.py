@@ -54,6 +54,7 @@ def test_a_rating_makes_exactly_the_judgments_of_its_agent_stale(sample_copy: Pa
     ratings.write_text(ratings.read_text().rstrip("\n") + f"\n{row.replace('2026-0', '2027-0')}\n")
     by_dagster, by_command = stale(sample_copy)
     pairs = [f"lumen-support|{version}" for version in VERSIONS]
+    assert sorted(by_dagster.pop("judge_calibration")) == VERSIONS
     assert {asset: sorted(keys) for asset, keys in by_dagster.items()} == dict.fromkeys(
         ("turn_judgments", "conversation_judgments", "rubric_ratings"), pairs
     )

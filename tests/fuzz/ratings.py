@@ -41,6 +41,7 @@ ROWS = (
         "rater",
     ),
 )
+SHEETS = (("", "", ""), ("2.5", "s", "r"))
 HEADER = (*COLUMNS, *OPTIONAL)
 
 
@@ -54,7 +55,7 @@ def _csv(rows: list[tuple[str, ...]]) -> bytes:
 
 @st.composite
 def _row(draw: st.DrawFn) -> tuple[str, ...]:
-    cells = list(draw(st.sampled_from(ROWS)))
+    cells = [*draw(st.sampled_from(ROWS)), *draw(st.sampled_from(SHEETS))]
     for at in draw(st.sets(st.integers(0, len(HEADER) - 1), max_size=2)):
         cells[at] = draw(texts)
     return tuple(cells)

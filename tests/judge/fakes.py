@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class ScriptedClient:
     )  # instead of the first answers
     always: Reply | CallError | None = None
     latency_s: float = 0.0
+    n_together: int = 0  # answers after the first wait until so many calls have been open at once
     asked: list[Prompt] = field(default_factory=list[Prompt])
     sent: list[tuple[Messages, int]] = field(default_factory=list[tuple[Messages, int]])
     n_open: int = 0
@@ -49,6 +51,9 @@ class ScriptedClient:
         self.most_open = max(self.most_open, self.n_open)
         try:
             await asyncio.sleep(self.latency_s)
+            until = time.monotonic() + 60
+            while len(self.asked) > 1 and self.most_open < self.n_together and time.monotonic() < until:
+                await asyncio.sleep(0.001)
         finally:
             self.n_open -= 1
         given = self.first.pop(0) if self.first else self.always

@@ -8,8 +8,8 @@ import pytest
 
 from agent_eval.judge.engine import judge_transcripts, open_questions
 from agent_eval.judge.estimate import estimate
-from agent_eval.judge.llm.client import LiteLLMClient, attachment_kinds_of
-from agent_eval.judge.prompts import ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, attachment_kinds_of
+from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, shared_rubrics
 from agent_eval.judge.prompts.attachments import (
     MEDIA_TYPES,
     MOST_ATTACHED,
@@ -18,6 +18,8 @@ from agent_eval.judge.prompts.attachments import (
     is_readable,
 )
 from agent_eval.judge.run_sync import run_sync
+from agent_eval.metrics.base import NEEDS_MULTIMODAL as NEEDED
+from agent_eval.metrics.base import NOT_FETCHED, NOT_SENDABLE
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.metrics.metric_set import DEFAULT
 from agent_eval.transcripts.attachments import Attachment, AttachmentKind
@@ -30,7 +32,6 @@ from tests.transcripts.test_attachments import BYTES, PNG, URL
 from tests.untyped import any_table
 
 EVERY = frozenset(MEDIA_TYPES)
-NEEDED = "needs a multimodal judge"
 
 
 def seen(reference: str = PNG, text: str = "What is it?") -> list[Message]:
@@ -82,12 +83,69 @@ def test_a_multimodal_judge_is_asked_everything_and_an_answer_stays_when_it_is_r
     assert again["unscored_reason"].to_list() == turns["unscored_reason"].to_list()
 
 
-@pytest.mark.parametrize("reference", [URL, "file:///etc/passwd", "data:image/svg+xml;base64," + BYTES])
-def test_what_is_no_data_url_of_a_known_type_is_never_sent(reference: str) -> None:
+@pytest.mark.parametrize(
+    ("reference", "reason"),
+    [
+        (URL, NOT_FETCHED),
+        ("file:///etc/passwd", NOT_FETCHED),
+        (f"data:image/svg+xml;base64,{BYTES}", NOT_SENDABLE),
+    ],
+)
+def test_what_is_no_data_url_of_a_known_type_is_never_sent(reference: str, reason: str) -> None:
     client = ScriptedClient()
     turns, _ = judged(conversation(seen(reference), agent("A cat.")), client, EVERY)
+    assert set(turns["unscored_reason"]) == {reason}
+    assert not client.asked
+
+
+@pytest.mark.parametrize("role", ["assistant", "system"])
+def test_a_question_depends_on_images_of_the_agent_and_of_the_operator(role: str) -> None:
+    shown = [
+        Message.model_validate(
+            {"role": role, "content": seen()[0].model_dump()["content"], "attachments": seen()[0].attachments}
+        )
+    ]
+    talk = conversation(*([shown, user("Hi")] if role == "system" else [user("Draw"), shown]), agent("Done."))
+    client = ScriptedClient()
+    turns, _ = judged(talk, client, frozenset())
     assert set(turns["unscored_reason"]) == {NEEDED}
     assert not client.asked
+
+
+def test_a_spoken_reply_with_its_text_is_judged_by_its_text() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": BYTES, "format": "wav"}}
+    spoken = Message.model_validate({"role": "assistant", "content": ["It is sent.", audio]})
+    turns, _ = judged(conversation(user("Sent?"), [spoken]), ScriptedClient(), frozenset())
+    assert NEEDED not in set(turns["unscored_reason"])
+
+
+class Refusing(ScriptedClient):
+    """Rejects every call with the image `bad`."""
+
+    bad = f"data:image/png;base64,{BYTES[:-8]}AAAAAAA="
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        if any(found.reference == self.bad for found in form.attachments):
+            self.asked.append(form)
+            raise CallError("refused", "400 invalid image")
+        return await super().complete(messages, form, max_tokens)
+
+
+def test_a_picture_that_the_server_rejects_costs_only_the_questions_that_depend_on_it() -> None:
+    talk = conversation(
+        seen(Refusing.bad),
+        agent("A cat."),
+        seen(),
+        agent("A dog."),
+        user("Thanks"),
+        agent("You are welcome."),
+    )
+    client = Refusing()
+    turns, whole = judged(talk, client, EVERY)
+    assert set(turns.filter(turn_index=0)["unscored_reason"]) == {"judge_error"}
+    assert set(turns.filter(pl.col("turn_index") > 0)["status"]) == {"scored"}
+    assert set(whole.filter(metric="goal_completion")["unscored_reason"]) == {"judge_error"}
+    assert [len(p.attachments) for p in client.asked if p.metrics[0].grain == "turn"] == [1, 1, 2, 1]
 
 
 def test_a_stated_media_type_and_size_are_not_believed() -> None:
@@ -109,7 +167,9 @@ def test_the_last_attachments_are_sent_where_there_are_too_many() -> None:
     prompt = build_prompt(questions(many, [HELPFULNESS]), secret=b"s", limits=ViewLimits(kinds=EVERY))
     assert len(prompt.attachments) == MOST_ATTACHED
     assert prompt.messages[-1]["content"].count("[image, 1 kB, not shown]") == 2
+    assert f"2 of {MOST_ATTACHED + 2} attachments are not shown" in prompt.messages[-1]["content"]
     assert prompt.n_left_out == 2
+    assert prompt.seen_share == pytest.approx(MOST_ATTACHED / (MOST_ATTACHED + 2), abs=0.01)
     small = ViewLimits(context_tokens=16_384, kinds=EVERY)
     fewer = build_prompt(questions(many, [HELPFULNESS]), secret=b"s", limits=small)
     assert 0 < fewer.n_images < 5
@@ -152,6 +212,9 @@ def test_an_estimate_counts_images_and_says_what_is_not_counted() -> None:
         return found.n_calls, found.n_images, found.n_uncounted, found.n_tokens_in
 
     assert estimated(frozenset())[:3] == (0, 0, 0)
+    assert panel_of(ScriptedClient()).n_unreadable(sequences) == sum(
+        len(question.metrics) for sequence in sequences for question in sequence.questions
+    )
     n_calls, n_images, n_uncounted, n_tokens = estimated(EVERY)
     assert (n_calls, n_images, n_uncounted) == (2, 2, 1)
     assert n_tokens > 2 * TOKENS_PER_IMAGE

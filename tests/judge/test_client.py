@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -13,17 +14,17 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from agent_eval.judge.llm.budget import Price
+from agent_eval.judge.llm.budget import Budget, Price
 from agent_eval.judge.llm.calls import QuestionSequence
-from agent_eval.judge.llm.client import CallError, LiteLLMClient, Reply, price_of, problem_of
+from agent_eval.judge.llm.client import FORMS, CallError, LiteLLMClient, Reply, price_of, problem_of
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import build_prompt
-from agent_eval.judge.protocol import Unscored
+from agent_eval.judge.prompts import Prompt, build_prompt
+from agent_eval.judge.protocol import Scored, Unscored, Verdict
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from agent_eval.tables import table
-from tests.judge.fakes import Kept
+from tests.judge.fakes import Kept, part
 from tests.judge.test_requests import questions, talk
 
 KEY = "sk-planted-0123456789abcdef"
@@ -45,6 +46,7 @@ class Server(ThreadingHTTPServer):
     body: object = REPLY
     delay_s = 0.0
     refuses: tuple[str, ...] = ()  # forms of a reply
+    refusal: tuple[int, str] = (400, "Bad Request")
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -61,7 +63,8 @@ class Handler(BaseHTTPRequestHandler):
         form = self.server.asked[-1].get("response_format")
         kind = form.get("type") if isinstance(form, dict) else "text"
         if kind in self.server.refuses:
-            said, status = {"error": {"message": f"response_format {kind} is not supported"}}, 400
+            status, why = self.server.refusal
+            said = {"error": {"message": why}}
         if said == "echo the key":
             said = {"error": {"message": f"Incorrect API key provided: {self.headers['Authorization']}"}}
         threading.Event().wait(self.server.delay_s)
@@ -88,10 +91,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server.server_close()
 
 
-def complete(client: LiteLLMClient) -> Reply | CallError:
+def complete(client: LiteLLMClient, prompt: Prompt = PROMPT) -> Reply | CallError:
     async def go() -> Reply | CallError:
         try:
-            return await client.complete(PROMPT.messages, PROMPT, 300)
+            return await client.complete(prompt.messages, prompt, 300)
         except CallError as error:
             return error
         finally:
@@ -114,27 +117,75 @@ def test_a_reply_comes_with_its_usage_and_is_asked_for_as_the_prompt_says(server
     assert form["json_schema"]["strict"] is True
 
 
+def judged(model: str, budget: Budget, n: int = 2) -> list[Verdict]:
+    """Ask n questions, one after the other."""
+    sequence = QuestionSequence([q for i in range(n) for q in questions(talk(f"c{i}"), [HELPFULNESS])])
+    runtime = JudgeRuntime(LiteLLMClient, Kept().writing, b"s", budget=budget, concurrency=1)
+    found = Panel(JudgeSpec((model,)), runtime).answers([sequence], table("judge_cache").empty())
+    return [verdict for [(_, verdict)] in found.values()]
+
+
+def forms_of(server: Server) -> list[str]:
+    forms = [asked.get("response_format") for asked in server.asked]
+    return [form["type"] if isinstance(form, dict) else "text" for form in forms]
+
+
 @pytest.mark.parametrize(
-    ("model", "refuses", "kinds"),
+    ("refuses", "refusal", "kinds"),
     [
-        ("no-schema", ("json_schema",), ["json_schema", "json_object", "json_object"]),
-        ("no-form", ("json_schema", "json_object"), ["json_schema", "json_object", "text", "text"]),
-        ("any", (), ["json_schema", "json_schema"]),
+        (1, (400, "Bad Request"), ["json_schema", "json_object", "json_object"]),
+        (2, (422, "Unprocessable"), ["json_schema", "json_object", "text", "text"]),
+        (1, (500, "cannot build the grammar"), ["json_schema", "json_schema", "json_object", "json_object"]),
+        (0, (400, ""), ["json_schema", "json_schema"]),
     ],
 )
-def test_a_form_that_a_server_refuses_is_tried_once_and_the_next_one_is_remembered(
-    server: Server, model: str, refuses: tuple[str, ...], kinds: list[str]
+def test_a_form_that_a_server_refuses_leads_to_the_next_one_which_is_remembered(
+    server: Server, refuses: int, refusal: tuple[int, str], kinds: list[str]
 ) -> None:
-    server.refuses = refuses
-    client = LiteLLMClient(f"openai/{model}")
-    assert isinstance(complete(client), Reply)
-    assert isinstance(complete(client), Reply)
-    forms = [asked.get("response_format") for asked in server.asked]
-    assert [form["type"] if isinstance(form, dict) else "text" for form in forms] == kinds
-    [*_, last] = server.asked
-    text = str(last["messages"])
+    server.body = {
+        **REPLY,
+        "choices": [{"message": {"content": json.dumps({"helpfulness": part(HELPFULNESS)})}}],
+    }
+    server.refuses, server.refusal, budget = FORMS[:refuses], refusal, Budget()
+    assert all(isinstance(v, Scored) for v in judged(f"openai/refuses-{refuses}-{refusal[0]}", budget))
+    assert forms_of(server) == kinds
+    assert budget.n_calls == len(kinds)
+    text = str(server.asked[-1]["messages"])
     assert ("with your values in place of the descriptions" in text) == bool(refuses)
     assert "integer from 1 to 5 or null" in text  # the rubric ends with the form of its part in any case
+
+
+def test_every_try_of_a_form_needs_room_under_the_cap_of_calls(server: Server) -> None:
+    server.refuses = FORMS[:2]
+    found = judged("openai/capped", Budget(max_calls=2), 1)
+    assert [v.reason for v in found if isinstance(v, Unscored)] == ["budget_exhausted"]
+    assert forms_of(server) == ["json_schema", "json_object"]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "This model's maximum context length is 4096 tokens."),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000"),
+        (500, "the request exceeds the available context size, try increasing it"),
+    ],
+)
+def test_an_error_about_the_context_leads_to_no_simpler_form(server: Server, status: int, text: str) -> None:
+    server.status, server.body = status, {"error": {"message": text}}
+    error = complete(LiteLLMClient("openai/small"))
+    assert isinstance(error, CallError)
+    assert (error.failure, error.next_form) == ("too_long", None)
+
+
+def test_a_form_that_was_accepted_once_stays_in_use(server: Server) -> None:
+    client = LiteLLMClient("openai/once-bad")
+    assert isinstance(complete(client), Reply)
+    server.refuses = ("json_schema",)
+    error = complete(client)
+    assert isinstance(error, CallError)
+    assert isinstance(complete(client, replace(PROMPT, rung=error.next_form or 0)), Reply)
+    assert isinstance(complete(client), CallError)
+    assert forms_of(server) == ["json_schema", "json_schema", "json_object", "json_schema"]
 
 
 def test_a_reply_names_the_model_that_answered_and_what_it_was_asked_without(server: Server) -> None:

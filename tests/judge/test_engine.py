@@ -55,6 +55,7 @@ def judged(
     kept: Kept | None = None,
     rule: RaterRule = "adjudicator",
     metrics: MetricSet = DEFAULT,
+    at_once: int | None = None,
 ) -> Judged:
     rows = tables(*conversations)
     held = rows.conversations.frame()
@@ -70,6 +71,7 @@ def judged(
         metrics=metrics,
         panel=panel_of(client, kept=kept) if client else None,
         rater_rule=rule,
+        at_once=at_once,
     )
 
 
@@ -144,6 +146,18 @@ def test_every_version_gets_the_rows_of_one_judgment() -> None:
     parts = found.turn_judgments.partition_by("methodology_version", include_key=False)
     assert len(parts) == 2
     assert parts[0].equals(parts[1])
+
+
+def test_conversations_that_are_judged_part_by_part_get_the_same_rows() -> None:
+    several = [
+        of.model_copy(update={"conversation_id": f"c{i}"}) for i, of in enumerate([TALK, CALLS, CALLS])
+    ]
+    ratings = [human("helpfulness", 2, conversation_id="c2", turn_index=0)]
+    options = {"versions": ["1.0.0", "1.3.0"], "ratings": ratings, "tests": {"c2": ["hallucination"]}}
+    whole, parted = (judged(*several, at_once=n, **options) for n in (None, 1))  # type: ignore[arg-type]
+    for name, frame in vars(whole).items():
+        key = list(table(name).key)
+        assert_frame_equal(getattr(parted, name).sort(key), frame.sort(key))
 
 
 def test_conversations_that_are_not_admitted_are_not_judged() -> None:

@@ -90,8 +90,8 @@ def test_the_facts_of_a_board_count_judgments_of_models_alone() -> None:
     ]  # fmt: skip
     from agent_eval.scores.composite import board_facts as module
 
-    judged = pl.DataFrame([{**where, **row} for row in rows])
-    assert module._seen(judged).drop(*where).rows() == [(2, 1, 0.4)]
+    judged = pl.DataFrame([{**where, **row, "n": n} for n, row in enumerate(rows, start=1)])
+    assert module._seen(judged).drop(*where).rows() == [(1 + 2, 1, 0.4)]
     assert module._sampled(judged).drop(*where).rows() == [(1, 2)]
     assert module._sampled(judged.head(4)).is_empty()
     assert board_facts is module.board_facts

@@ -14,7 +14,7 @@ from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, shared_rubrics
+from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, read_reply, shared_rubrics
 from agent_eval.judge.prompts.build import merge_prompt
 from agent_eval.judge.prompts.merging import merge_windows
 from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, size_of
@@ -111,6 +111,37 @@ def test_errors_stay_whole_where_other_texts_are_cut() -> None:
     assert error in prompt.messages[1]["content"]
     assert prompt.n_left_out == 6
     assert 0 < prompt.seen_share < 0.5
+
+
+@pytest.mark.parametrize("ask", [turn_question, whole_question], ids=["turn", "conversation"])
+def test_short_messages_are_shown_where_large_tool_results_are_not(ask: object) -> None:
+    requests = [f"Request number {i}: paint item {i * 7} of the order {i} times." for i in range(12)]
+    found = [call("search", {"q": f"{i}"}, f"{i} " * 4_000) for i in range(5)]
+    parts = [part for text in requests for part in (user(text), *found, agent(text.lower()))]
+    text = text_of(windows(ask(conversation(*parts)), ViewLimits(8_000)))  # type: ignore[operator]
+    assert [said for said in requests if said not in text or said.lower() not in text] == []
+
+
+def test_a_long_conversation_is_asked_about_in_a_call_of_its_own() -> None:
+    def n_calls(n_turns: int, limits: ViewLimits) -> int:
+        parts = (part for i in range(n_turns) for part in (user(f"Ask {i} " * 40), agent(f"Say {i} " * 40)))
+        talk = conversation(*parts)
+        panel = Panel(JudgeSpec(("m",)), limits=lambda _: limits)
+        sequence = QuestionSequence([turn_question(talk), whole_question(talk)])
+        return sum(map(len, panel.planned([sequence], table("judge_cache").empty())))
+
+    assert [n_calls(n, SMALL) for n in (2, 40)] == [1, 2]
+    assert [n_calls(n, LARGE) for n in (40, LARGE.turns + 2)] == [1, 2]
+
+
+def test_a_long_policy_is_shown_whole_where_the_turns_leave_room_for_it() -> None:
+    policy = "Refunds need a manager. " * 8_000
+    talk = conversation(user("Go."), agent("Done."), metadata={"policy": policy})
+    long = conversation(user("Go. " * 50_000), agent("Done."), metadata={"policy": policy * 2})
+    for ask in (turn_question, whole_question):
+        assert policy in text_of(windows(ask(talk), LARGE))
+        frame = json.loads(windows(ask(long), LARGE)[0].messages[1]["content"].splitlines()[1])
+        assert len("".join(part for part in frame["policy"] if isinstance(part, str))) > 75_000
 
 
 def test_the_window_of_earlier_turns_moves_in_jumps_of_half_its_size() -> None:
@@ -228,6 +259,10 @@ def test_windows_are_merged_by_rule_for_labels_and_asked_for_ratings() -> None:
     }
     assert rated == [HELPFULNESS]
     assert merge_windows(METRICS, [{}]) == ({}, [])
+    nothing, unknown = Unscored("nothing_to_judge", "no call"), Unscored("cannot_tell", "cut")
+    without: list[dict[str, Verdict]] = [{"helpfulness": nothing}, {"helpfulness": unknown}]
+    assert merge_windows(METRICS, without) == ({"helpfulness": unknown}, [])
+    assert merge_windows(METRICS, without[:1]) == ({"helpfulness": nothing}, [])
 
 
 def test_a_text_that_is_a_little_too_long_is_not_cut_to_a_fraction_of_its_room() -> None:
@@ -254,3 +289,13 @@ def test_the_call_that_merges_windows_fits_the_model_with_every_rating(n_windows
     whole = merge_prompt([first] * n_windows, said, metrics, b"s").messages[-1]["content"]
     n_kept = len(DEFAULT.turn) if n_windows <= 8 else len(metrics)
     assert whole.count("r" * 500) == n_windows * n_kept
+
+
+def test_a_merged_rating_may_have_the_reason_of_a_window() -> None:
+    of = conversation(user("Fix it."), agent("Done."))
+    first = build_prompt([Question((of,), (of.turns(),), 0, "", (HELPFULNESS,))], secret=b"s")
+    why = "The reply does what the user asked for."
+    said: list[dict[str, JsonValue]] = [{"helpfulness": {"answer": 3, "reason": why, "evidence": None}}] * 2
+    merged = merge_prompt([first] * 2, said, [HELPFULNESS], b"s")
+    reply = {"helpfulness": {"evidence": None, "reason": why, "score": 3}}
+    assert isinstance(read_reply(merged, json.dumps(reply))["helpfulness"], Scored)

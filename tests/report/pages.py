@@ -13,6 +13,7 @@ import polars as pl
 from agent_eval.methodology import Registry
 from agent_eval.project import Project
 from agent_eval.report.html import Reader, Site
+from agent_eval.report.html.tables import Counter
 from agent_eval.storage.lineage import SCHEMA as WRITTEN
 from agent_eval.tables import TABLES, table
 
@@ -21,7 +22,9 @@ NO_TEXTS = {
     "criterion", "composite_exact", "raw_composite_exact", "universal_exact", "domain_exact", "cluster_id", "baseline",
 }  # fmt: skip
 """Columns that only our own code fills, or that are checked to be slugs."""
-JSON_TEXTS = ("messages", "knowledge", "tools", "expected", "interventions", "injected_error", "metadata")
+JSON_TEXTS = (
+    "messages", "knowledge", "tools", "expected", "interventions", "injected_error", "metadata", "confusion",
+)  # fmt: skip
 
 
 def frames_of(project: Project) -> dict[str, pl.DataFrame]:
@@ -37,10 +40,24 @@ def reader_of(frames: Mapping[str, pl.DataFrame]) -> Reader:
     ) -> pl.DataFrame:
         frame = frames.get(name, table(name).empty())
         if keys is not None:
-            frame = frame.join(keys, on=keys.columns, how="semi", maintain_order="left")
+            typed = keys.cast({column: frame.schema[column] for column in keys.columns})
+            frame = frame.join(typed, on=keys.columns, how="semi", maintain_order="left")
         return frame.select(columns or frame.columns)
 
     return read
+
+
+def counter_of(frames: Mapping[str, pl.DataFrame]) -> Counter:
+    """Counts of rows of frames, as the store would give them."""
+    read = reader_of(frames)
+
+    def count(
+        name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str], extent: str | None = None
+    ) -> pl.DataFrame:
+        ends = {"first": pl.col(extent).min(), "last": pl.col(extent).max()} if extent else {}
+        return read(name, keys).group_by(columns).agg(n=pl.len().cast(pl.Int64), **ends).sort(columns)
+
+    return count
 
 
 def site_from(
@@ -50,6 +67,7 @@ def site_from(
     registry = Registry.read(None)
     return Site(
         read=reader_of(frames),
+        count=counter_of(frames),
         methodologies={version: registry.get(version) for version in versions},
         shown=shown,
         gates=table("gate_results").empty(),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -298,6 +299,19 @@ def test_a_long_list_of_conversations_is_parted(
     assert "10 of 24 conversations" in parts[0].text
 
 
+def test_a_limit_leaves_out_pages_of_conversations_and_every_link_to_them(
+    frames: dict[str, pl.DataFrame], tmp_path: Path
+) -> None:
+    write_report(replace(site_from(frames, versions=["1.3.0"]), max_pages=3), tmp_path / "site")
+    found = pages_of(tmp_path / "site")
+    written = {path for path in found if path.startswith("conversations/")}
+    for agent in ("lumen-support", "pilot-chat"):
+        assert len({path for path in written if path.startswith(f"conversations/{agent}")}) == 3
+    linked = {path for p in found.values() for path, _ in p.targets() if path.startswith("conversations/")}
+    assert linked == written
+    assert "3 of 24 conversations have a page in this report" in page(found, "agents/1.3.0/lumen").text
+
+
 def test_the_board_draws_scores_over_costs_and_offers_its_tables(
     folder: Path, pages: dict[str, Page]
 ) -> None:
@@ -310,6 +324,17 @@ def test_the_board_draws_scores_over_costs_and_offers_its_tables(
     assert csv.height == len(rows)
     ranked = {str(a["data-ranked"]) for tag, a in board.tags if "data-ranked" in a}
     assert ranked == {"yes", "no"}
+
+
+def test_the_page_of_an_agent_offers_its_tables_of_all_agents(folder: Path, pages: dict[str, Page]) -> None:
+    offered = {path for path, _ in page(pages, "agents/1.3.0/lumen").targets() if path.endswith(".json")}
+    assert offered == {
+        f"boards/1.3.0/{name}.json" for name in ("quality-summary", "error-clusters", "reliability", "gate-results")
+    }  # fmt: skip
+    for path in offered:
+        rows = json.loads((folder / path).read_text())
+        assert {row["methodology_version"] for row in rows} == {"1.3.0"}
+        assert len({row["agent_id"] for row in rows}) > 1
 
 
 def test_downloads_of_hostile_names_hold_no_formula(frames: dict[str, pl.DataFrame]) -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -65,7 +66,11 @@ def test_a_page_reads_only_the_rows_of_its_agent(site: Site) -> None:
         asked.append((name, keys))
         return site.read(name, keys, columns=columns)
 
-    assert page_at(replace(site, read=read), PAGES.agent("quill-help", "1.3.0"))  # type: ignore[arg-type]
+    def count(name: str, keys: pl.DataFrame | None = None, **wanted: Any) -> pl.DataFrame:
+        asked.append((name, keys))
+        return site.count(name, keys, **wanted)
+
+    assert page_at(replace(site, read=read, count=count), PAGES.agent("quill-help", "1.3.0"))  # type: ignore[arg-type]
     large = {"turn_judgments", "conversation_judgments", "conversations", "failures", "transcripts"}
     keyed = [(name, keys) for name, keys in asked if name in large]
     assert {name for name, _ in keyed} == large

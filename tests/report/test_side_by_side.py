@@ -57,14 +57,14 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
         orient="row",
     )
     transcripts = conversations.select("conversation_id", is_admitted=pl.col("conversation_id") != "c4")
-    judgments = pl.DataFrame(
-        [("c1", 5), ("c1", 3), ("c3", 2)],
-        schema={"conversation_id": pl.String, "rating_1to5": pl.Int64},
+    ratings = pl.DataFrame(
+        [("c1", 5, 1), ("c1", 3, 1), ("c3", 2, 4)],
+        schema={"conversation_id": pl.String, "rating_1to5": pl.Int64, "n": pl.Int64},
         orient="row",
-    ).with_columns(is_effective=pl.lit(value=True), status=pl.lit("scored"))
+    )
     failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
-    y, x = session_history(sessions, conversations, transcripts, judgments, failures, composite)
+    y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)
     assert (y.session_id, y.date, y.composite, y.n_correct, y.n_known) == ("y", "2026-05-01", None, 0, 1)
     assert (x.composite, x.n_conversations, x.n_correct, x.n_known, x.mean_rating) == (80.0, 2, 1, 1, 4.0)
     assert (x.n_failures, y.n_failures) == (0, 2)

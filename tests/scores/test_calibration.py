@@ -7,22 +7,28 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent_eval.scores.calibration import judge_calibration
+from agent_eval.scores.calibration import SAMPLING, judge_calibration
 from agent_eval.tables import table
 
 
 def said(judge: str, conversation: str, answer: Mapping[str, object], **row: object) -> dict[str, object]:
     given: dict[str, object] = {
         "methodology_version": "1.3.0", "agent_id": "a", "conversation_id": conversation, "metric": "m",
-        "turn_index": None, "judge": judge, "judge_model": judge, "status": "scored",
+        "turn_index": None, "judge": judge, "judge_model": judge, "status": "scored", "criterion": None, "reply_length": None,
         "rubric_hash": "r", **dict.fromkeys(("rating_1to5", "value", "label")),
     }  # fmt: skip
     return {**given, **answer, **row}
 
 
+def frame_of(rows: list[dict[str, object]]) -> pl.DataFrame:
+    more = {"criterion": pl.String(), "reply_length": pl.Int64()}
+    known = pl.Schema({**table("turn_judgments").schema, **more})
+    types = {name: known[name] for name in rows[0]}
+    return pl.DataFrame(rows, schema=types)
+
+
 def compared(rows: list[dict[str, object]]) -> list[dict[str, Any]]:
-    types = {name: table("turn_judgments").schema[name] for name in rows[0]}
-    return judge_calibration(pl.DataFrame(rows, schema=types)).to_dicts()
+    return judge_calibration(frame_of(rows)).to_dicts()
 
 
 def sides(name: str, judge: list[Any], human: list[Any]) -> list[dict[str, object]]:
@@ -86,3 +92,56 @@ def test_only_answers_about_the_same_part_under_one_rubric_are_compared() -> Non
         ("old", "before", 1),
     ]
     assert compared(rows[1:]) == []
+
+
+def sampled(weights: list[float], strata: list[str], rubric: str = "r", rater: str = "anna") -> pl.DataFrame:
+    rows = [
+        {
+            "methodology_version": "1.3.0",
+            "agent_id": "a",
+            "conversation_id": f"c{i}",
+            "metric": "m",
+            "rater": rater,
+        }
+        | {"weight": weight, "stratum": stratum, "label_rubric": rubric}
+        for i, (weight, stratum) in enumerate(zip(weights, strata, strict=True))
+    ]
+    return pl.DataFrame(rows, schema=SAMPLING)
+
+
+def test_labels_of_a_sheet_count_by_the_parts_that_they_represent() -> None:
+    rows = sides("value", [1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0])
+    drawn = sampled([30.0, 30.0, 10.0, 10.0], ["x", "x", "y", "y"])
+    (row,) = judge_calibration(frame_of(rows), drawn).to_dicts()
+    # the judge is right in 30 + 10 of 80; of what people call 1 it finds 30 of 40
+    assert (row["raw_agreement"], row["sensitivity"]) == pytest.approx((40 / 80, 30 / 40))
+    assert (row["n"], row["n_weighted"], row["is_stale"]) == (4, 4, False)
+    (row,) = judge_calibration(
+        frame_of(rows), drawn.head(1)
+    ).to_dicts()  # the others were not drawn: weight 1
+    assert (row["raw_agreement"], row["n_weighted"]) == (pytest.approx(31 / 33), 1)
+
+
+def test_two_raters_of_a_part_share_its_weight() -> None:
+    rows = sides("value", [1.0, 1.0], [1.0, 0.0])
+    rows += [said("human", "c0", {"value": 1.0}, judge_model="ben")]
+    drawn = pl.concat([sampled([10.0, 10.0], ["x", "x"]), sampled([10.0], ["x"], rater="ben")])
+    found = {row["judge"]: row for row in judge_calibration(frame_of(rows), drawn).to_dicts()}
+    assert (found["gpt"]["n"], found["gpt"]["raw_agreement"]) == (3, pytest.approx(0.5))
+
+
+def test_labels_under_another_rubric_are_stale() -> None:
+    rows = sides("value", [1.0, 0.0], [1.0, 0.0])
+    (row,) = judge_calibration(frame_of(rows), sampled([1.0, 1.0], ["x", "x"], rubric="before")).to_dicts()
+    assert row["is_stale"] is True
+
+
+def test_the_correlation_with_the_length_of_the_reply_is_that_of_ranks() -> None:
+    rows = sides("rating_1to5", [1, 2, 4, 5], [5, 4, 4, 1])
+    rows = [{**row, "reply_length": 10 ** (1 + i % 4)} for i, row in enumerate(rows)]
+    (row,) = compared(rows)
+    # people's ranks are 4, 2.5, 2.5, 1 against 1, 2, 3, 4
+    assert row["length_correlation"] == pytest.approx(1.0)
+    assert row["length_correlation_human"] == pytest.approx(-4.5 / (5 * 4.5) ** 0.5)
+    (row,) = compared(sides("rating_1to5", [1, 2], [1, 2]))
+    assert row["length_correlation"] is None  # of a whole conversation

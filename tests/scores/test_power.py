@@ -10,6 +10,7 @@ from scipy import stats
 
 from agent_eval.errors import AgentEvalError
 from agent_eval.scores.statistics.intervals import (
+    FEWEST_FLIPPED,
     Sample,
     paired,
     smallest_detectable,
@@ -61,11 +62,21 @@ def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
 def test_comparisons_carry_what_they_can_show() -> None:
     a, b = Sample.of([80.0, 85.0, 90.0]), Sample.of([70.0, 75.0, 80.0])
     assert welch(a, b).smallest_detectable == pytest.approx(5 * math.sqrt(2 / 3) * welch_multiple(2, 2, 0.5))
-    differences = [1.0, 0.0, -1.0, 1.0, 0.0, 1.0]
+    differences = [1.0, 0.0, -1.0, 1.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0]
     error = float(stats.sem(differences))
-    assert paired(differences).smallest_detectable == pytest.approx(smallest_detectable(error, 5))
-    assert paired(differences[:5]).smallest_detectable is None  # no difference of five tasks has p < 5 %
+    assert paired(differences).smallest_detectable == pytest.approx(smallest_detectable(error, 9))
     assert paired([0.0] * 9).smallest_detectable is None
+
+
+@pytest.mark.parametrize("n", [14, 20, 50])
+def test_with_seven_tasks_that_differ_no_difference_is_found_with_80_percent_power(n: int) -> None:
+    # even if all that differ are won: fewer than six of them differ in more than a fifth of the draws
+    power = {m: float(stats.binom.sf(FEWEST_FLIPPED - 1, n, m / n)) for m in (7, 8)}
+    assert power[7] < 0.8 < power[8]
+    seven, eight = ([1.0, -1.0] * 4 + [0.0] * (n - 8) for _ in range(2))
+    seven[0] = 0.0
+    assert paired(seven).smallest_detectable is None
+    assert paired(eight).smallest_detectable is not None
 
 
 @given(st.integers(2, 200), st.floats(0.01, 50), st.floats(0.5, 30), st.sampled_from(["paired", "unpaired"]))

@@ -104,6 +104,9 @@ def test_order_is_no_fact_where_it_does_not_count() -> None:
         ("ignore", "anything", True),
         ({"regex": "(?i)par.*"}, "Paris", True),
         ({"regex": "Par"}, "Paris", False),  # the whole text must match
+        ({"regex": "Par|Paris"}, "Paris", True),
+        ({"regex": "a"}, "a\nb", False),
+        ({"regex": "(a+)+b"}, "a" * 9_000, False),  # takes longer than the universe where a matcher goes back
         ({"tolerance": 0.5}, 10.5, True),
         ({"tolerance": 0.5}, 10.6, False),
         ({"tolerance": 0.5}, "10", False),
@@ -131,6 +134,9 @@ def test_a_subset_is_found_at_every_depth() -> None:
         ([call("f", x=1) | {"compare": {"x": {"tolerance": -1}}}], r"compare\.x"),
         ([call("f", x=1) | {"compare": {"x": {"tolerance": float("nan")}}}], r"compare\.x"),
         ([call("f", x=1) | {"compare": {"x": {"regex": "("}}}], "is no regex"),
+        ([call("f", x=1) | {"compare": {"x": {"regex": "a)|(b"}}}], "is no regex"),
+        ([call("f", x=1) | {"compare": {"x": {"regex": "(?=a)b"}}}], "look-around"),
+        ([call("f", x=1) | {"compare": {"x": {"regex": "(((a{99}){99}){99}){99}"}}}], "is no regex"),
         ([call("f", x=1) | {"compare": {"x": "roughly"}}], "Allowed: 'ignore', 'subset'"),
         ([call("f", x=1) | {"compare": ["x"]}], "compare is a list"),
         ([{"arguments": {}}], "expected call 0 has no name"),

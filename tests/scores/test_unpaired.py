@@ -138,6 +138,7 @@ def test_agents_without_common_tasks_are_compared_over_conversations() -> None:
     found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=given))
     assert (found["unit"], found["n"], found["role"]) == ("conversations", 30, "primary")
     assert found["verdict"] == "a better"
+    assert found["reason"].startswith("this holds for these conversations: single session of a and b")
     few = only(
         compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=conversations(a=[1, 1, 0.0], b=[0, 1, 0.0]))
     )
@@ -155,6 +156,11 @@ def test_conversations_of_one_session_hang_together() -> None:
         only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=v)) for v in (given, split)
     )
     assert together["n_clusters"] == 4
+    shown = conversations(a=[1.0] * 20, b=[1.0] + [0.0] * 19).with_columns(
+        session_id=pl.format("s{}", pl.int_range(pl.len()).over("agent_id") // 5)
+    )
+    found = only(compare("a", "b", NO_SESSIONS, NO_TASKS, conversations=shown))
+    assert (found["verdict"], found["reason"]) == ("a better", None)
     assert together["high"] - together["low"] > 1.5 * (apart["high"] - apart["low"])
 
 
@@ -181,11 +187,10 @@ def test_a_plan_for_one_agent_has_the_chance_within_its_tasks() -> None:
 
 
 def test_tasks_that_hardly_vary_make_no_plan() -> None:
-    # sign flips of fewer than six tasks never have p < 5 %
     counts = pl.DataFrame([("set", 3, 3)] * 6 + [("set", 3, 2)] * 2, schema=COUNTS, orient="row")
     row = only(plan_one("a", NO_SESSIONS, counts, conversations(), 5).filter(quantity="pass@1"))
     assert (row["smallest_detectable"], row["n_needed"], row["trials_needed"]) == (None, None, None)
-    assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 6 are needed to plan with"
+    assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 8 are needed to plan with"
 
 
 def test_the_planned_difference_is_found_in_80_of_100_simulations() -> None:

@@ -9,6 +9,7 @@ import pytest
 from agent_eval.errors import AgentEvalError
 from agent_eval.settings import FILE, SettingsError, read_settings
 from agent_eval.settings.home import find_root
+from agent_eval.settings.lake import LakeSettings
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,52 @@ def test_a_project_whose_name_no_store_can_have_is_refused(tmp_path: Path) -> No
     (root / "data").mkdir(parents=True)
     with pytest.raises(AgentEvalError, match="not UTF-8"):
         find_root(root)
+
+
+LAKE = """[store]
+kind = "ducklake"
+catalog = "{}"
+data = "{}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("catalog", "data", "reason"),
+    [
+        ("postgres:host=db password=S3cret", "d", "store.catalog.*remove it and set PGPASSWORD"),
+        ("postgres:host=db PassWord = 'S3cret'", "d", "store.catalog.*holds a password"),
+        ("postgres://user:S3cret@db/x", "d", "store.catalog.*holds a password"),
+        ("postgres:postgresql://db/x?pass%77ord=S3cret", "d", "store.catalog.*holds a password"),
+        ("mysql:host=S3cret", "d", "store.catalog.*expected `postgres:`"),
+        ("postgres:host=db", "s3://bucket/S3cret", "store.data.*object stores are not supported"),
+    ],
+)
+def test_a_lake_in_the_settings_holds_no_password(
+    tmp_path: Path, catalog: str, data: str, reason: str
+) -> None:
+    (tmp_path / FILE).write_text(LAKE.format(catalog, data))
+    with pytest.raises(SettingsError, match=reason) as raised:
+        read_settings(tmp_path)
+    assert "S3cret" not in str(raised.value)
+
+
+def test_a_store_is_a_path_or_a_table_in_the_file_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / FILE).write_text(LAKE.format("postgres://user@db/x", "shared/lake"))
+    of_file = LakeSettings(kind="ducklake", catalog="postgres://user@db/x", data=Path("shared/lake"))
+    assert read_settings(tmp_path).store == of_file
+    assert of_file.address == "postgres://user@db/x"
+    monkeypatch.setenv("AGENT_EVAL_STORE", "elsewhere.duckdb")
+    assert read_settings(tmp_path).store == Path("elsewhere.duckdb")
+    monkeypatch.setenv("AGENT_EVAL_STORE", '{"kind": "ducklake", "catalog": "postgres:host=db", "data": "d"}')
+    assert read_settings(tmp_path).store == LakeSettings(
+        kind="ducklake", catalog="postgres:host=db", data="d"
+    )
+    monkeypatch.delenv("AGENT_EVAL_STORE")
+    (tmp_path / FILE).write_text('[store]\nknd = "ducklake"')
+    with pytest.raises(SettingsError, match=r"'store.*Settings: kind, catalog, data"):
+        read_settings(tmp_path)
 
 
 def test_a_value_that_is_not_allowed_is_answered_with_what_the_setting_means(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ def test_rows_are_counted_by_the_values_of_columns_nulls_included(store: Store) 
     assert store.counts(STATE, columns=["spec"]).rows() == [("x", 2), ("y", 1), ("z", 1)]
     assert store.counts(STATE, pairs(("a", "1"), ("a", "2")), columns=["agent_id"]).rows() == [("a", 2)]
     assert (None, 1) in store.counts(STATE, columns=["agent_id"]).rows()
+    by_agent = store.counts(STATE, pairs(("a", "1"), ("a", "2")), columns=["agent_id"], extent="spec")
+    assert by_agent.rows() == [("a", 2, "x", "y")]
 
 
 def test_a_write_that_is_keyed_by_other_columns_than_the_table_is_refused(store: Store) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from agent_eval.transcripts.attachments import Attachment, attachment_of, described
+from agent_eval.transcripts.attachments import Attachment, attachment_of, attachments_of, described
 from agent_eval.transcripts.content_hash import turn_hashes
 from agent_eval.transcripts.exporters import exported
 from agent_eval.transcripts.frames import ConversationRows, conversations_from
@@ -16,7 +16,7 @@ from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.models import Conversation
 from tests.transcripts.making import lines
 
-BYTES = base64.b64encode(b"\x89PNG" * 50).decode()
+BYTES = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"IHDR" * 48).decode()
 PNG = f"data:image/png;base64,{BYTES}"
 URL = "https://example.org/cat.png"
 CONTENT: JsonValue = [
@@ -44,6 +44,12 @@ CONTENT: JsonValue = [
         ({"inlineData": {"mimeType": "image/png", "data": BYTES}}, "image", "image/png", PNG),
         ({"type": "image", "image": BYTES, "mediaType": "image/png"}, "image", "image/png", PNG),
         ({"type": "image", "image": "screens/cat"}, "image", None, "screens/cat"),
+        ({"image": {"format": "png", "source": {"bytes": BYTES}}}, "image", "image/png", PNG),
+        ({"document": {"format": "pdf", "name": "a", "source": {"s3Location": {"uri": "s3://b/a"}}}}, "file", "application/pdf", "s3://b/a"),
+        ({"type": "video_url", "video_url": {"url": URL}}, "file", None, URL),
+        ({"type": "image_url", "image_url": {"url": None}}, "image", None, ""),
+        ({"type": "computer_screenshot", "image_url": PNG}, "image", "image/png", PNG),
+        ({"type": "image", "image": BYTES}, "image", "image/png", PNG),
     ],
 )  # fmt: skip
 def test_each_form_of_content_part_is_read(
@@ -57,10 +63,23 @@ def test_each_form_of_content_part_is_read(
 
 @pytest.mark.parametrize(
     "part",
-    [{"type": "text", "text": "x"}, {"type": "image_url"}, {"text": "x"}, "image", {"type": ["image"]}],
+    [
+        *({"type": "text", "text": "x"}, {"type": "image_url"}, {"text": "x"}, "image", {"type": ["image"]}),
+        *({"type": "file", "name": "a.py"}, {"image": {"width": 3}}),
+    ],
 )
 def test_what_holds_no_attachment_is_none(part: JsonValue) -> None:
     assert attachment_of(part) is None
+
+
+def test_parts_that_are_nested_without_end_are_read_to_a_limit() -> None:
+    source: JsonValue = {"url": URL}
+    blocks: JsonValue = "deep"
+    for _ in range(900):
+        source = {"source": source}
+        blocks = [{"type": "document", "source": {"type": "content", "content": blocks}}]
+    assert attachment_of({"type": "image", "source": source}) == Attachment(kind="image", reference="")
+    assert [attachment.reference for attachment in attachments_of(blocks)] == [""]
 
 
 def test_base64_that_is_none_is_not_taken_for_bytes() -> None:
@@ -120,6 +139,48 @@ def test_results_of_tools_have_attachments_in_claude_code_and_responses(tmp_path
     items = {"input": [asked], "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "A cat."}]}]}  # fmt: skip
     [user, _] = _read("openai-responses", lines([items]), tmp_path).messages
     assert (user.content, [a.reference for a in user.attachments or ()]) == ("See\n[image]", [PNG])
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "references"),
+    [
+        ({"content": None, "audio": {"id": "a1", "transcript": "It is sent."}}, "It is sent.", []),
+        ({"content": None, "audio": {"id": "a1", "transcript": "Sent.", "data": BYTES, "format": "wav"}}, "Sent.\n[audio]", [f"data:audio/wav;base64,{BYTES}"]),
+        ({"content": None, "audio": {"id": "a1"}}, "[audio]", ["a1"]),
+        ({"content": "See", "images": [BYTES]}, "See\n[image]", [PNG]),
+        ({"content": "See", "images": [{"type": "image_url", "image_url": {"url": PNG}}]}, "See\n[image]", [PNG]),
+        ({"content": "See", "experimental_attachments": [{"name": "a", "contentType": "image/png", "url": URL}]}, "See\n[image]", [URL]),
+        ({"content": "See\n[image]", "attachments": [{"kind": "image", "reference": PNG}]}, "See\n[image]", [PNG]),
+        ({"content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Due: 5"}, "title": "Bill"}]}, "Bill\nDue: 5", []),
+        ({"content": [{"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "Due: 5"}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BYTES}}]}}]}, "Due: 5\n[image]", [PNG]),
+        ({"content": [{"type": "document", "data": "Due: 5"}]}, "[file]", ["data:text/plain,Due%3A%205"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("format_name", ["openai", "openai-responses"])
+def test_what_messages_hold_in_other_places_is_kept(
+    message: dict[str, JsonValue], content: str, references: list[str], format_name: str, tmp_path: Path
+) -> None:
+    said: list[JsonValue] = [{"role": "user", "content": "Go."}, {"role": "assistant", **message}]
+    record: JsonValue = {"messages": said} if format_name == "openai" else {"items": said}
+    reply = _read(format_name, lines([record]), tmp_path).messages[1]
+    assert reply.content == content
+    assert [a.reference for a in reply.attachments or ()] == references
+
+
+def test_screenshots_and_made_pictures_of_the_responses_api_are_no_text(tmp_path: Path) -> None:
+    shot: JsonValue = {"type": "computer_screenshot", "image_url": PNG}
+    items: JsonValue = [
+        {"type": "message", "role": "user", "content": "Go."},
+        {"type": "computer_call", "call_id": "c1", "action": {"type": "screenshot"}},
+        {"type": "computer_call_output", "call_id": "c1", "output": shot},
+        {"type": "image_generation_call", "id": "c2", "result": BYTES},
+        {"type": "message", "role": "assistant", "content": "Done."},
+    ]
+    found = _read("openai-responses", lines([{"items": items}]), tmp_path)
+    results = [m for m in found.messages if m.role == "tool"]
+    assert [(m.content, [a.reference for a in m.attachments or ()]) for m in results] == [
+        ("[image]", [PNG])
+    ] * 2
 
 
 def test_attachments_enter_the_content_hash_and_only_where_there_are_any() -> None:

@@ -184,7 +184,7 @@ def test_an_import_that_dies_leaves_no_part_of_a_session(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("agent_eval.transcripts.importers.intake.put_in_place", dies)
+        patch.setattr("agent_eval.transcripts.importers.importing.put_in_place", dies)
         with pytest.raises(KeyboardInterrupt):
             take(chat, sessions)
     assert list((sessions / "a").iterdir()) == []

@@ -135,7 +135,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
             if lacking := shortfall({key: row[f"{side}{key}"] for key in comparing.COUNTS}):
                 bounds = f"{row[f'{side}value_worst']:.3f} to {row[f'{side}value_best']:.3f}"
                 notes.append(f"{row['quantity']} of {row[name]}: {lacking}; worst to best case {bounds}.")
-        if row["reason"]:
+        if row["reason"] and not row["verdict"].endswith(" better"):  # else `_of_one_session` says it once
             notes.append(f"{of}: {row['reason']}.")
     return notes
 

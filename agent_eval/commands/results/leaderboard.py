@@ -15,7 +15,16 @@ from agent_eval.formats.plain_text import sanitize
 from agent_eval.formats.timestamps import parse_timestamp
 from agent_eval.methodology import Methodology, Registry
 from agent_eval.project import Project
-from agent_eval.report.board import badges, interval, leads, one_decimal, outcomes, readable
+from agent_eval.report.board import (
+    NOT_CALIBRATED,
+    badges,
+    interval,
+    leads,
+    one_decimal,
+    outcomes,
+    readable,
+    uncalibrated,
+)
 from agent_eval.report.markdown import escape, markdown_table
 from agent_eval.scores.composite.history import board_at
 from agent_eval.scores.composite.leaderboard import in_reading_order, one_version, penalty_what_if
@@ -251,7 +260,7 @@ def print_board(
     for (template,), rows in slotted.group_by("template", maintain_order=True):
         title = f"Leaderboard · methodology {methodology.version} · {template or 'no template'}{on}"
         console.print(_table(title, rows))
-    for line in [*leads(board), *outcomes(board)]:
+    for line in [*leads(board), *outcomes(board), *_uncalibrated(board, logs)]:
         console.print(sanitize(line), markup=False)
     notes = [row for row in slotted.iter_rows(named=True) if row["missing"]]
     for row in notes:
@@ -263,6 +272,19 @@ def print_board(
             console.print(Text("; ".join(row["disputed"])))
 
 
+def _uncalibrated(*boards: pl.DataFrame | None) -> list[str]:
+    """Return the sentences on judges that are not calibrated; an agent of several boards is named once."""
+    names = ["agent_id", "name", "calibration"]
+    held = [board.select(names) for board in boards if board is not None]
+    said = uncalibrated(pl.concat(held).unique("agent_id", maintain_order=True))
+    return [said] if said else []
+
+
+def _badges(row: dict[str, object]) -> list[str]:
+    """Return a row's badges; that its judge is not calibrated is said once, below the table."""
+    return [badge for badge in badges(row) if badge != NOT_CALIBRATED]
+
+
 def _table(title: str, rows: pl.DataFrame) -> FittingTable:
     numbers = ("rank", "composite", "U", "D", "penalty", "detectable")
     heads = ("rank", "agent", *numbers[1:-1], "interval", "detectable", "status", "badges", "judge")
@@ -272,7 +294,7 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
         status = Text(text["status"], style=_STYLES.get(text["status"], "dim"))
         grid.add_row(
             text["rank"], Text(text["agent"]), Text(text["composite"], style="bold"), text["U"], text["D"],
-            text["penalty"], interval(row), text["detectable"], status, Text("\n".join(badges(row))), Text(text["judge"]),
+            text["penalty"], interval(row), text["detectable"], status, Text("\n".join(_badges(row))), Text(text["judge"]),
         )  # fmt: skip
     return grid
 

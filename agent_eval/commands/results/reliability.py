@@ -12,10 +12,12 @@ from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.errors import InputError
 from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
+from agent_eval.project.calibration import corrections
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
 from agent_eval.scores.reliability.ranking import NOT_RATED
 from agent_eval.scores.reliability.shortfall import bounds, shortfall
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.tables import table
 
 _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interactions", "correct"}
@@ -73,6 +75,7 @@ def reliability(
         rows = _computed(project, pairs, ks, may_exceed=may_exceed)
     else:
         rows = project.store.read(table("reliability"), pairs)
+    rows = _with_corrections(project, pairs, rows)
     if as_json:
         print_json(rows.filter(wanted))
         return
@@ -86,7 +89,7 @@ def reliability(
         "agent_id", "task_set", "k", "estimator", descending=[False] * 3 + [True]
     )
     out.print(_table(shown, version))
-    for note in (*_notes(shown), *_without_task(project, pairs)):
+    for note in (*_corrected(shown), *_notes(shown), *_without_task(project, pairs)):
         out.print(note, markup=False)
 
 
@@ -171,6 +174,33 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
     if not rows.is_empty() and max(ks) > largest and not (may_exceed and largest):
         raise TooFewTrialsError(max(ks), largest)
     return rows
+
+
+def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with the columns of `corrected_rates`: of k = 1 where goal completion alone decides."""
+    found = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})
+    key = ["methodology_version", "agent_id", "task_set"]
+    decides = (pl.col("k") == 1) & (pl.col("correctness_source") == GOAL_METRIC)
+    at = found.with_columns(k=pl.lit(1, pl.Int64), correctness_source=pl.lit(GOAL_METRIC))
+    joined = rows.join(at, on=[*key, "k", "correctness_source"], how="left", maintain_order="left")
+    return joined.with_columns(
+        pl.when(decides).then(pl.col(name)) for name in found.columns if name not in key
+    )
+
+
+def _corrected(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield pass@1 corrected for the judge's errors by agent and task set, or why it is not."""
+    known = rows.filter(pl.any_horizontal(pl.col("corrected", "correction_refused").is_not_null()))
+    for row in known.unique(["agent_id", "task_set"], maintain_order=True).iter_rows(named=True):
+        of = f"{row['agent_id']} on {row['task_set']}: pass@1"
+        if row["corrected"] is None:
+            yield sanitize(f"{of} is not corrected for the judge's errors: {row['correction_refused']}.")
+        else:
+            low, high = row["corrected_low"], row["corrected_high"]
+            yield sanitize(
+                f"{of} of the judge {row['judge_rate']:.3f}, corrected for its errors {row['corrected']:.3f} "
+                f"({low:.3f}–{high:.3f}, 95 %)."
+            )
 
 
 def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:

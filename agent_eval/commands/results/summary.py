@@ -1,6 +1,7 @@
 """`agent-eval summary`: what the logs of each agent say, and what a run has found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -12,6 +13,8 @@ from agent_eval.commands.terminal.output import print_json
 from agent_eval.commands.terminal.tables import FittingTable
 from agent_eval.formats.plain_text import one_line, sanitize
 from agent_eval.project import Project
+from agent_eval.project.calibration import corrections
+from agent_eval.report.board import NOT_CALIBRATED, calibration
 from agent_eval.report.quality import (
     HEADINGS,
     answers_of,
@@ -21,7 +24,10 @@ from agent_eval.report.quality import (
     reading_order,
     value_of,
 )
+from agent_eval.scores.corrected_rates import REFUSED
+from agent_eval.scores.reliability.trials import GOAL_METRIC
 from agent_eval.scores.statistics.quality import top_errors
+from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 from agent_eval.tables import table
 
 TOP = 5  # error clusters of an agent
@@ -30,6 +36,10 @@ LONGEST_QUOTE = 240  # characters
 NO_TRANSCRIPTS = (
     "This project has no transcripts yet. Next: agent-eval import auto PATH… --agent ID, or agent-eval init . --sample to "
     "look at the sample first."
+)
+CORRECTED_MEANS = (
+    "corrected: the judge's rate after its sensitivity and specificity against people, with both uncertainties; scores and "
+    "ranks are not corrected."
 )
 _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
@@ -45,7 +55,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     if pairs.is_empty() and not as_json:
         out.print(NO_TRANSCRIPTS, markup=False)
         return
-    rows = project.store.read(table("quality_summary"), pairs)
+    rows = _with_corrections(project, pairs)
     if as_json:
         print_json(rows)
         return
@@ -56,8 +66,11 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
             out.print(f"{agent}: nothing is summarised yet. Run `agent-eval run`.", markup=False)
             continue
         out.print(_table(f"{agent} · methodology {version}", of_agent))
+        for line in refused_corrections(of_agent.select("quantity", REFUSED)):
+            out.print(Text(line, style="dim"))
         print_errors(out, errors.filter(agent_id=agent))
-    shown = [
+    shown = [CORRECTED_MEANS] if rows["corrected"].count() else []
+    shown += [
         "mean: over conversations. Interval: over new sessions; of a single session, over its tasks or conversations."
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
@@ -65,11 +78,46 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     out.print(Text(" ".join(shown), style="dim"))
 
 
+def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return table quality_summary with the columns of `corrected_rates`.
+
+    The success rate has the correction of goal completion where that alone decides it.
+    """
+    rows = project.store.read(table("quality_summary"), pairs)
+    found = corrections(project, pairs).drop("judge")
+    by_goal = pl.col("judges").list.join(",") == GOAL_METRIC
+    is_success = (pl.col("quantity") == SUCCESS_RATE) & by_goal
+    of = rows.with_columns(_of=pl.when(is_success).then(pl.lit(GOAL_METRIC)).otherwise("quantity"))
+    key = ["methodology_version", "agent_id"]
+    joined = of.join(found.rename({"quantity": "_of"}), on=[*key, "_of"], how="left", maintain_order="left")
+    return joined.drop("_of")
+
+
+def corrected_text(row: Mapping[str, Any]) -> str:
+    """Return a corrected rate with its interval in percent, or '–'."""
+    if row["corrected"] is None:
+        return "–"
+    low, high = 100 * row["corrected_low"], 100 * row["corrected_high"]
+    return f"{100 * row['corrected']:.1f} % ({low:.1f} to {high:.1f})"
+
+
+def refused_corrections(rows: pl.DataFrame) -> list[str]:
+    """Return a sentence for each rate (first column) that people's labels do not correct, with the reason."""
+    return [
+        sanitize(f"{name} is not corrected for the judge's errors: {reason}.")
+        for name, reason in rows.rows()
+        if reason is not None
+    ]
+
+
 def _table(title: str, rows: pl.DataFrame) -> FittingTable:
-    grid = FittingTable(title, _HEADS, numbers=("mean", "conversations"))
+    is_corrected = "corrected" in rows.columns and rows["corrected"].count() > 0
+    heads = (*_HEADS[:3], "corrected", *_HEADS[3:]) if is_corrected else _HEADS
+    grid = FittingTable(title, heads, numbers=("mean", "conversations"))
     for row in sorted(rows.to_dicts(), key=reading_order):
+        corrected = [corrected_text(row)] if is_corrected else []
         grid.add_row(
-            Text(sanitize(name_of(row))), value_of(row), interval_of(row), f"{row['n_conversations']:,}",
+            Text(sanitize(name_of(row))), value_of(row), interval_of(row), *corrected, f"{row['n_conversations']:,}",
             answers_of(row), Text(sanitize(", ".join(row["judges"]) or "–")),
         )  # fmt: skip
     return grid
@@ -101,9 +149,16 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
         values = [value_of(f) + ("" if f["low"] is None else f"\n{interval_of(f)}") for f in figures]
         grid.add_row(
             Text(sanitize(row["name"] or row["agent_id"])), f"{row['n_conversations']:,}", *values,
-            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize(", ".join(row["judges"]) or "–")),
+            f"{row['n_unscored']:,} of {row['n_scored'] + row['n_unscored']:,}", Text(sanitize(_by(row))),
         )  # fmt: skip
     return grid
+
+
+def _by(row: dict[str, object]) -> str:
+    """Return who judged an agent's logs and, if people labelled some of them, how far they agree."""
+    judges, standing = row["judges"], calibration(row)
+    names = ", ".join(judges) if isinstance(judges, list) and judges else "–"
+    return names if standing in (None, NOT_CALIBRATED) else f"{names}\n{standing}"
 
 
 def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from agent_eval.defs.assets.common import (
     TableEvents,
     check_and_store,
     mapped_inputs,
+    part_of,
     table_asset,
     table_multi_asset,
 )
@@ -17,6 +18,7 @@ from agent_eval.defs.lineage import show_lineage
 from agent_eval.defs.partitions import EVERY_AGENT, TO_VERSION, VERSIONS
 from agent_eval.project import Project
 from agent_eval.project.boards import recorded
+from agent_eval.project.calibration import with_calibration
 from agent_eval.report.board import board_page, superseded_notes, versions_in
 from agent_eval.report.links import REPORT
 from agent_eval.scores.composite import leaderboard as boards
@@ -33,7 +35,8 @@ from agent_eval.tables.frames import (
 
 # With `nightly` on, boards are built every night; without it, a board older than a week is flagged.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
-
+_ADMISSION = ("methodology_version", "agent_id", "session_id", "slot", "tests", "is_admitted")
+"""The columns of transcripts that the board of logs reads."""
 
 # Stored in this order. `board_inputs` is last: until it is stored, the next run finds the same causes.
 _BOARD = {
@@ -52,6 +55,7 @@ _BOARD = {
     group_name="boards",
     partitions_def=VERSIONS,
     ins=mapped_inputs(composite_scores=TO_VERSION, reliability=TO_VERSION, agents=EVERY_AGENT),
+    deps=["judge_calibration"],
 )
 def boards_of_agents(
     context: dg.AssetExecutionContext,
@@ -63,6 +67,7 @@ def boards_of_agents(
     """The board of each version, what changed on it since it was made last, and why."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
     board = boards.leaderboard(composite_scores, agents, reliability, successors, project.settings.interval)
+    board = with_calibration(project, board)
     for version in versions_in(board):
         page = board_page(board.filter(methodology_version=version), version, _report_at(project))
         text = {"board": dg.MetadataValue.md(page)}
@@ -108,9 +113,9 @@ def reliability_leaderboard(
     **table_asset("log_leaderboard"),
     group_name="boards",
     partitions_def=VERSIONS,
-    ins=mapped_inputs(
-        quality_summary=TO_VERSION, error_clusters=TO_VERSION, transcripts=TO_VERSION, agents=EVERY_AGENT
-    ),
+    ins=mapped_inputs(quality_summary=TO_VERSION, error_clusters=TO_VERSION, agents=EVERY_AGENT)
+    | {"transcripts": part_of(_ADMISSION, TO_VERSION, is_admitted=[True])},
+    deps=["judge_calibration"],
     freshness_policy=WEEKLY,
 )
 def log_leaderboard(
@@ -119,9 +124,11 @@ def log_leaderboard(
     error_clusters: ErrorClusters,
     transcripts: Transcripts,
     agents: Agents,
+    project: dg.ResourceParam[Project],
 ) -> TableEvents:
     """Agents whose conversations fill no slot, with the headline figures of their logs: side by side, without ranks."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
+    logs = with_calibration(project, logs)
     yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
 
 

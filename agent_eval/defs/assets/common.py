@@ -98,6 +98,19 @@ def mapped_inputs(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
     return {name: dg.AssetIn(partition_mapping=mapping) for name, mapping in mappings.items()}
 
 
+def part_of(
+    columns: Iterable[str], mapping: dg.PartitionMapping | None = None, **values: Iterable[object]
+) -> dg.AssetIn:
+    """Return an input of which only these columns are loaded, and only rows with one of these values in each column.
+
+    Judgments are many: loading the rows and columns that an asset reads bounds its memory.
+    """
+    return dg.AssetIn(
+        partition_mapping=mapping,
+        metadata={"columns": [*columns], "values": {name: [*wanted] for name, wanted in values.items()}},
+    )
+
+
 def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
     """Return a dependency whose rows are not loaded."""
     return dg.AssetDep(name, partition_mapping=mapping)

@@ -17,6 +17,7 @@ from agent_eval.defs.assets.common import (
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
+from agent_eval.defs.instance import REGISTERED
 from agent_eval.defs.partitions import (
     EVERY_AGENT,
     PAIRS,
@@ -68,7 +69,8 @@ def clustered_failures(
     turn_judgments = failure_questions(project, key_frame(PAIRS, context.partition_keys))
     frames = (turn_judgments, tool_calls, transcripts, sessions)
     watch = watch_of(context, project)
-    made = clustered(project, *frames, run_id=context.run.run_id, watch=watch)
+    is_registered = REGISTERED in context.run.tags
+    made = clustered(project, *frames, run_id=context.run.run_id, watch=watch, is_registered=is_registered)
     tables = dict(zip(_MADE, made, strict=True))
     yield from check_and_store(context, tables, turn_judgments=turn_judgments)
     at_hand = {"transcripts": transcripts, "turn_judgments": turn_judgments, **tables}

@@ -10,12 +10,21 @@ from agent_eval.defs.assets.common import (
     check_and_store,
     dep,
     mapped_inputs,
+    part_of,
     table_asset,
     table_multi_asset,
     watch_of,
 )
 from agent_eval.defs.gate_checks import gate_check_results
-from agent_eval.defs.partitions import PAIRS, TO_AGENT, TO_VERSION, VERSIONS, agent_versions, versions_of
+from agent_eval.defs.partitions import (
+    EVERY_AGENT,
+    PAIRS,
+    TO_AGENT,
+    TO_VERSION,
+    VERSIONS,
+    agent_versions,
+    versions_of,
+)
 from agent_eval.judge.engine import Judged, judge_transcripts
 from agent_eval.judge.rubric import rubric_ratings as rate
 from agent_eval.project import Project
@@ -31,6 +40,12 @@ from agent_eval.tables.frames import (
 )
 
 ASKED: list[dg.AssetDep | str] = ["judge_config", dep("human_ratings", TO_AGENT)]
+
+_FINDING = (
+    "methodology_version", "agent_id", "conversation_id", "metric", "rating_1to5", "value", "label", "further_labels",
+    "status", "rationale", "is_effective",
+)  # fmt: skip
+"""The columns of judgments that a model is shown as findings when it rates rubrics."""
 
 _MADE = {
     "turn_judgments": "The answers of people, rules and models about every turn, metric by metric, with rationale and "
@@ -63,8 +78,8 @@ def judgments(
     agents, run_id = _agents(context), context.run.run_id
     store_recorded(project, agents, run_id=run_id)
     ask = partial(
-        judge_transcripts, conversations=conversations, turns=turns, metrics=project.metrics,
-        human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule,
+        judge_transcripts, conversations=conversations, turns=turns, at_once=project.conversations_at_once,
+        human_ratings=project.ratings_of(agents), rater_rule=project.settings.rater_rule, metrics=project.metrics,
         lookup=project.answers.find, names=project.blinded_terms(agents), watch=watch_of(context, project),
     )  # fmt: skip
     judged = vars(Judged.concat(ask(part, panel=panel) for panel, part in project.by_judge(transcripts)))
@@ -77,7 +92,11 @@ def judgments(
     **table_asset("rubric_ratings"),
     group_name="judging",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT, turns=TO_AGENT, sessions=TO_AGENT)
+    | {
+        "turn_judgments": part_of((*_FINDING, "turn_index"), is_effective=[True], status=["scored"]),
+        "conversation_judgments": part_of(_FINDING, is_effective=[True], status=["scored"]),
+    },
     deps=ASKED,
     pool="llm",
 )
@@ -112,7 +131,10 @@ def rubric_ratings(
     **table_asset("judge_calibration"),
     group_name="judging",
     partitions_def=VERSIONS,
-    deps=[dep("turn_judgments", TO_VERSION), dep("conversation_judgments", TO_VERSION)],
+    deps=[
+        *(dep(name, TO_VERSION) for name in ("turn_judgments", "conversation_judgments", "rubric_ratings")),
+        dep("human_ratings", EVERY_AGENT),
+    ],
 )
 def judge_calibration(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
     """How far each judge agrees with people on what both judged, metric by metric, with intervals over conversations."""

@@ -2,7 +2,14 @@
 
 import dagster as dg
 
-from agent_eval.defs.assets.common import TableEvents, check_and_store, dep, mapped_inputs, table_asset
+from agent_eval.defs.assets.common import (
+    TableEvents,
+    check_and_store,
+    dep,
+    mapped_inputs,
+    part_of,
+    table_asset,
+)
 from agent_eval.defs.dagster_internals import add_metadata_by_partition
 from agent_eval.defs.gate_checks import gate_check_results
 from agent_eval.defs.lineage import show_lineage
@@ -16,6 +23,7 @@ from agent_eval.scores.composite import domain, universal
 from agent_eval.scores.composite import score as composite
 from agent_eval.scores.composite.history import with_inputs
 from agent_eval.scores.reliability import pass_rates as trials
+from agent_eval.scores.reliability.trials import OUTCOME_METRICS
 from agent_eval.scores.tools import assertions
 from agent_eval.scores.tools import correctness as tools
 from agent_eval.tables.frames import (
@@ -34,13 +42,20 @@ from agent_eval.tables.frames import (
 )
 
 SCORED_BY = [dep("scoring_spec", TO_VERSION)]
+_ANSWER = (
+    "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status",
+    "unscored_reason", "is_effective",
+)  # fmt: skip
+_OF_TURNS = (*_ANSWER, "turn_index")
+"""The columns of judgments that scores are computed from: no texts, no costs."""
 
 
 @dg.asset(
     **table_asset("tool_correctness"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT, tool_calls=TO_AGENT)
+    | {"turn_judgments": part_of(_OF_TURNS, metric=[tools.UTILISATION_METRIC])},
     deps=SCORED_BY,
 )
 def tool_correctness(
@@ -135,7 +150,11 @@ def composite_scores(
     **table_asset("reliability"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT, import_errors=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT, import_errors=TO_AGENT)
+    | {
+        "turn_judgments": part_of(_OF_TURNS, metric=OUTCOME_METRICS),
+        "conversation_judgments": part_of(_ANSWER, metric=OUTCOME_METRICS),
+    },
     deps=SCORED_BY,
 )
 def reliability(
@@ -163,7 +182,8 @@ def reliability(
     **table_asset("quality_summary"),
     group_name="scores",
     partitions_def=PAIRS,
-    ins=mapped_inputs(conversations=TO_AGENT),
+    ins=mapped_inputs(conversations=TO_AGENT)
+    | {"turn_judgments": part_of(_OF_TURNS), "conversation_judgments": part_of(_ANSWER)},
     deps=SCORED_BY,
 )
 def quality_summary(

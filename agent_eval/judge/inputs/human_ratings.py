@@ -6,6 +6,7 @@ Rows of role `judge` are labels by judges of other tools: they are compared with
 """
 
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,10 @@ COLUMNS = (
     "rater",
     "rated_at",
 )
-OPTIONAL = ("value", "label", "role")
-"""Columns that a file may omit: answers other than a rating from 1 to 5, and the rater's role."""
+SAMPLED = ("weight", "stratum", "rubric_hash")
+"""Columns of a rating sheet: how many parts a label represents, of which group, and the rubric that the rater saw."""
+OPTIONAL = ("value", "label", "role", *SAMPLED)
+"""Columns that a file may omit: answers other than a rating from 1 to 5, the rater's role, and the sampling."""
 ANY = "any"
 RATER, ADJUDICATOR = "rater", "adjudicator"
 JUDGE = "judge"
@@ -233,7 +236,7 @@ def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str
 def ratings_hash(rows: pl.DataFrame) -> str:
     """Return the content hash of human ratings, as a data version: ordered by precedence, not by position."""
     ordered = _in_order(rows)
-    more = [name for name in ("value", "label", "further_labels", "role") if ordered[name].count()]
+    more = [name for name in ("value", "label", "further_labels", "role", *SAMPLED) if ordered[name].count()]
     further = [ordered.select(more).rows()] if more else []
     texts = ordered.select(COLUMNS).with_columns(
         rated_at=pl.Series(map(as_text, ordered["rated_at"]), dtype=pl.String)
@@ -311,6 +314,7 @@ def checked_rating(row: Mapping[str, str | None], targets: Mapping[str, Target])
         **_answer(row, target),
         "rater": _rater(row),
         "role": _role(row["role"]),
+        "weight": _weight(row["weight"]),
         "rated_at": _time(row["rated_at"]),
     }
 
@@ -386,6 +390,14 @@ def _role(cell: str | None) -> str | None:
     if cell not in {None, RATER, ADJUDICATOR, JUDGE}:
         raise ValueError(f"role is {cell!r}, expected {RATER}, {ADJUDICATOR}, {JUDGE} or nothing")
     return None if cell == RATER else cell
+
+
+def _weight(cell: str | None) -> float | None:
+    if cell is None:
+        return None
+    if not re.fullmatch(r"\d{1,12}(\.\d{1,12})?", cell, re.ASCII) or float(cell) <= 0:
+        raise ValueError(f"weight is {cell[:_SHOWN]!r}, expected a number above 0, as a rating sheet has it")
+    return float(cell)
 
 
 def _turn_index(cell: str | None) -> int | None:

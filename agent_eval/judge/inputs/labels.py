@@ -45,8 +45,14 @@ _NAMES = {
     "rated_at": ("time", "rated_at"),
     "agent_id": ("agent", "agent_id"),
     "session_id": ("session", "session_id"),
-    **{name: (name,) for name in ("methodology_version", "criterion", "evidence", "role")},
+    "rubric_hash": ("rubric", "rubric_hash"),
+    **{
+        name: (name,)
+        for name in ("methodology_version", "criterion", "evidence", "role", "weight", "stratum")
+    },
 }
+SHOWN = "shown_"
+"""How the columns of a rating sheet begin that only a rater reads."""
 _COLUMN = {name: column for column, names in _NAMES.items() for name in names}
 _MEAN = "people (mean)"
 _LARGEST = 1e9  # of a score
@@ -234,21 +240,34 @@ def _of_csv(
     path: Path, targets: Mapping[str, Target], metric: str | None
 ) -> Iterator[tuple[int, Label | str]]:
     header: list[str] | None = None
+    is_sheet = False
     for line, cells in csv_lines(path):
         if isinstance(cells, str):
             yield line, cells
         elif header is None:
             header = [cell.casefold() for cell in cells]
+            is_sheet = "stratum" in header
             if problem := _header_problem(header, metric):
                 yield 1, problem
                 return
         elif len(cells) != len(header):
             yield line, f"{len(cells)} cells, expected {len(header)}; quote cells that hold separators"
-        else:
-            yield line, _label(clean(path.name), line, header, cells, targets, metric)
+        elif not (is_sheet and _is_empty(header, cells)):
+            yield line, _label(clean(path.name), line, header, list(map(_unguarded, cells)), targets, metric)
+
+
+def _is_empty(header: Sequence[str], cells: Sequence[str]) -> bool:
+    """Return whether a line of a rating sheet is not labelled yet."""
+    return not any(cell for name, cell in zip(header, cells, strict=True) if _COLUMN.get(name) == "answer")
+
+
+def _unguarded(cell: str) -> str:
+    """Return a cell without the sign that keeps a spreadsheet program from taking it for a formula."""
+    return cell[1:] if re.match(r"'\s*[=+\-@]", cell) else cell
 
 
 def _header_problem(header: Sequence[str], metric: str | None) -> str | None:
+    header = [name for name in header if not name.startswith(SHOWN)]
     columns = [_COLUMN.get(name) for name in header]
     problems = [f"unknown column {name!r:.40}" for name in header if name not in _COLUMN][:5]
     for needed in ("conversation_id", "target", "answer"):
@@ -273,9 +292,9 @@ def _label(
     held: dict[str, str | None] = {}
     answers = []
     for name, cell in zip(header, row, strict=True):
-        if _COLUMN[name] == "answer":
+        if _COLUMN.get(name) == "answer":
             answers += [cell] if cell else []
-        else:
+        elif not name.startswith(SHOWN):
             held[_COLUMN[name]] = cell or None
     judge = held.pop("judge", None)
     if bool(judge) == bool(held.get("rater")):

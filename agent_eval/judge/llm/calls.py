@@ -1,6 +1,6 @@
 """Plan the calls of a pass: every open question once, in few calls, ordered to reuse cached prefixes."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from agent_eval.judge.llm.spec import Mode
@@ -45,7 +45,10 @@ class JudgeCall:
 
 
 def plan(
-    sequences: Sequence[QuestionSequence], answered: Container[str], mode: Mode = "one_call"
+    sequences: Sequence[QuestionSequence],
+    answered: Container[str],
+    mode: Mode = "one_call",
+    is_shared: Callable[[Question], bool] | None = None,
 ) -> list[list[JudgeCall]]:
     """Return the calls of each sequence, in order, without empty sequences, the longest sequence first.
 
@@ -53,6 +56,7 @@ def plan(
         sequences: Unanswered questions; a key that occurs in several questions is asked by the first of them.
         answered: Keys that need no call.
         mode: With per_metric, each metric gets its own call.
+        is_shared: Whether the call of a conversation's last turn also asks about the whole; None: it does.
     """
     seen: set[str] = set()
     planned: list[list[JudgeCall]] = []
@@ -62,7 +66,7 @@ def plan(
             fresh = [m for m in question.metrics if _is_new(question.keys[m.name], answered, seen)]
             parts = [fresh] if mode == "one_call" else [[metric] for metric in fresh]
             for part in parts if fresh else ():
-                _add(calls, question.about(part), sequence, mode)
+                _add(calls, question.about(part), sequence, mode, is_shared)
         if calls:
             planned.append(calls)
     planned.sort(key=len, reverse=True)
@@ -79,9 +83,16 @@ def _is_new(key: str, answered: Container[str], seen: set[str]) -> bool:
     return True
 
 
-def _add(calls: list[JudgeCall], question: Question, sequence: QuestionSequence, mode: Mode) -> None:
-    last = calls[-1] if calls else None
-    if mode == "one_call" and last is not None and can_share_call(last.questions[0], question):
+def _add(
+    calls: list[JudgeCall],
+    question: Question,
+    sequence: QuestionSequence,
+    mode: Mode,
+    is_shared: Callable[[Question], bool] | None,
+) -> None:
+    turn = calls[-1].questions[0] if calls and mode == "one_call" else None
+    if turn is not None and can_share_call(turn, question) and (is_shared is None or is_shared(turn)):
+        last = calls[-1]
         calls[-1] = JudgeCall((*last.questions, question), 0, sequence.names, sequence.findings)
     else:
         calls.append(JudgeCall((question,), 0, sequence.names, sequence.findings))

@@ -32,14 +32,16 @@ _ENVIRONMENT = {
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
 _TOO_LONG = re.compile(
-    r"context.{0,20}(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens|exceeds? the.{0,20}context",
+    r"context.{0,20}(?:length|window|size|limit)|maximum (?:context|model|number of tokens)|(?:prompt|input) is too long|"
+    r"too many (?:input )?tokens|exceeds? the.{0,20}context|max_new_tokens.{0,20}must be",
     re.IGNORECASE,
 )
+"""Words of errors about the context; sources: OpenAI, Anthropic, Bedrock, Gemini, vLLM, llama.cpp and TGI."""
 FORMS = ("json_schema", "json_object", "text")
 """Ways to request a reply's form, in order, until a server accepts; from the second on, the prompt has it."""
-_RUNGS: dict[str, int] = {}
-"""Model → the first of FORMS that its server has not rejected."""
-_NO_FORM = re.compile(r"response_format|json_schema|json_object|structured output|grammar", re.IGNORECASE)
+_ACCEPTED: dict[str, int] = {}
+"""Model → the first of FORMS with which its server has replied."""
+_MAY_BE_FORM = (400, 422, 500)  # statuses of servers that do not support a form; their texts differ
 _STAND_INS: set[str] = set()
 """Models added by `_make_known`."""
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
@@ -71,17 +73,23 @@ class Reply:
 
 
 class CallError(Exception):
-    """Raised when a call got no reply. The detail contains no secrets."""
+    """Raised when a call got no reply. The detail contains no secrets.
 
-    def __init__(self, failure: Failure, detail: str, retry_after_s: float | None = None) -> None:
+    `next_form` is the position in FORMS to try next, if the requested form may be why; None otherwise.
+    """
+
+    def __init__(
+        self,
+        failure: Failure,
+        detail: str,
+        retry_after_s: float | None = None,
+        next_form: int | None = None,
+    ) -> None:
         super().__init__(detail)
         self.failure = failure
         self.detail = detail
         self.retry_after_s = retry_after_s
-
-
-class _FormRefusedError(Exception):
-    """Raised when the server rejects the requested form of the reply."""
+        self.next_form = next_form
 
 
 class Client(Protocol):
@@ -93,7 +101,7 @@ class Client(Protocol):
         ...
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """Make one call; `form` gives the schema of the reply.
+        """Make one call; `form` gives the schema of the reply, and the first of FORMS to request it in.
 
         Raises:
             CallError: If there is no reply.
@@ -116,20 +124,11 @@ class LiteLLMClient:
     max_reply_mb: float = 4.0  # after decompression
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """Make one call; if the server rejects the reply's form, ask again at once with the next of FORMS."""
+        """Make one call, in the form that this model's server accepts if that is known from an earlier call."""
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
-        while True:
-            rung = _RUNGS.get(self.model, 0)
-            try:
-                return await self._complete(litellm, messages, form, max_tokens, rung)
-            except _FormRefusedError:
-                _RUNGS[self.model] = max(_RUNGS.get(self.model, 0), rung + 1)
-
-    async def _complete(
-        self, litellm: Any, messages: Messages, form: Prompt, max_tokens: int, rung: int
-    ) -> Reply:
+        rung = max(_ACCEPTED.get(self.model, 0), form.rung)
         exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
         token = EXCHANGE.set(exchange)
         if has_marks := caches_marked_blocks(self.model):
@@ -155,11 +154,15 @@ class LiteLLMClient:
             dropped = dropped_parameters(self.model, self.temperature)
             if has_marks and dropped is not None:
                 dropped = tuple(sorted({*dropped, "response_format"}))
+            _ACCEPTED[self.model] = min(_ACCEPTED.get(self.model, rung), rung)
             return _reply(response, self.price, dropped, exchange.refusal)
         except Exception as error:
             failed = self._call_error(litellm, error, exchange)
-            if failed.failure == "refused" and rung + 1 < len(FORMS) and _NO_FORM.search(failed.detail):
-                raise _FormRefusedError from None
+            may_be_form = failed.failure in ("refused", "server") and exchange.failure is None
+            if form.attachments and self.model in _ACCEPTED:
+                may_be_form = False  # more likely one of the attachments
+            if may_be_form and rung + 1 < len(FORMS) and getattr(error, "status_code", 0) in _MAY_BE_FORM:
+                failed.next_form = rung + 1
             raise failed from None  # the original's message may hold a key
         finally:
             EXCHANGE.reset(token)
@@ -406,7 +409,7 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
     if isinstance(error, TimeoutError | litellm.Timeout):
         return "timeout"
     if isinstance(error, litellm.ContextWindowExceededError) or (
-        status in (400, 413, 422) and _TOO_LONG.search(str(error))
+        status in (400, 413, 422, 500) and _TOO_LONG.search(str(error))
     ):
         return "too_long"
     if isinstance(error, litellm.ContentPolicyViolationError):

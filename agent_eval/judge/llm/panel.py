@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import polars as pl
@@ -22,13 +23,16 @@ from agent_eval.judge.llm.ensemble import combined, repeated
 from agent_eval.judge.llm.progress import Progress, Reporter, Watch
 from agent_eval.judge.llm.redaction import redact
 from agent_eval.judge.llm.requests import ModelJudge, PromptFormat
+from agent_eval.judge.llm.sharing.claims import Claims, ClaimTable, TakenError
+from agent_eval.judge.llm.sharing.shared_calls import SharedCalls
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.judge.llm.write_behind import AnswerWriter, Row
-from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits
-from agent_eval.judge.prompts.attachments import depends_on_attachments, needs_multimodal
+from agent_eval.judge.prompts import DEFAULT_LIMITS, ViewLimits, has_room_for_all
+from agent_eval.judge.prompts.attachments import why_not_sent
 from agent_eval.judge.protocol import Question, Scored, Unscored, Verdict, is_lost
 from agent_eval.judge.run_sync import run_sync
 from agent_eval.metrics.base import Metric
+from agent_eval.transcripts.attachments import AttachmentKind
 
 WARMING_S = 20.0
 """Maximum wait for the first call with a system message before other calls with it are sent."""
@@ -57,6 +61,7 @@ class JudgeRuntime:
     concurrency: int = 16
     max_tokens: int = 4096
     heard: "Heard | None" = None  # receives the answers of each call as they arrive
+    claiming: Callable[[], ClaimTable] | None = None  # opens the claims of questions; None: no other worker
 
 
 @dataclass(frozen=True)
@@ -126,22 +131,40 @@ class Panel:
     ) -> list[list[JudgeCall]]:
         """Return the calls of one model with all its repeats; those of the first repeat come first.
 
-        Questions that depend on attachments that the model cannot read are not asked.
+        Questions that depend on attachments that the model cannot read are not asked. A conversation that does
+        not fit beside its last turn is asked about in a call of its own, which is shown in windows if need be.
         """
         sequences = [
             replace(sequence, questions=[q for q in sequence.questions if self._can_read(model, q)])
             for sequence in sequences
         ]
+        limits = self.limits_of(model)
         calls = [
             [replace(call, repeat=repeat) for call in calls]
             for repeat, answered in known.items()
-            for calls in plan(sequences, answered, self.spec.mode)
+            for calls in plan(
+                sequences, answered, self.spec.mode, lambda turn: has_room_for_all(turn, limits)
+            )
         ]
         return [[replace(call, number=i) for call in held] for i, held in enumerate(calls)]
 
     def _can_read(self, model: str, question: Question) -> bool:
-        is_text = not depends_on_attachments(question)
-        return is_text or not needs_multimodal(question, self.limits_of(model).kinds)
+        return why_not_sent(question, self.limits_of(model).kinds) is None
+
+    def n_unreadable(self, sequences: Sequence[QuestionSequence]) -> int:
+        """Return how many answers no model is asked for, because of attachments that it cannot be sent."""
+        return sum(
+            len(question.metrics)
+            for model in self.spec.models
+            for sequence in sequences
+            for question in sequence.questions
+            if not self._can_read(model, question)
+        )
+
+    @property
+    def kinds(self) -> frozenset[AttachmentKind]:
+        """Return the kinds of attachments that any of the models reads."""
+        return frozenset[AttachmentKind]().union(*(self.limits_of(model).kinds for model in self.spec.models))
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
         """Return the rubrics of every system message; None in per_metric mode: each call shows its own."""
@@ -194,17 +217,28 @@ async def _ask(
     reporter = Reporter(Progress(spec.name, n_calls), watch, every_s)
     with runtime.writing() as write:
         writer = AnswerWriter(write)
+        claims = Claims(runtime.claiming()) if runtime.claiming is not None else None
         clients = {model: runtime.client(model) for model in planned}
         try:
             passes = (
                 _pass(
-                    clients[model], sequences, spec, runtime, prompt_format, limits(model), writer, reporter
+                    clients[model],
+                    sequences,
+                    spec,
+                    runtime,
+                    prompt_format,
+                    limits(model),
+                    writer,
+                    reporter,
+                    claims,
                 )
                 for model, sequences in planned.items()
             )
             return dict(zip(planned, await asyncio.gather(*passes), strict=True))
         finally:
             await writer.close()
+            if claims is not None:
+                await claims.close()
             for client in clients.values():
                 await client.close()
 
@@ -239,16 +273,20 @@ async def _pass(
     limits: ViewLimits,
     writer: AnswerWriter,
     reporter: Reporter,
+    claims: Claims | None = None,
 ) -> dict[tuple[int, str], Verdict]:
     async def keep(call: JudgeCall, answers: Mapping[str, Scored | Unscored]) -> None:
         await writer.write(list(rows_of(call, answers, client.model, spec.parameters)))
 
     concurrency = AdaptiveConcurrency(runtime.concurrency)
-    judge = ModelJudge(client, prompt_format, concurrency, runtime.budget, keep, limits=limits)
+    shared = None if claims is None else SharedCalls(claims, client.model, spec.parameters, limits)
+    admit = None if shared is None else shared.claim
+    judge = ModelJudge(client, prompt_format, concurrency, runtime.budget, keep, limits=limits, admit=admit)
     verdicts: dict[tuple[int, str], Verdict] = {}
 
     async def one(call: JudgeCall, place: Place) -> None:
-        answered = await _answered(judge, call, place)
+        ask = partial(_answered, judge)
+        answered = await (ask(call, place) if shared is None else shared.answered(ask, call, place))
         verdicts.update({(call.repeat, call.keys[name]): verdict for name, verdict in answered.items()})
         n_unscored = sum(map(is_lost, answered.values()))
         runtime.budget.n_unscored += n_unscored
@@ -291,10 +329,11 @@ async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping
 
     Raises:
         OSError: If the answer cannot be stored.
+        TakenError: If another worker asks one of the questions.
     """
     try:
         return await judge.ask(call, place)
-    except OSError:
+    except (OSError, TakenError):
         raise
     except Exception as error:
         lost = Unscored("judge_error", redact(f"{type(error).__name__}: {error}"))

@@ -2,6 +2,8 @@
 
 An unreadable reply is asked for once more, with the problem; a truncated one with a larger limit;
 rate-limited and failed calls are retried after a pause that doubles, or as long as the provider asks for. A
+request that a server rejects, or fails twice, may ask for a form of the reply that it does not support: it is
+sent again with the next simpler one. Each of these calls is counted. A
 call holds its slot while it is in progress and until its answer is stored, so at most as many answers as
 slots can be lost.
 """
@@ -34,6 +36,7 @@ from agent_eval.judge.prompts import (
     read_reply,
     repair_messages,
 )
+from agent_eval.judge.prompts.attachments import needed
 from agent_eval.judge.prompts.merging import merge_windows, said_of
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict, is_lost
 from agent_eval.metrics.base import Metric
@@ -45,6 +48,9 @@ LONGEST_WAIT_S = 120.0  # if a provider asks for a longer wait, the request fail
 MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
 LEAST_CONTEXT = 2_048  # tokens; the context is not reduced below this
 _CONTEXT = re.compile(r"(?:maximum|context|limit)[^\d]{0,60}(\d[\d,]{3,8})(?=\s*tokens|\D|$)", re.IGNORECASE)
+
+Admit = Callable[[JudgeCall], Awaitable[None]]
+"""Claims the questions of a call before it is first sent; raises TakenError if another worker has one."""
 
 Keep = Callable[[JudgeCall, Mapping[str, Scored | Unscored]], Awaitable[None]]
 """Stores the answers of a call, by metric name; returns when they are stored durably."""
@@ -104,6 +110,7 @@ class _CallAttempt:
     is_repaired: bool = False
     is_ended: bool = False
     is_too_long: bool = False  # for the model's context, and a smaller one can be tried
+    is_rejected: bool = False  # by the server, as invalid or for its content
     reason_is_length: bool = False
     reason: UnscoredReason = "judge_error"
     detail: str = ""
@@ -122,10 +129,13 @@ class ModelJudge:
         keep: Keep,
         rng: random.Random | None = None,
         limits: ViewLimits = DEFAULT_LIMITS,
+        admit: Admit | None = None,
     ) -> None:
         self.name = client.model
+        self._admit = admit
         self._limits = replace(limits, reply_tokens=prompt_format.max_tokens)
         self._context_tokens = limits.context_tokens
+        self._withheld = limits.withheld
         self.circuit_breaker = CircuitBreaker(client.model)
         self._client, self._format, self._concurrency = client, prompt_format, concurrency
         self._budget, self._keep = budget, keep
@@ -135,22 +145,41 @@ class ModelJudge:
         """Return a verdict for every metric of the call, by name; Unscored with its reason if there is none.
 
         If a prompt is too long for the model, it is rebuilt for a smaller context, which also applies to
-        later calls.
+        later calls. If a call with attachments is rejected, its questions are asked one by one, without the
+        attachments that they do not depend on; if that helps, later calls leave these out too.
+
+        Raises:
+            TakenError: If another worker asks one of the questions; then none is asked here.
         """
-        usage, place = Usage(), place or Place(call.number)
+        usage, place, withheld = Usage(), place or Place(call.number), frozenset[str]()
+        own = frozenset(found.reference for question in call.questions for found in needed(question))
         while True:
-            limits = self._limits
+            limits = replace(self._limits, withheld=(self._withheld | withheld) - own)
             attempt = await self._attempt(
                 call, place, limits, partial(self._format.prompt, call, limits), usage
             )
             if isinstance(attempt, Unscored):
                 return dict.fromkeys((metric.name for metric in call.metrics), attempt)
+            sent = frozenset(found.reference for found in attempt.prompt.attachments)
+            if attempt.is_rejected and sent and len(call.questions) > 1:
+                return await self._one_by_one(call, place)
+            if attempt.is_rejected and sent - own:
+                withheld |= sent - own
+                continue
             if attempt.prompt.n_windows > 1 and not (attempt.is_too_long or attempt.verdicts):
                 attempt = await self._merged(call, place, attempt, limits)
             if not attempt.is_too_long:
+                self._withheld |= withheld if attempt.read else sent if attempt.is_rejected else frozenset()
                 return attempt.verdicts
             self._limits = _smaller(self._limits, limits, attempt.detail)
             usage = attempt.usage
+
+    async def _one_by_one(self, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
+        """Return the verdicts of a call's questions, each asked in a call of its own."""
+        answered: dict[str, Verdict] = {}
+        for question in call.questions:
+            answered |= await self.ask(replace(call, questions=(question,)), place)
+        return answered
 
     async def _attempt(
         self,
@@ -168,6 +197,8 @@ class ModelJudge:
                 lost = self._why_not_asked()
                 if lost is not None and attempt is None and not read:
                     return lost
+                if attempt is None and self._admit is not None:
+                    await self._admit(call)
                 # built late: prompts of waiting calls take no memory
                 attempt = attempt or self._begin(call, prompt(), usage, read)
                 pause = self._end(attempt, lost.reason, lost.detail) if lost else await self._try(attempt)
@@ -258,10 +289,14 @@ class ModelJudge:
 
     def _after_failure(self, attempt: _CallAttempt, error: CallError, started: float) -> float:
         attempt.n_failed += 1
+        if error.next_form is not None and (error.failure == "refused" or attempt.n_failed > 1):
+            attempt.prompt = replace(attempt.prompt, rung=error.next_form)
+            return 0.0
         attempt.n_timeouts += error.failure == "timeout"
         if (kind := _AT_ONCE.get(error.failure)) is not None:
             self._count(kind, error.detail, started)
         attempt.is_too_long = attempt.reason_is_length = error.failure == "too_long"
+        attempt.is_rejected = error.failure in ("refused", "unfit")
         is_hopeless = error.failure in ("authentication", "refused", "unfit", "too_long")
         is_too_long = (error.retry_after_s or 0.0) > LONGEST_WAIT_S
         is_worn_out = attempt.n_failed >= MOST_TRIES or attempt.n_timeouts >= MOST_TIMEOUTS

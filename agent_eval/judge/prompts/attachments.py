@@ -11,6 +11,7 @@ from typing import Any
 from agent_eval.judge.prompts.blind import BlindedTerms
 from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, Line, data_line
 from agent_eval.judge.protocol import Question
+from agent_eval.metrics.base import NEEDS_MULTIMODAL, NOT_FETCHED, NOT_SENDABLE
 from agent_eval.transcripts.attachments import Attachment, AttachmentKind, chat_part, described
 from agent_eval.transcripts.models import Message, Turn
 
@@ -19,6 +20,7 @@ TOKENS_PER_IMAGE = 1_600
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/vision
 """
+CHARACTERS = 6_400  # of text that an attachment counts as in `seen_share`: an image's tokens at four each
 MOST_ATTACHED = 20  # attachments of one call; the last ones are chosen
 MOST_BYTES = 20_000_000  # of the data URLs of one call
 MEDIA_TYPES: dict[AttachmentKind, frozenset[str]] = {
@@ -51,6 +53,7 @@ def attachments_shown(
     names: BlindedTerms,
     kinds: Collection[AttachmentKind],
     room: int,
+    withheld: Collection[str] = (),
     *,
     is_session: bool = False,
 ) -> Attachments:
@@ -61,6 +64,7 @@ def attachments_shown(
         names: Names to hide.
         kinds: Kinds that the model reads.
         room: Bytes of the record; images take at most half of it.
+        withheld: References of attachments that are not shown, because the model's server rejected them.
         is_session: Whether the list says in which conversation an attachment is.
     """
     found = [
@@ -72,28 +76,41 @@ def attachments_shown(
     ]
     if not found:
         return Attachments()
-    chosen = _chosen([attachment for _, attachment in found], kinds, room)
-    listed: list[Any] = []
+    chosen = _chosen([attachment for _, attachment in found], kinds, room, withheld)
+    n_gone = len(found) - len(chosen)
+    listed: list[Any] = [f"{n_gone} of {len(found)} attachments are not shown"] if n_gone else []
     for i, (place, attachment) in enumerate(found):
         where = f"attachment {chosen.index(i) + 1}" if i in chosen else "not shown"
         listed.append(f"{place}: [{described(attachment)}, {where}]")
     line = data_line("attachments", listed, names, room // 5)
-    line = line._replace(n_left_out=line.n_left_out + len(found) - len(chosen))
+    line = line._replace(
+        n_shown=line.n_shown + len(chosen) * CHARACTERS,
+        n_characters_left_out=line.n_characters_left_out + n_gone * CHARACTERS,
+        n_left_out=line.n_left_out + n_gone,
+    )
     return Attachments([line], tuple(found[i][1] for i in chosen))
 
 
-def needs_multimodal(question: Question, kinds: Collection[AttachmentKind]) -> bool:
-    """Return whether a question depends on an attachment that a model with these kinds cannot read.
+def why_not_sent(question: Question, kinds: Collection[AttachmentKind]) -> str | None:
+    """Return why an attachment that a question depends on cannot be sent; None if all can be, or there are none.
 
-    A question about a turn depends on the attachments of the turn's user messages and tool results, one about a
-    conversation on those of all its turns, one about a session on none: its record says what is not shown.
+    A question about a turn depends on the attachments of the turn's messages, one about a conversation on those of
+    all its turns, one about a session on none: its record says what is not shown. A recording of the agent beside
+    which its text is known is not needed.
+
+    Args:
+        question: The question.
+        kinds: Kinds that the model reads.
     """
-    return any(not is_readable(attachment, kinds) for attachment in _needed(question))
+    return next((why for found in needed(question) if (why := _why_unreadable(found, kinds))), None)
 
 
-def depends_on_attachments(question: Question) -> bool:
-    """Return whether a question depends on any attachment, see `needs_multimodal`."""
-    return next(_needed(question), None) is not None
+def _why_unreadable(attachment: Attachment, kinds: Collection[AttachmentKind]) -> str | None:
+    if is_readable(attachment, kinds):
+        return None
+    if not attachment.reference.startswith("data:"):
+        return NOT_FETCHED
+    return NEEDS_MULTIMODAL if is_readable(attachment, MEDIA_TYPES) else NOT_SENDABLE
 
 
 def is_readable(attachment: Attachment, kinds: Collection[AttachmentKind]) -> bool:
@@ -116,7 +133,8 @@ def content_parts(shown: Sequence[Attachment]) -> list[dict[str, Any]]:
     return parts
 
 
-def _needed(question: Question) -> Iterator[Attachment]:
+def needed(question: Question) -> Iterator[Attachment]:
+    """Yield the attachments that a question depends on, see `why_not_sent`."""
     if question.turn_index is not None:
         turns: Sequence[Turn] = [question.turn]
     elif question.metrics and question.metrics[0].grain == "session":
@@ -125,21 +143,27 @@ def _needed(question: Question) -> Iterator[Attachment]:
         turns = [turn for held in question.turns for turn in held]
     for turn in turns:
         for message in turn.messages:
-            if _is_given(message):
-                yield from message.attachments or ()
+            for attachment in message.attachments or ():
+                if not (attachment.kind == "audio" and _is_spoken_reply(message)):
+                    yield attachment
 
 
-def _is_given(message: Message) -> bool:
-    """Return whether the agent was given the message, by the user or a tool."""
-    return message.role in ("user", "tool")
+def _is_spoken_reply(message: Message) -> bool:
+    """Return whether a message of the agent has a text besides the marks of its attachments."""
+    marks = {attachment.placeholder for attachment in message.attachments or ()}
+    lines = (message.content or "").split("\n")
+    return message.role == "assistant" and any(line.strip() and line not in marks for line in lines)
 
 
-def _chosen(found: Sequence[Attachment], kinds: Collection[AttachmentKind], room: int) -> list[int]:
+def _chosen(
+    found: Sequence[Attachment], kinds: Collection[AttachmentKind], room: int, withheld: Collection[str]
+) -> list[int]:
     """Return the positions of the last attachments that can be read and fit, in order."""
     chosen: list[int] = []
     n_bytes = n_images = 0
     for i in reversed(range(len(found))):
-        if len(chosen) == MOST_ATTACHED or not is_readable(found[i], kinds):
+        is_withheld = found[i].reference in withheld
+        if len(chosen) == MOST_ATTACHED or is_withheld or not is_readable(found[i], kinds):
             continue
         size, is_image = len(found[i].reference), found[i].kind == "image"
         has_room = (n_images + is_image) * TOKENS_PER_IMAGE * BYTES_PER_TOKEN <= room // 2

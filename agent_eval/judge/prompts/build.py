@@ -28,6 +28,7 @@ from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
 DEFAULT_LIMITS = ViewLimits()
+_TIGHT = 4  # rubrics that take more than this part of a context are limited to those asked, see build_prompt
 _LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote in the call that merges windows
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
@@ -48,6 +49,7 @@ class Prompt:
     n_left_out: int = 0  # messages and calls that are not shown in full
     n_windows: int = 1  # windows in which the same questions are asked
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)  # sent after the text
+    rung: int = 0  # first of the client's FORMS in which the reply may be requested
 
     @property
     def n_images(self) -> int:
@@ -76,6 +78,20 @@ def can_share_call(turn: Question, conversation: Question) -> bool:
     )
 
 
+def has_room_for_all(question: Question, limits: ViewLimits) -> bool:
+    """Return whether the record of a turn's question is likely to hold the whole conversation up to the turn.
+
+    Compares the characters of the texts with the room; the JSON around them is not counted.
+    """
+    turns, conversation = question.turns[0], question.conversations[0]
+    if limits.first_turn(len(turns) - 1):
+        return False
+    messages = [message for turn in turns for message in turn.messages]
+    size = sum(len(message.content or "") for message in messages) + len(conversation.policy or "")
+    size += sum(len(str(call.arguments)) for message in messages for call in message.tool_calls)
+    return size <= limits.room_beside(system_prompt(question.metrics), schema_text(question.metrics))
+
+
 def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
     """Return the metrics whose rubrics open calls about turns: turn and conversation metrics for models."""
     return tuple(m for m in metrics if m.grain != "session" and not m.is_measured)
@@ -99,7 +115,8 @@ def build_prompt(
         secret: Key of the code in the marks; one per project, not known outside it.
         metrics: All metrics whose rubrics are in the system message, so that it is equal for all calls of a
             run (`shared_rubrics`); includes those asked. Default: only those asked, as for rubric ratings and
-            in an audit with one call per metric.
+            in an audit with one call per metric. The default is also used if the record does not fit beside
+            the others in a small context.
         names: Names of the judged agent, which are hidden.
         findings: Findings of the session's judgments, for rubric ratings. The record includes those on the
             shown conversations that affect the metrics asked, with the tests that the conversations serve.
@@ -114,6 +131,9 @@ def build_prompt(
     _check(first, whole)
     asked = tuple(metric for question in questions for metric in question.metrics)
     shown = tuple(asked if metrics is None else metrics)
+    is_tight = shown != asked and size_of(system_prompt(shown)) > limits.room_beside() // _TIGHT
+    if window and is_tight:
+        shown = asked
     system = system_prompt(shown)
     schema, schema_hash = schema_of(asked)
     room = limits.room_beside(system, schema_text(asked))
@@ -125,7 +145,7 @@ def build_prompt(
         {"role": "system", "content": system},
         {"role": "user", "content": fenced(view.lines, _code(first, secret)) + request},
     )
-    return Prompt(
+    prompt = Prompt(
         messages=messages,
         schema=schema,
         name=SCHEMA_NAME,
@@ -138,6 +158,9 @@ def build_prompt(
         n_windows=view.n_windows,
         attachments=attached.shown,
     )
+    if is_tight and not window and (view.seen_share < 1 or view.n_windows > 1):
+        return build_prompt(questions, secret=secret, names=names, findings=findings, limits=limits)
+    return prompt
 
 
 def merge_prompt(
@@ -270,11 +293,13 @@ def _attachments(
     """Return the attachments of the turns that are shown; for a turn, without those left out by the window."""
     if first.turn_index is None:
         is_session = _is_session(whole)
-        return attachments_shown(first.turns, names, limits.kinds, room, is_session=is_session)
+        return attachments_shown(
+            first.turns, names, limits.kinds, room, limits.withheld, is_session=is_session
+        )
     turns = first.turns[0]
     start = limits.first_turn(len(turns) - 1)
     shown = [*turns[:1], *turns[start:]] if start else turns
-    return attachments_shown([shown], names, limits.kinds, room)
+    return attachments_shown([shown], names, limits.kinds, room, limits.withheld)
 
 
 def _findings_line(

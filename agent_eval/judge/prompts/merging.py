@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from agent_eval.judge.protocol import Scored, Verdict
+from agent_eval.judge.protocol import Scored, Unscored, Verdict, is_lost
 from agent_eval.metrics.answers import most_severe_first
 from agent_eval.metrics.base import NO_FAILURE, Metric
 
@@ -16,8 +16,9 @@ def merge_windows(
     """Return the united labels of all windows, by metric, and the metrics to ask once more over the verdicts.
 
     A failure in any window is a failure of the whole; 'no failure' requires it in every window. The reason
-    and the quote are those of the window with the most severe label. A metric that no window answered is in
-    neither.
+    and the quote are those of the window with the most severe label. If every window answered without a value,
+    so does the whole: that judges cannot decide it, if one window says so, else that there is nothing to judge.
+    A metric that no window answered is in neither.
     """
     united: dict[str, Verdict] = {}
     rated: list[Metric] = []
@@ -31,6 +32,11 @@ def merge_windows(
             united[metric.name] = replace(voice, label=main, further_labels=found[1:])
         elif given:
             rated.append(metric)
+        else:
+            answers = [part.get(metric.name) for part in read]
+            undecided = [v for v in answers if isinstance(v, Unscored) and not is_lost(v)]
+            if undecided and len(undecided) == len(read):
+                united[metric.name] = min(undecided, key=lambda v: v.reason != "cannot_tell")
     return united, rated
 
 

@@ -7,6 +7,7 @@ byte-exact prefix of the next turn's, which providers can cache. Omissions are c
 object that no text of a transcript can imitate.
 """
 
+import bisect
 import json
 import threading
 import weakref
@@ -26,24 +27,38 @@ BYTES_PER_TOKEN = (
     3  # of UTF-8: a token holds more in English, and about one letter where a letter takes three bytes
 )
 WHOLE = 10**12
-STEPS: tuple[tuple[int, int], ...] = (
-    *(
-        (WHOLE, WHOLE),
-        (200_000, WHOLE),
-        (60_000, WHOLE),
-        (20_000, WHOLE),
-        (5_000, WHOLE),
-        (1_000, WHOLE),
-        (250, WHOLE),
-    ),
-    *((60, 8_000), (0, 8_000), (0, 2_000), (0, 500), (0, 120)),
+
+
+class Step(NamedTuple):
+    """Give the maximum lengths of texts: of any text, of what is kept longest, and of what was said.
+
+    Kept longest are errors and calls that may destroy. Said are messages of the user and the operator, and
+    replies of the agent without calls: they hold what was asked and promised, so that they are shortened after
+    tool results.
+    """
+
+    text: int = WHOLE
+    kept: int = WHOLE
+    said: int = WHOLE
+
+
+STEPS: tuple[Step, ...] = (
+    Step(),
+    *(Step(200_000, said=200_000), Step(60_000, said=200_000), Step(20_000, said=60_000)),
+    *(Step(5_000, said=20_000), Step(1_000, said=5_000), Step(250, said=2_000)),
+    *(Step(60, 8_000, 1_000), Step(60, 8_000, 250)),
+    *(Step(0, 8_000, 500), Step(0, 2_000, 250), Step(0, 500, 250), Step(0, 120, 120), Step(0, 120, 60)),
 )
-"""Maximum length of a text, and of an error or a call that may destroy; the first step that fits is used."""
+"""The first step that fits is used."""
+IMPORTANT = STEPS[-3:]
+"""Steps in which earlier turns are shown without calls and tool results, except those that are kept longest."""
 AS_POLICY: JsonValue = {"shown_as": "policy"}
 """Replaces an opening message of the operator, whose text is in the frame."""
-OF_MANY = (STEPS[0], *STEPS[5::3])
+OF_MANY = (STEPS[0], *STEPS[5::3], STEPS[-1])
 MANY_TURNS = 400  # above this number, only the steps OF_MANY are tried
-SHORT = (1_000, 8_000)  # step for turns that are shown alone
+SHORT = Step(1_000, 8_000, 1_000)  # for turns that are shown alone
+_BOUNDS = (*(int(1_000_000 * 0.8**k) for k in range(44)), 0)
+"""Maximum lengths of the texts of a frame or another single line; the first one that fits is used."""
 
 
 class Line(NamedTuple):
@@ -156,20 +171,18 @@ def _frame_line(
     return _bounded(at, about, most)
 
 
-def turn_line(turn: Turn, names: BlindedTerms, step: tuple[int, int] = STEPS[0]) -> Line:
+def turn_line(turn: Turn, names: BlindedTerms, step: Step = STEPS[0]) -> Line:
     """Return one turn: its messages in order, with tool calls numbered and results referring to their call.
 
     Args:
         turn: The turn.
         names: Names to hide.
-        step: Maximum length of a text, and of an error or a call that may destroy.
+        step: Maximum lengths of its texts.
     """
     return _REMEMBERED.line(turn, (names, step), lambda: part_line(turn, names, step))
 
 
-def part_line(
-    turn: Turn, names: BlindedTerms, step: tuple[int, int], shown: Collection[int] | None = None
-) -> Line:
+def part_line(turn: Turn, names: BlindedTerms, step: Step, shown: Collection[int] | None = None) -> Line:
     """Return a turn with the messages numbered in `shown` (None: all); others are counted in their place."""
     tally = _Tally()
     messages = list(_messages(turn, step, names, tally, shown))
@@ -189,10 +202,26 @@ def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
 def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
     """Return the lines of turns within a size in bytes: in full, else shortened, else without middle ones."""
     for step in STEPS if len(turns) <= MANY_TURNS else OF_MANY:
-        lines = [turn_line(turn, names, step) for turn in turns]
+        make = _important_line if step in IMPORTANT else turn_line
+        lines = [make(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
             return lines
     return _without_middle(turns, names, most)
+
+
+def _important_line(turn: Turn, names: BlindedTerms, step: Step) -> Line:
+    """Return a turn with only its messages that are said or kept (`is_said`, `is_kept`)."""
+
+    def made() -> Line:
+        shown = [i for i, message in enumerate(turn.messages) if is_said(message) or is_kept(message)]
+        return part_line(turn, names, step, shown)
+
+    return _REMEMBERED.line(turn, (names, step, "important"), made)
+
+
+def important_size(turns: Iterable[Turn], names: BlindedTerms) -> int:
+    """Return the bytes of turns in the first step of IMPORTANT."""
+    return total_size(_important_line(turn, names, IMPORTANT[0]) for turn in turns)
 
 
 def total_size(lines: Iterable[Line]) -> int:
@@ -224,9 +253,22 @@ def is_kept(message: Message) -> bool:
     return bool(is_error) or any(may_destroy(call.name, call.arguments) for call in message.tool_calls)
 
 
+def is_said(message: Message) -> bool:
+    """Return whether a message is of the user or the operator, or a reply of the agent without calls."""
+    return message.role != "tool" and not message.tool_calls
+
+
+def _bound(message: Message, step: Step) -> int:
+    """Return the maximum length of a message's texts."""
+    if step.text >= WHOLE:
+        return step.text
+    bound = max(step.text, step.said) if is_said(message) else step.text
+    return max(bound, step.kept) if is_kept(message) else bound
+
+
 def _messages(
     turn: Turn,
-    step: tuple[int, int],
+    step: Step,
     names: BlindedTerms,
     tally: _Tally,
     shown_only: Collection[int] | None,
@@ -247,7 +289,7 @@ def _messages(
         if n_gone:
             yield {"messages_left_out": n_gone}
             n_gone = 0
-        bound = step[0] if step[0] >= WHOLE or not is_kept(message) else max(step)
+        bound = _bound(message, step)
         shown: dict[str, JsonValue] = {"role": message.role}
         if message.name is not None:
             shown["name"] = _shown(message.name, max(bound, 60), names, tally)
@@ -314,14 +356,18 @@ def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
 
 
 def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> Line:
-    """Return the first line that fits, with ever shorter texts; else the last JSON without its middle."""
-    found = Line("")
-    for bound, _ in STEPS:
+    """Return the line with texts as long as fits; else the last JSON without its middle."""
+
+    def made(bound: int) -> Line:
         tally = _Tally()
-        found = tally.line(at(bound, tally))
-        if found.size <= most:
-            return found
-    return middle_cut(found, key, most)
+        return tally.line(at(bound, tally))
+
+    whole = made(WHOLE)
+    if whole.size <= most:
+        return whole
+    first = bisect.bisect_left(_BOUNDS, True, key=lambda bound: made(bound).size <= most)
+    found = made(_BOUNDS[min(first, len(_BOUNDS) - 1)])
+    return found if found.size <= most else middle_cut(found, key, most)
 
 
 def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:

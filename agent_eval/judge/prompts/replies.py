@@ -35,6 +35,7 @@ _REASON_WORDS = ("reason", "rationale", "justification", "explanation")
 _REASON_KEY = re.compile(rf"(?:{'|'.join(_REASON_WORDS)})\W{{1,12}}", re.IGNORECASE)
 _SEARCHED = 4_000  # characters of an unreadable reply in which keys are searched
 _FINDINGS = '{"findings"'  # beginning of the record's line with earlier findings of judges
+_WINDOW = '{"window": '  # begins the verdicts on a window, in the call that merges them
 _ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
 _FEWEST_WORDS, _SHARE_ALIKE, _SHARE_BESIDE = 4, 0.8, 0.6
 _LOOK_ALIKE = str.maketrans("аеорсухікѕјԁһοαινκρτυχ", "aeopcyxiksjdhoaivkptux")  # Cyrillic and Greek letters
@@ -149,8 +150,9 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 
 def _reason_keys(record: str) -> list[re.Match[str]]:
-    """Return where the transcript names a reason; the record's earlier findings of judges are excluded."""
-    ends = (record.find(f"\n{_FINDINGS}"), record.rfind("\n</record "), len(record))
+    """Return where the transcript names a reason; what judges said of it before is excluded."""
+    said = (record.find(f"\n{start}") for start in (_FINDINGS, _WINDOW))
+    ends = (*said, record.rfind("\n</record "), len(record))
     end = next(end for end in ends if end >= 0)
     small = record[:end].lower()
     if not any(word in small for word in _REASON_WORDS):  # the usual case, and a hundred times faster

@@ -14,10 +14,13 @@ from agent_eval.judge.prompts.record import (
     BYTES_PER_TOKEN,
     STEPS,
     Line,
+    Step,
     bounded_line,
     frame_line,
     gap_line,
+    important_size,
     is_kept,
+    is_said,
     middle_cut,
     part_line,
     size_of,
@@ -31,7 +34,7 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 CONTEXT_TOKENS = 128_000  # for a model with an unknown context size
 TURNS = 100  # maximum number of earlier turns before a judged one
 MOST_WINDOWS = 8
-INDEX = 8  # steps in which all messages are shown, with texts of at least 60 characters
+INDEX = 9  # steps in which all messages are shown, with texts of at least 60 characters
 _OVERLAP = 10  # a window begins a tenth of its messages before the end of the previous one
 _BESIDE = 3_000  # bytes of the request, the marks and the messages' own form
 _LEAST = 2_000  # bytes of a record
@@ -50,6 +53,7 @@ class ViewLimits:
     reply_tokens: int = 4_096
     turns: int = TURNS
     kinds: frozenset[AttachmentKind] = frozenset()  # of attachments that the model reads
+    withheld: frozenset[str] = frozenset()  # references of attachments that its server rejected
 
     @property
     def reply(self) -> int:
@@ -112,14 +116,15 @@ def turn_view(
         window: Number of the window, if the turn needs several.
     """
     *earlier, turn = turns
-    frame = frame_line(conversation, names, (), room // 2)
+    start = limits.first_turn(len(earlier))
+    shown = [*earlier[:1], *earlier[start:]] if start else earlier
+    frame = frame_line(conversation, names, (), _frame_room(room, room // 2, [*shown, turn], names, after))
     rest = room - frame.size - total_size(after)
-    most = rest * 3 // 4 if earlier else rest
+    most = rest - min(max(important_size(shown, names), rest // 4), rest // 2) if earlier else rest
     judged = _in_steps([turn], names, most)
     if judged is None:
         part = _window([turn], names, max(most, _LEAST), window)
         return part.view([frame], after, [turn])
-    start = limits.first_turn(len(earlier))
     lines, n_ignored = _history(earlier, start, names, rest - total_size(judged))
     return _Counted([frame, *lines, *judged, *after]).view(ignored=n_ignored)
 
@@ -138,7 +143,7 @@ def whole_view(
     share = (room - total_size(after)) // max(len(conversations), 1)
     counted = _Counted()
     for conversation, turns, place, behind in conversations:
-        frame = frame_line(conversation, names, place, share // 3)
+        frame = frame_line(conversation, names, place, _frame_room(share, share // 3, turns, names, behind))
         rest = share - frame.size - total_size(behind)
         shown = _in_steps(turns, names, rest)
         if shown is None and len(conversations) == 1:
@@ -147,6 +152,18 @@ def whole_view(
         counted.lines += [frame, *(turn_lines(turns, names, rest) if shown is None else shown), *behind]
     counted.lines += after
     return counted.view()
+
+
+def _frame_room(
+    room: int, least: int, turns: Sequence[Turn], names: BlindedTerms, beside: Sequence[Line]
+) -> int:
+    """Return the bytes of a frame: what whole turns leave of the room, but not less than `least`."""
+    free = room - total_size(beside)
+    for turn in turns:
+        if free <= least:
+            return least
+        free -= turn_line(turn, names).size + 1
+    return max(free, least)
 
 
 def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line] | None:
@@ -176,9 +193,13 @@ def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int
 
 @dataclass(frozen=True)
 class _Window:
-    """Hold one of `n` windows: its lines, those of its own part without overlap, and that part's items."""
+    """Hold one of `n` windows: its lines, those of its own part without overlap, and that part's items.
+
+    What follows the turns is counted with the first window, because every window shows it.
+    """
 
     n: int
+    number: int
     lines: Sequence[Line]
     own: Sequence[Line]
     n_own_items: int
@@ -186,12 +207,14 @@ class _Window:
     def view(self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn]) -> View:
         """Return the window as a view of the turns."""
         whole = gap_line(turns)
-        n_shown = sum(found.n_shown for found in self.own)
+        own = [*self.own, *(after if self.number == 0 else ())]
+        n_shown = sum(found.n_shown for found in own)
+        n_beside = sum(found.n_shown + found.n_characters_left_out for found in after)
         n_elsewhere = whole.n_left_out - self.n_own_items
         return View(
             [found.text for found in [*before, *self.lines, *after]],
-            _share(n_shown, max(whole.n_characters_left_out - n_shown, 0)),
-            max(sum(found.n_left_out for found in self.own) - n_elsewhere, 0),
+            _share(n_shown, max(whole.n_characters_left_out + n_beside - n_shown, 0)),
+            max(sum(found.n_left_out for found in own) - n_elsewhere, 0),
             self.n,
         )
 
@@ -205,36 +228,63 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
     begin, end = bounds[number], bounds[number + 1]
     n_items = sum(1 + len(turns[i].messages[j].tool_calls) for i, j in items[begin:end])
     overlap = min(begin, max((end - begin) // _OVERLAP, 1))
-    for step in STEPS[4:]:
+    for step in STEPS[4:-1]:
         lines = list(_part(turns, items[begin - overlap : end], names, step))
         if total_size(lines) <= most:
-            return _Window(n, lines, list(_part(turns, items[begin:end], names, step)), n_items)
+            return _Window(n, number, lines, list(_part(turns, items[begin:end], names, step)), n_items)
     lines = _thinned(turns, items[begin:end], names, most)
-    return _Window(n, lines, lines, n_items)
+    return _Window(n, number, lines, lines, n_items)
 
 
 def _thinned(
     turns: Sequence[Turn], part: Sequence[tuple[int, int]], names: BlindedTerms, most: int
 ) -> list[Line]:
-    """Return a window too large for any step: first and last messages, errors, destructive calls, a count."""
-    ends = {*part[:2], *part[-2:]}
-    kept = [at for at in part if at in ends or is_kept(turns[at[0]].messages[at[1]])]
-    while True:
-        for step in STEPS[INDEX - 1 :]:
-            lines = list(_part(turns, kept, names, step))
-            if total_size(lines) <= most:
-                return lines
-        if len(kept) <= 4:
-            return [
-                middle_cut(found, {"part": i}, max(most // len(lines) - 1, 300))
-                for i, found in enumerate(lines)
-            ]
-        third = len(kept) // 3
-        kept = [*kept[:third], *kept[-third:]]
+    """Return the most important messages of a window that is too large for any step, and counts of the others.
+
+    Tool results and calls are left out first, then replies, errors, the user's messages, and calls that may
+    destroy; never the ends of the window.
+    """
+    ranks = _ranks(turns, part)
+    ordered = sorted(range(len(part)), key=lambda i: (ranks[i], min(i, len(part) - 1 - i)))
+
+    def lines_of(n: int, step: Step) -> list[Line]:
+        return list(_part(turns, [part[i] for i in sorted(ordered[:n])], names, step))
+
+    n_least, n_wanted = min(4, len(part)), sum(rank <= 2 for rank in ranks)
+    for step in STEPS[INDEX - 2 :]:
+        if total_size(lines_of(n_wanted, step)) <= most:
+            n_least = n_wanted
+            break
+    fitting = lines_of(n_least, step)
+    if total_size(fitting) > most:
+        bound = max(most // len(fitting) - 1, 300)
+        return [middle_cut(found, {"part": i}, bound) for i, found in enumerate(fitting)]
+    n_most = len(part)
+    while n_least < n_most:
+        n = (n_least + n_most + 1) // 2
+        if total_size(lines := lines_of(n, step)) <= most:
+            n_least, fitting = n, lines
+        else:
+            n_most = n - 1
+    return fitting
+
+
+def _ranks(turns: Sequence[Turn], part: Sequence[tuple[int, int]]) -> list[int]:
+    """Return how soon each message of a window may be left out: the higher, the sooner."""
+    ranks: list[int] = []
+    for k, (i, j) in enumerate(part):
+        message = turns[i].messages[j]
+        if k < 2 or k >= len(part) - 2 or (message.tool_calls and is_kept(message)):
+            ranks.append(0)
+        elif is_said(message) and message.role != "assistant":
+            ranks.append(1)
+        else:
+            ranks.append(2 if is_kept(message) else 3 if is_said(message) else 4)
+    return ranks
 
 
 def _part(
-    turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: tuple[int, int]
+    turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: Step
 ) -> Iterator[Line]:
     """Return the turns of some messages, with only those messages; other turns are shown as gaps."""
     held: dict[int, set[int]] = {}
@@ -264,7 +314,7 @@ def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
 
 def _cost(message: Message) -> int:
     """Return the approximate bytes that a message takes in a window."""
-    bound = 8_000 if is_kept(message) else 250
+    bound = 8_000 if is_kept(message) else 1_000 if is_said(message) else 250
     arguments = sum(min(size_of(str(call.arguments)), bound) + _PER_MESSAGE for call in message.tool_calls)
     return min(size_of(message.content or ""), bound) + arguments + _PER_MESSAGE
 

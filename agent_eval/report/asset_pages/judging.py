@@ -2,8 +2,22 @@
 
 import polars as pl
 
-from agent_eval.report.markdown import markdown_table
-from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RATING_COLOURS, RED, Bar, BarPart, bars
+from agent_eval.report.calibration import CELL, LEFT, TOP, confusion, figures, kappa_of, name_of
+from agent_eval.report.markdown import escape, markdown_table
+from agent_eval.report.svg import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    RATING_COLOURS,
+    RED,
+    Bar,
+    BarPart,
+    IntervalBar,
+    bars,
+    matrix,
+    spans,
+)
 from agent_eval.tables.judging import IMPORTED
 
 _FREE = ("human", "rule", "recorded", "none")
@@ -185,3 +199,33 @@ def _mean(counts: dict[int | None, int]) -> str:
     known = {rating: n for rating, n in counts.items() if rating is not None}
     n = sum(known.values())
     return f"mean {sum(r * c for r, c in known.items()) / n:.2f}, n = {n}" if n else "no rating"
+
+
+def calibration_plot(calibration: pl.DataFrame) -> str:
+    """Draw kappa with people of each metric and judge with its interval; what lies below 0 is drawn at 0."""
+    bars_of = []
+    for row in calibration.iter_rows(named=True):
+        kappa = kappa_of(row)
+        words = "not defined" if kappa[0] is None else f"{kappa[0]:.2f} on {row['n']}"
+        value, low, high = (None if end is None else max(end, 0.0) for end in kappa)
+        bars_of.append(IntervalBar(name_of(row), value, low, high, words, GREY if row["is_stale"] else BLUE))
+    if not bars_of:
+        return "no answer of a judge was compared with a person's"
+    return spans("Kappa of judges and people with 95 % intervals", bars_of, scale=1)
+
+
+def calibration_figures(calibration: pl.DataFrame) -> str:
+    """Return the figures of each row with its confusion: the judge's answers in rows, people's in columns."""
+    parts = []
+    for row in calibration.iter_rows(named=True):
+        lines = [{"figure": name, "value (95 %)": value} for name, value in figures(row)]
+        grid = confusion(row["confusion"])
+        parts += [f"**{escape(name_of(row))}**, n = {row['n']}", markdown_table(pl.DataFrame(lines))]
+        if grid is not None:
+            rows, columns = ([answer for _, answer in side] for side in (grid.rows, grid.columns))
+            cells = [
+                ((c.y - TOP) // CELL, (c.x - LEFT) // CELL, GREEN if c.is_equal else RED, str(c.n))
+                for c in grid.cells
+            ]
+            parts.append(matrix("Confusion: judge in rows, people in columns", rows, columns, cells))
+    return "\n\n".join(parts)

@@ -60,6 +60,10 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
         Section("Ratings", judging.rubric_counts, judging.ratings_plot),
         Section("By criterion", judging.rubric_counts, judging.grid_table),
     ),
+    "judge_calibration": (
+        Section("Kappa", _as_is, judging.calibration_plot),
+        Section("Figures and confusion", _as_is, judging.calibration_figures),
+    ),
     "tool_correctness": (Section("Aspects", scoring.aspects, scoring.aspects_plot),),
     "assertion_results": (Section("Results", scoring.results_by("kind"), scoring.results_plot),),
     "failures": (Section("Labels", judging.failure_counts, judging.failures_plot),),

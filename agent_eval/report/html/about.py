@@ -6,22 +6,8 @@ import polars as pl
 
 from agent_eval.methodology.models import in_version_order
 
-JUDGED_BY = ("methodology_version", "judge", "judge_model", "status", "judged_at")
-"""The columns of judgments that say who judged when."""
-
-
-def judges(judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version and judge: how many judgments, how many scored, first and last date.
-
-    Args:
-        judgments: Columns `JUDGED_BY` of turn_judgments, conversation_judgments or both.
-    """
-    return judgments.group_by("methodology_version", "judge", "judge_model").agg(
-        n=pl.len(),
-        n_scored=(pl.col("status") == "scored").sum(),
-        first=pl.col("judged_at").min(),
-        last=pl.col("judged_at").max(),
-    )
+JUDGED_BY = ("methodology_version", "judge", "judge_model", "status")
+"""The columns of judgments that say who judged."""
 
 
 def about_page(
@@ -32,9 +18,12 @@ def about_page(
     import_errors: pl.DataFrame,
     agents: pl.DataFrame,
 ) -> dict[str, Any]:
-    """Return what the page shows; `judged` holds rows of `judges`, of any number of agents."""
+    """Return what the page shows; `judged` has counts of judgments by `JUDGED_BY`, with their first and last date."""
     total = judged.group_by("methodology_version", "judge", "judge_model").agg(
-        pl.col("n").sum(), pl.col("n_scored").sum(), pl.col("first").min(), pl.col("last").max()
+        pl.col("n").sum(),
+        pl.col("first").min(),
+        pl.col("last").max(),
+        n_scored=pl.col("n").filter(pl.col("status") == "scored").sum(),
     )
     return {
         "written": written.sort("table").to_dicts(),

@@ -12,18 +12,19 @@ from agent_eval.methodology.models import SCENARIOS, Anchors, Template
 from agent_eval.report.asset_pages.clusters import change, most_severe_first
 from agent_eval.report.charts import StackPart, radar, stacked
 from agent_eval.report.html.board_pages import spans, standing
-from agent_eval.report.html.history import session_history
+from agent_eval.report.html.history import mean_of_counts, session_history
 from agent_eval.report.html.summary import summary_rows
 from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
 EXAMPLES = 3  # failures that are quoted per cluster
-LIGHT = (
-    "methodology_version", "agent_id", "conversation_id", "turn_index", "metric", "judge",
-    "rating_1to5", "value", "label", "status", "unscored_reason", "is_effective",
+ANSWERS = (
+    "methodology_version", "agent_id", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
 )  # fmt: skip
-"""The columns of judgments that an agent's page is made from: no texts."""
+"""The columns by which an agent's page counts judgments."""
+RATINGS = ("methodology_version", "agent_id", "conversation_id", "rating_1to5")
+"""The columns by which it counts the scored judgments of turns."""
 LISTED = (
     "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls", "outcome_correct",
     "outcome_class",
@@ -33,7 +34,11 @@ LISTED = (
 
 @dataclass(frozen=True)
 class Frames:
-    """The stored rows of one agent under all versions; those of boards may hold other agents too."""
+    """The stored rows of one agent under all versions; those of boards may hold other agents too.
+
+    `answers` (judgments that count) and `turn_ratings` (those of turns that are scored) are counts (`n`) by the columns
+    `ANSWERS` and `RATINGS`: an agent may have millions of judgments.
+    """
 
     leaderboard: pl.DataFrame
     composite_scores: pl.DataFrame
@@ -43,8 +48,8 @@ class Frames:
     transcripts: pl.DataFrame
     conversations: pl.DataFrame
     sessions: pl.DataFrame
-    turn_judgments: pl.DataFrame
-    conversation_judgments: pl.DataFrame
+    answers: pl.DataFrame
+    turn_ratings: pl.DataFrame
     error_clusters: pl.DataFrame
     error_trends: pl.DataFrame
     failures: pl.DataFrame
@@ -109,19 +114,25 @@ class Spread:
 
 
 def agent_pages(
-    agent: Row, version: str, frames: Frames, methodology: Methodology, paths: Paths
+    agent: Row,
+    version: str,
+    frames: Frames,
+    methodology: Methodology,
+    paths: Paths,
+    has_page: Collection[str],
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Path, template and content of each page of an agent under a version: the agent, and the rest of a long list.
 
-    `frames` hold rows of this version only.
+    `frames` hold rows of this version only; `has_page` the ids of its conversations that a page may link to.
     """
-    rows = conversation_rows(frames, paths)
+    rows = conversation_rows(frames, paths, has_page)
     n_parts = max(1, -(-len(rows) // CONVERSATIONS_PER_PAGE))
     parts = [paths.agent(agent["agent_id"], version, part) for part in range(n_parts)]
     shared = {
         "agent": agent,
         "version": version,
         "n_conversations": len(rows),
+        "n_pages": len(has_page),
         "per_list": CONVERSATIONS_PER_PAGE,
         "list_parts": parts,
     }
@@ -130,22 +141,23 @@ def agent_pages(
         if part:
             yield path, "conversations.html", shared | listed
         else:
-            page = agent_page(agent, frames, methodology, paths)
+            page = agent_page(agent, frames, methodology, paths, has_page)
             yield path, "agent.html", shared | listed | page
 
 
-def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Paths) -> dict[str, Any]:
+def agent_page(
+    agent: Row, frames: Frames, methodology: Methodology, paths: Paths, has_page: Collection[str]
+) -> dict[str, Any]:
     """Return what the page of an agent under a version shows above its conversations."""
     board = frames.leaderboard.filter(pl.col("agent_id") == agent["agent_id"]).to_dicts()
     composite = _first(frames.composite_scores)
     universal, domain = _first(frames.universal_scores), _first(frames.domain_scores)
     slug = composite.get("template") or agent["template"]
     template = next((t for t in methodology.templates if t.slug == slug), None)
-    known = set(frames.conversations["conversation_id"])
     slots = {
         row["conversation_id"]: row
         for row in frames.transcripts.to_dicts()
-        if row["conversation_id"] in known
+        if row["conversation_id"] in has_page
     }
     dimensions = tuple(_dimensions(universal, methodology, frames, slots, paths))
     return {
@@ -158,8 +170,8 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
         "scenarios": tuple(_scenarios(domain, template, frames, slots, paths)),
         "summary": summary_rows(frames.quality_summary),
         "is_log": _is_log(frames.log_leaderboard, agent["agent_id"]),
-        "spreads": spreads(pl.concat([frames.turn_judgments, frames.conversation_judgments])),
-        "clusters": _clusters(frames, known, paths),
+        "spreads": spreads(frames.answers),
+        "clusters": _clusters(frames, has_page, paths),
         "reliability": [
             {"row": r, "pass_at": spans(r, "pass_at_k"), "pass_hat": spans(r, "pass_hat_k")}
             for r in frames.reliability.to_dicts()
@@ -170,7 +182,7 @@ def agent_page(agent: Row, frames: Frames, methodology: Methodology, paths: Path
             frames.sessions,
             frames.conversations,
             frames.transcripts,
-            frames.turn_judgments,
+            frames.turn_ratings,
             frames.failures,
             composite,
         ),
@@ -281,51 +293,48 @@ def _label(slot: Row) -> str:
     return str(slot["slot"]).replace("_", " ") if slot["slot"] else str(slot["conversation_id"])
 
 
-def spreads(judgments: pl.DataFrame) -> list[Spread]:
+def spreads(answers: pl.DataFrame) -> list[Spread]:
     """Return the distribution of counting judgments per metric; unjudged ones are counted by reason.
 
     Eligible are those that are scored, unscored or disputed; `not_applicable` are neither.
     """
-    metrics = judgments.filter("is_effective").partition_by("metric", as_dict=True)
+    metrics = answers.partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
     return sorted(found, key=lambda s: (s.n_scored == 0, not s.bar, s.metric))
 
 
 def _spread(metric: str, rows: pl.DataFrame) -> Spread:
     scored = rows.filter(pl.col("status") == "scored")
+    ratings, values = _counted(scored, "rating_1to5"), _counted(scored, "value")
     return Spread(
         metric,
-        n_scored=scored.height,
-        n_eligible=rows.filter(pl.col("status").is_in(["scored", "unscored", "disputed"])).height,
-        bar=stacked(dict(_counted(scored["rating_1to5"]))),
-        mean=_number(scored["rating_1to5"].mean())
-        if scored["rating_1to5"].count()
-        else _number(scored["value"].mean()),
-        labels=[*_counted(scored["label"]), *_yes_and_no(scored["value"])],
-        gaps=_counted(rows["unscored_reason"]),
+        n_scored=int(scored["n"].sum()),
+        n_eligible=int(rows.filter(pl.col("status").is_in(["scored", "unscored", "disputed"]))["n"].sum()),
+        bar=stacked(dict(ratings)),
+        mean=_mean(ratings or values),
+        labels=[*_counted(scored, "label"), *_yes_and_no(dict(values))],
+        gaps=_counted(rows, "unscored_reason"),
     )
 
 
-def _counted(values: pl.Series) -> list[tuple[Any, int]]:
-    """Return each value and how often it occurs, the most frequent first; nulls are left out."""
-    name = values.name
-    return values.drop_nulls().value_counts().sort("count", name, descending=[True, False]).rows()
+def _counted(rows: pl.DataFrame, name: str) -> list[tuple[Any, int]]:
+    """Return each value of a column and how often it occurs, the most frequent first; nulls are left out."""
+    counts = rows.drop_nulls(name).group_by(name).agg(pl.col("n").sum())
+    return counts.sort("n", name, descending=[True, False]).rows()
 
 
-def _yes_and_no(values: pl.Series) -> list[tuple[str, int]]:
+def _yes_and_no(counts: Mapping[float, int]) -> list[tuple[str, int]]:
     """Return how many of a 0/1 metric's values are 1 and 0; nothing for other metrics."""
-    known = values.drop_nulls()
-    if known.is_empty() or not known.is_in([0.0, 1.0]).all():
+    if not counts or counts.keys() - {0.0, 1.0}:
         return []
-    n_yes = int((known == 1).sum())
-    return [("yes", n_yes), ("no", len(known) - n_yes)]
+    return [("yes", counts.get(1.0, 0)), ("no", counts.get(0.0, 0))]
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
+    return sum(value * n for value, n in counts) / sum(n for _, n in counts) if counts else None
 
 
-def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict[str, Any]]:
+def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[dict[str, Any]]:
     """Return error clusters, most severe first, each with its change since the baseline and examples."""
     changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
     failures = by_key(frames.failures, "cluster_id")
@@ -333,35 +342,40 @@ def _clusters(frames: Frames, known: Collection[str], paths: Paths) -> list[dict
         {
             "row": row,
             "change": changes.get(row["cluster_id"]) or row["trend"],
-            "examples": [_example(f, known, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
+            "examples": [_example(f, has_page, paths) for f in only(failures, row["cluster_id"])[:EXAMPLES]],
             "n_more": max(0, len(only(failures, row["cluster_id"])) - EXAMPLES),
         }
         for row in most_severe_first(frames.error_clusters, "n_turns").to_dicts()
     ]
 
 
-def _example(failure: Row, known: Collection[str], paths: Paths) -> dict[str, Any]:
-    """Return a failure, with its turn's address unless the conversation has gone from the store since."""
+def _example(failure: Row, has_page: Collection[str], paths: Paths) -> dict[str, Any]:
+    """Return a failure, with its turn's address unless the conversation has no page."""
     agent_id, conversation_id, turn_index = (
         failure[c] for c in ("agent_id", "conversation_id", "turn_index")
     )
-    is_there = conversation_id in known
     return {
         "row": failure,
-        "href": paths.conversation(agent_id, conversation_id, turn_index) if is_there else None,
+        "href": paths.conversation(agent_id, conversation_id, turn_index)
+        if conversation_id in has_page
+        else None,
     }
 
 
-def conversation_rows(frames: Frames, paths: Paths) -> list[dict[str, Any]]:
+def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:
     """Return the agent's conversations with what is known of each: slot, outcome, mean rating, failures."""
-    rated = frames.turn_judgments.filter("is_effective", pl.col("status") == "scored")
-    means = rated.group_by("conversation_id").agg(mean_rating=pl.col("rating_1to5").mean(), n_judged=pl.len())
+    means = frames.turn_ratings.group_by("conversation_id").agg(**mean_of_counts())
     failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")
     joined = frames.conversations.select(LISTED)
     for other in (slots, means, failures):
         joined = joined.join(other, on="conversation_id", how="left")
     return [
-        row | {"href": paths.conversation(row["agent_id"], row["conversation_id"])}
+        row
+        | {
+            "href": paths.conversation(row["agent_id"], row["conversation_id"])
+            if row["conversation_id"] in has_page
+            else None
+        }
         for row in joined.sort("session_id", "slot", "conversation_id", nulls_last=True).to_dicts()
     ]

@@ -9,7 +9,7 @@ import polars as pl
 from agent_eval.methodology import Methodology
 from agent_eval.report import board as words
 from agent_eval.report.charts import IntervalMark, Scatter, scatter, span
-from agent_eval.report.html.summary import log_rows
+from agent_eval.report.html.summary import Badge, badge, log_rows
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
 from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_order
@@ -17,14 +17,6 @@ from agent_eval.scores.composite.ratings import grouped
 
 LAST = 10**6  # sorts after every rank
 CHANGES = 100  # the latest; `agent-eval leaderboard --changes` prints all
-
-
-@dataclass(frozen=True)
-class Badge:
-    """A disclosure in short words; tone: good, bad, warn or unknown."""
-
-    text: str
-    tone: str
 
 
 @dataclass(frozen=True)
@@ -122,17 +114,7 @@ def standing(row: Row, paths: Paths) -> Standing:
 
 def badges(row: Row) -> tuple[Badge, ...]:
     """Return the disclosures of a row of table leaderboard."""
-    return tuple(Badge(text, _tone(text)) for text in words.badges(row))
-
-
-def _tone(text: str) -> str:
-    if text.endswith("?"):
-        return "unknown"
-    if "FAILED" in text:
-        return "bad"
-    if text == "disputed":
-        return "warn"
-    return "warn" if "not tested" in text else "good" if "passed" in text or "tested" in text else "plain"
+    return tuple(badge(text) for text in words.badges(row))
 
 
 def spans(row: Row, name: str) -> IntervalMark | None:

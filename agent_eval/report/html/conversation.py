@@ -77,6 +77,25 @@ def neighbours(conversations: pl.DataFrame) -> dict[tuple[str, str], Neighbours]
     return {(a, c): Neighbours(x, y) for a, _, c, x, y in around.iter_rows()}
 
 
+def with_pages(
+    conversations: pl.DataFrame, transcripts: pl.DataFrame, failures: pl.DataFrame, limit: int | None
+) -> pl.DataFrame:
+    """Return the conversations that have pages: at most `limit` of each agent, by session and id.
+
+    Those that fill a slot, serve a test or have failures come first: scores and error clusters link to them.
+    """
+    if limit is None:
+        return conversations
+    key = ["agent_id", "conversation_id"]
+    has_slot = pl.col("slot").is_not_null() | (pl.col("tests").list.len() > 0)
+    linked = pl.concat([transcripts.filter(has_slot).select(key), failures.select(key)]).unique()
+    ranked = conversations.join(linked.with_columns(is_linked=True), on=key, how="left").sort(
+        "agent_id", "is_linked", "session_id", "conversation_id", nulls_last=True
+    )
+    kept = ranked.group_by("agent_id", maintain_order=True).head(limit).select(key)
+    return conversations.join(kept, on=key, how="semi", maintain_order="left")
+
+
 def conversation_pages(
     material: Material, paths: Paths, around: Neighbours
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -104,7 +123,7 @@ def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView]
     judged = _by_turn(material.turn_judgments)
     whole = [*material.conversation_judgments, *material.rubric_ratings]
     tools = _by_turn(material.tool_correctness)
-    spoken = {turn["turn_index"]: list(_said(json.loads(turn["messages"]))) for turn in turns}
+    spoken = {turn["turn_index"]: list(said(json.loads(turn["messages"]))) for turn in turns}
     marks, places = _marks(spoken, {**judged, WHOLE: whole})
     views = [
         TurnView(
@@ -120,15 +139,17 @@ def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView]
 
 
 @dataclass(frozen=True)
-class _Said:
-    kind: str
+class SpokenText:
+    """Represent a message or one of its tool calls, before quotes are marked in it."""
+
+    kind: str  # user, agent, call, result, system
     title: str
     text: str  # clean: it is searched for many quotes
     is_error: bool = False
     facts: tuple[str, ...] = ()
 
 
-def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
+def said(messages: Iterable[Mapping[str, Any]]) -> Iterator[SpokenText]:
     """Yield the messages of a turn in order; each tool call is a separate item, as a judge may quote it."""
     names: dict[str, str] = {}
     for message in messages:
@@ -137,19 +158,19 @@ def _said(messages: Iterable[Mapping[str, Any]]) -> Iterator[_Said]:
         if role == "tool":
             name = message.get("name") or names.get(message.get("tool_call_id") or "") or "a tool"
             text = texts.indented(clean(content or ""))
-            yield _Said("result", f"Result of {name}", text, bool(message.get("is_error")), facts)
+            yield SpokenText("result", f"Result of {name}", text, bool(message.get("is_error")), facts)
             continue
         kind = {"user": "user", "assistant": "agent"}.get(role, "system")
         if content:
             title = {"user": "User", "agent": "Agent"}.get(kind, role.capitalize())
-            yield _Said(kind, title, clean(content), facts=facts)
+            yield SpokenText(kind, title, clean(content), facts=facts)
         elif role == "assistant" and not message.get("tool_calls"):
-            yield _Said(kind, "Agent: an empty message", "", bool(message.get("is_error")), facts)
+            yield SpokenText(kind, "Agent: an empty message", "", bool(message.get("is_error")), facts)
         for call in message.get("tool_calls") or ():
             names[call.get("id") or ""] = call["name"]
             by = " by the user" if role == "user" else ""
             arguments = json.dumps(call.get("arguments"), ensure_ascii=False, indent=2)
-            yield _Said("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
+            yield SpokenText("call", f"Tool call{by}", clean(f"{call['name']}({arguments})"))
 
 
 def _facts(message: Mapping[str, Any]) -> Iterator[str]:
@@ -160,7 +181,7 @@ def _facts(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _marks(
-    spoken: Mapping[int, Sequence[_Said]], judged: Mapping[int, Sequence[Row]]
+    spoken: Mapping[int, Sequence[SpokenText]], judged: Mapping[int, Sequence[Row]]
 ) -> tuple[dict[int, dict[str, int]], dict[tuple[int, int], list[tuple[int, str]]]]:
     """By turn: quote → number of its mark; and by (turn, part) which quotes to mark there."""
     marks: dict[int, dict[str, int]] = {}
@@ -180,7 +201,7 @@ def _marks(
     return _without_overlaps(marks, places, spoken), places
 
 
-def _place(spoken: Mapping[int, Sequence[_Said]], index: int, quote: str) -> tuple[int, int] | None:
+def _place(spoken: Mapping[int, Sequence[SpokenText]], index: int, quote: str) -> tuple[int, int] | None:
     """Return (turn, part) of the quote: its own turn, else the last one before; of the whole, the last."""
     for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
         for i, said in enumerate(spoken[turn]):
@@ -192,7 +213,7 @@ def _place(spoken: Mapping[int, Sequence[_Said]], index: int, quote: str) -> tup
 def _without_overlaps(
     marks: dict[int, dict[str, int]],
     places: Mapping[tuple[int, int], Quotes],
-    spoken: Mapping[int, Sequence[_Said]],
+    spoken: Mapping[int, Sequence[SpokenText]],
 ) -> dict[int, dict[str, int]]:
     """Return the marks that are drawn on the page; a mark that overlaps another one may not be drawn."""
     drawn = set[int]()
@@ -204,7 +225,7 @@ def _without_overlaps(
     }
 
 
-def _marked(said: _Said, quotes: Quotes) -> Spoken:
+def _marked(said: SpokenText, quotes: Quotes) -> Spoken:
     lines = TOOL_LINES if said.kind in ("call", "result") else texts.FOLDED_LINES
     text = shown(said.text, quotes, folded_lines=lines, is_markdown=said.kind == "agent")
     return Spoken(said.kind, said.title, text, said.is_error, said.facts)

@@ -10,6 +10,16 @@ from agent_eval.report.html.tables import Row
 SHOWN = 200  # sessions, the latest
 
 
+def mean_of_counts() -> dict[str, pl.Expr]:
+    """Return `mean_rating` and `n_judged` of answers that are counted by `rating_1to5` as `n`; null without a rating."""
+    rating, n = pl.col("rating_1to5"), pl.col("n")
+    n_rated = n.filter(rating.is_not_null()).sum()
+    return {
+        "mean_rating": pl.when(n_rated > 0).then((rating * n).sum() / n_rated),
+        "n_judged": n.sum(),
+    }
+
+
 @dataclass(frozen=True)
 class SessionStanding:
     """One session; values are None where nothing is known."""
@@ -30,7 +40,7 @@ def session_history(
     sessions: pl.DataFrame,
     conversations: pl.DataFrame,
     transcripts: pl.DataFrame,
-    turn_judgments: pl.DataFrame,
+    turn_ratings: pl.DataFrame,
     failures: pl.DataFrame,
     composite: Row,
 ) -> list[SessionStanding]:
@@ -40,16 +50,15 @@ def session_history(
         sessions: Their dates; sessions without a date come first, by id.
         conversations: With their outcomes.
         transcripts: Which of them count.
-        turn_judgments: Ratings; those that count and are scored are averaged over all turns of a session.
+        turn_ratings: How many (`n`) scored answers about turns of a conversation have a rating; ratings are averaged
+            over all turns of a session.
         failures: Turns with failures.
         composite: The row of composite_scores, empty without one.
     """
     counted = transcripts.filter("is_admitted").select("conversation_id")
     of = conversations.join(counted, on="conversation_id", how="semi")
     place = of.select("conversation_id", "session_id")
-    ratings = turn_judgments.filter("is_effective", pl.col("status") == "scored").join(
-        place, on="conversation_id"
-    )
+    ratings = turn_ratings.join(place, on="conversation_id").group_by("session_id").agg(**mean_of_counts())
     by_session = (
         of.group_by("session_id")
         .agg(
@@ -57,7 +66,7 @@ def session_history(
             n_correct=pl.col("outcome_correct").sum(),
             n_known=pl.col("outcome_correct").count(),
         )
-        .join(ratings.group_by("session_id").agg(pl.col("rating_1to5").mean(), n_judged=pl.len()), on="session_id", how="left")
+        .join(ratings, on="session_id", how="left")
         .join(failures.join(place, on="conversation_id").group_by("session_id").agg(n_failures=pl.len()), on="session_id", how="left")
         .join(sessions.select("session_id", "session_date"), on="session_id", how="left")
         .sort("session_date", "session_id", nulls_last=False)
@@ -69,7 +78,7 @@ def session_history(
 
 
 def _standing(row: Row, score: float | None) -> SessionStanding:
-    rating = row["rating_1to5"]
+    rating = row["mean_rating"]
     return SessionStanding(
         session_id=row["session_id"],
         date=row["session_date"],

@@ -1,6 +1,6 @@
 """The whole report: which pages there are, and the rows that each is made from, read agent by agent."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from agent_eval.methodology import Methodology
+from agent_eval.report.calibration import calibration_page
 from agent_eval.report.downloads import csv_text, json_text
 from agent_eval.report.html import about, agent, methodology
 from agent_eval.report.html import board_pages as board
@@ -18,30 +19,32 @@ from agent_eval.report.html.conversation import (
     conversation_pages,
     neighbours,
     source_file,
+    with_pages,
 )
 from agent_eval.report.html.folder import replacing
 from agent_eval.report.html.render import FILE, Renderer
 from agent_eval.report.html.side_by_side import side_by_side_page
-from agent_eval.report.html.tables import Reader, Row, by_key, chunks, merged_versions, only
+from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, merged_versions, only
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
-from agent_eval.tables import table
 
-AGENTS_AT_ONCE = 10  # whose judgments, without texts, are in memory together
-CONVERSATIONS_AT_ONCE = 250  # whose texts are
+AGENTS_AT_ONCE = 10  # whose scores and failures are in memory together
+LISTED_AT_ONCE = 5_000  # conversations of these agents, unless one agent has more
+CONVERSATIONS_AT_ONCE = 250  # whose texts are in memory
 _CONVERSATION = ("agent_id", "conversation_id")
 _BOARDS = (
     "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
 )  # fmt: skip
 DOWNLOADS = (
     "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "board_changes",
+    "quality_summary", "error_clusters", "reliability", "gate_results",
 )  # fmt: skip
-"""Tables of a board that can be downloaded as CSV and JSON."""
+"""Tables that can be downloaded as CSV and JSON, each of all agents under one version."""
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
     "error_clusters", "failures", "reliability", "quality_summary",
 )  # fmt: skip
-_LIGHT = ("turn_judgments", "conversation_judgments")
+_JUDGMENTS = ("turn_judgments", "conversation_judgments")
 _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings", "tool_correctness")
 
 
@@ -55,22 +58,26 @@ class Site:
 
     Args:
         read: Gives the stored tables.
+        count: Counts their rows.
         methodologies: The versions with boards, in semantic order.
         shown: The version that index.html shows.
         gates: Table gate_results.
         written: Rows table, n_rows, last_run_id, last_written: how each table came about.
         package_version: The release that makes the report.
         edited: Version → what happened to it, for each that was edited after it was frozen.
+        max_pages: Conversations of an agent that have pages at most; None: all.
         served: Set where the pages are served beside the Dagster UI; None for a folder of files.
     """
 
     read: Reader
+    count: Counter
     methodologies: Mapping[str, Methodology]
     shown: str
     gates: pl.DataFrame
     written: pl.DataFrame
     package_version: str
     edited: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_pages: int | None = None
     served: "Served | None" = None
 
 
@@ -112,26 +119,28 @@ def write_report(site: Site, folder: Path) -> Written:
             renderer.page(*page)
         for version in site.methodologies:
             renderer.page(*_side_by_side(site, paths, boards, version))
-        for page in _downloads(paths, boards, site.methodologies):
+            renderer.page(*_calibration(site, paths, version))
+        for page in _downloads(site, paths, boards, site.methodologies):
             renderer.page(*page)
-        judged = [about.judges(table("turn_judgments").empty())]
-        for some in chunks(agents, AGENTS_AT_ONCE):
+        for some in _batches(site, agents):
             rows = _rows_of(site, some.select("agent_id"))
-            judged.append(_judges_in(rows))
-            for page in _agent_pages(site, paths, boards, some, rows):
+            paged = with_pages(rows["conversations"], rows["transcripts"], rows["failures"], site.max_pages)
+            for page in _agent_pages(site, paths, boards, some, rows, paged):
                 renderer.page(*page)
-            around = neighbours(rows["conversations"])
-            for page in _conversation_pages(site, paths, some, rows, around):
+            around = neighbours(paged)
+            of_pages = {"conversations": paged, "transcripts": rows["transcripts"]}
+            for page in _conversation_pages(site, paths, some, of_pages, around):
                 renderer.page(*page)
-        renderer.page(*_about_page(site, paths, pl.concat(judged), agents))
+        renderer.page(*_about_page(site, paths, agents))
     return Written(folder / "index.html", renderer.n_pages, renderer.n_bytes)
 
 
 def page_at(site: Site, path: str) -> bytes | None:
     """Return one page, style sheet or script of the report by its path from the folder; None if absent.
 
-    The page is what `write_report` would write now; only the rows that it shows are read.
+    The page is what `write_report` would write now without a limit of pages; only the rows that it shows are read.
     """
+    site = replace(site, max_pages=None)
     paths = Paths(site.shown)
     renderer = Renderer(Path(), _shared(site, paths))
     if path.startswith("assets/"):
@@ -149,8 +158,10 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
             yield from _board_pages(site, paths, boards, only=path)
         case ["boards", version, "side-by-side.html"] if version in site.methodologies:
             yield _side_by_side(site, paths, boards, version)
+        case ["boards", version, "calibration.html"] if version in site.methodologies:
+            yield _calibration(site, paths, version)
         case ["boards", version, _] if version in site.methodologies:
-            yield from _downloads(paths, boards, [version])
+            yield from _downloads(site, paths, boards, [version])
         case ["methodology", _]:
             yield from _methodology_pages(site, paths, boards)
         case ["agents", version, file] if version in site.methodologies:
@@ -158,7 +169,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
             only_version = replace(site, methodologies={version: site.methodologies[version]})
             if named.height:
                 rows = _rows_of(site, named.select("agent_id"))
-                yield from _agent_pages(only_version, paths, boards, named, rows)
+                yield from _agent_pages(only_version, paths, boards, named, rows, rows["conversations"])
         case ["conversations", folder, file]:
             named = _named(agents, folder, "agent_id")
             listed = site.read("conversations", named.select("agent_id"), columns=agent.LISTED)
@@ -174,12 +185,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
             for row in site.read("conversations", keys).to_dicts() if keys.height else ():
                 yield _source_page(paths, row, site.served)
         case ["about.html"]:
-            judged = [
-                _judges_in(_rows_of(site, some.select("agent_id"), only=_LIGHT))
-                for some in chunks(agents, AGENTS_AT_ONCE)
-            ]
-            without_judges = about.judges(table("turn_judgments").empty())
-            yield _about_page(site, paths, pl.concat([without_judges, *judged]), agents)
+            yield _about_page(site, paths, agents)
         case _:
             return
 
@@ -255,11 +261,24 @@ def _side_by_side(site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], 
     return paths.side_by_side(version), "side_by_side.html", content
 
 
-def _downloads(paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]) -> Iterator[Page]:
-    """Yield the tables of the boards of some versions as CSV and JSON files."""
+def _calibration(site: Site, paths: Paths, version: str) -> Page:
+    rows = site.read("judge_calibration", pl.DataFrame({"methodology_version": [version]}))
+    return paths.calibration(version), "calibration.html", calibration_page(version, rows, paths)
+
+
+def _downloads(
+    site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]
+) -> Iterator[Page]:
+    """Yield the tables of some versions as CSV and JSON files."""
+    held = {**boards, "gate_results": site.gates}
     for version in versions:
+        of_version = pl.DataFrame({"methodology_version": [version]})
         for name in DOWNLOADS:
-            rows = boards[name].filter(pl.col("methodology_version") == version)
+            rows = (
+                site.read(name, of_version)
+                if name not in held
+                else held[name].filter(methodology_version=version)
+            )
             for kind, text_of in (("csv", csv_text), ("json", json_text)):
                 yield paths.download(version, name, kind), FILE, {"text": text_of(rows)}
 
@@ -273,20 +292,28 @@ def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFra
         yield paths.diff(before, after), "diff.html", content
 
 
-def _rows_of(
-    site: Site, keys: pl.DataFrame, only: Collection[str] = (*_PER_AGENT, *_LIGHT, "conversations")
-) -> dict[str, pl.DataFrame]:
-    """Return the stored rows of some agents by table; judgments without their texts."""
-    columns = sorted({*agent.LIGHT, *about.JUDGED_BY})
-    rows = {name: _light(site, name, keys, columns) for name in _LIGHT if name in only}
-    rows |= {name: site.read(name, keys) for name in _PER_AGENT if name in only}
-    if "conversations" in only:
-        rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
+def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Yield neighbouring agents that are read together."""
+    sizes = dict(site.count("conversations", columns=["agent_id"]).iter_rows())
+    start, n = 0, 0
+    for place, agent_id in enumerate(agents["agent_id"]):
+        n += sizes.get(agent_id, 0)
+        if place > start and (place - start == AGENTS_AT_ONCE or n > LISTED_AT_ONCE):
+            yield agents.slice(start, place - start)
+            start, n = place, sizes.get(agent_id, 0)
+    if start < agents.height:
+        yield agents.slice(start)
+
+
+def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Return the stored rows of some agents by table, and counts of their judgments."""
+    rows = {name: site.read(name, keys) for name in _PER_AGENT}
+    rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
+    counting = keys.with_columns(is_effective=True)
+    rows["answers"] = pl.concat(site.count(name, counting, columns=agent.ANSWERS) for name in _JUDGMENTS)
+    scored = counting.with_columns(status=pl.lit("scored"))
+    rows["turn_ratings"] = site.count("turn_judgments", scored, columns=agent.RATINGS)
     return rows
-
-
-def _judges_in(rows: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    return about.judges(pl.concat(rows[name].select(about.JUDGED_BY) for name in _LIGHT))
 
 
 def _agent_pages(
@@ -295,17 +322,18 @@ def _agent_pages(
     boards: Mapping[str, pl.DataFrame],
     agents: pl.DataFrame,
     rows: Mapping[str, pl.DataFrame],
+    paged: pl.DataFrame,
 ) -> Iterator[Page]:
-    """Yield the pages of some agents under every version of the site."""
-    frames = {**rows} | {name: rows[name].select(agent.LIGHT) for name in _LIGHT}
-    frames |= {"error_trends": boards["error_trends"], "gates": site.gates}
+    """Yield the pages of some agents under every version of the site; `paged`: their conversations with a page."""
+    frames = {**rows, "error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
     for row in agents.to_dicts():
         mine = {name: own[name].get((row["agent_id"],), frame.clear()) for name, frame in frames.items()}
         boards_of = {name: boards[name] for name in ("leaderboard", "log_leaderboard")}
         everything = agent.Frames(**boards_of, **mine)
+        has_page = set(paged.filter(agent_id=row["agent_id"])["conversation_id"])
         for version, rules in site.methodologies.items():
-            yield from agent.agent_pages(row, version, everything.under(version), rules, paths)
+            yield from agent.agent_pages(row, version, everything.under(version), rules, paths, has_page)
 
 
 def _conversation_pages(
@@ -322,14 +350,6 @@ def _conversation_pages(
         of_agent = {"agent": of_agents[key[0]]}
         for path, content in conversation_pages(material, paths, around[key]):
             yield path, "conversation.html", content | of_agent
-
-
-def _light(site: Site, name: str, keys: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Judgments without their texts; those of whole conversations have no turn."""
-    if name == "turn_judgments":
-        return site.read(name, keys, columns=columns)
-    whole = site.read(name, keys, columns=[c for c in columns if c != "turn_index"])
-    return whole.with_columns(turn_index=pl.lit(None, pl.Int64)).select(columns)
 
 
 def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFrame) -> Iterator[Material]:
@@ -358,10 +378,12 @@ def _source_page(paths: Paths, row: Row, served: Served) -> Page:
     return paths.source(row["agent_id"], row["conversation_id"]), "source.html", content
 
 
-def _about_page(site: Site, paths: Paths, judged: pl.DataFrame, agents: pl.DataFrame) -> Page:
+def _about_page(site: Site, paths: Paths, agents: pl.DataFrame) -> Page:
+    of = agents.select("agent_id")
+    judged = (site.count(name, of, columns=about.JUDGED_BY, extent="judged_at") for name in _JUDGMENTS)
     content = about.about_page(
         written=site.written,
-        judged=judged,
+        judged=pl.concat(judged),
         sessions=site.read("sessions"),
         import_errors=site.read("import_errors"),
         agents=agents,

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from agent_eval.report.board import NOT_CALIBRATED, calibration
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.html.tables import Row
 from agent_eval.report.names import Paths
@@ -18,6 +19,14 @@ from agent_eval.report.quality import (
     reading_order,
     value_of,
 )
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A disclosure in short words; tone: good, bad, warn or unknown."""
+
+    text: str
+    tone: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ class LogRow:
     name: str
     href: str
     values: Sequence[SummaryRow]
+    badges: tuple[Badge, ...]
     row: Row
 
 
@@ -56,10 +66,28 @@ def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
             values=tuple(
                 replace(_read(headline(row, column)), name=name) for column, name in HEADINGS.items()
             ),
+            badges=tuple(badge(text) for text in (calibration(row),) if text),
             row=row,
         )
         for row in logs.to_dicts()
     )
+
+
+def badge(text: str) -> Badge:
+    """Return a badge of a board's row with its tone."""
+    return Badge(text, _tone(text))
+
+
+def _tone(text: str) -> str:
+    if text.endswith("?") or text == NOT_CALIBRATED:
+        return "unknown"
+    if "FAILED" in text:
+        return "bad"
+    if text == "disputed" or text.startswith("judge calibration stale"):
+        return "warn"
+    if text.startswith("judge"):
+        return "plain"
+    return "warn" if "not tested" in text else "good" if "passed" in text or "tested" in text else "plain"
 
 
 def _read(row: Mapping[str, Any]) -> SummaryRow:

@@ -17,6 +17,19 @@ class Reader(Protocol):
     ) -> pl.DataFrame: ...
 
 
+class Counter(Protocol):
+    """Counts the rows of a stored table as `Store.counts` does."""
+
+    def __call__(
+        self,
+        name: str,
+        keys: pl.DataFrame | None = None,
+        *,
+        columns: Sequence[str],
+        extent: str | None = None,
+    ) -> pl.DataFrame: ...
+
+
 def by_key(frame: pl.DataFrame, *names: str) -> dict[tuple[Any, ...], list[Row]]:
     """Return the rows of a frame by the values of some columns, each group in the frame's order."""
     groups = frame.partition_by(names, as_dict=True, maintain_order=True)

@@ -30,8 +30,8 @@ def board_facts(
     """Return the columns BOARD_FACTS of every pair in `transcripts`.
 
     Dates and evaluators are those of the sessions that count. Without a rating a dimension or scenario is
-    null. `judged`: columns PAIR, conversation_id, judge, status, reason, seen_share of the effective
-    judgments and ratings.
+    null. `judged`: how many (`n`) effective judgments and ratings have the same PAIR, conversation_id,
+    judge, status, reason and seen_share.
 
     Raises:
         VersionNotGivenError: If rows name a version without a methodology.
@@ -70,8 +70,8 @@ def _seen(judged: pl.DataFrame | None) -> pl.DataFrame:
         judged.filter(is_model, pl.col("status") == "scored")
         .group_by(PAIR)
         .agg(
-            n_judged=pl.len().cast(pl.Int64),
-            n_seen_in_part=(share < 1).sum().cast(pl.Int64),
+            n_judged=pl.col("n").sum(),
+            n_seen_in_part=pl.col("n").filter(share < 1).sum(),
             least_seen_share=share.min(),
         )
     )

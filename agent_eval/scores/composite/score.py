@@ -118,7 +118,8 @@ def composite(
     status 'incomplete'; an unknown `repeatability_tested` makes it 'provisional' if the version requires it.
 
     Raises:
-        ArgumentError: If ratings are not given as dicts, or the methodology is not one of `Project.registry`.
+        ArgumentError: If ratings are not given as dicts, the methodology is not one of `Project.registry`, or
+            `repeatability_tested` is another value.
         RatingError: If a rating is not an integer 1–5, or a key is unknown.
     """
     for name, value in (("universal", universal), ("domain", domain)):
@@ -128,6 +129,8 @@ def composite(
         raise ArgumentError(
             "methodology", methodology, "a version such as open_project().registry.get('1.3.0')"
         )
+    if repeatability_tested is not None and not isinstance(repeatability_tested, bool):
+        raise ArgumentError("repeatability_tested", repeatability_tested, "True, False or None (unknown)")
     _known_keys("universal", universal, DIMENSIONS)
     _known_keys("domain", domain, SCENARIOS)
     ratings = {key: _rating(key, universal.get(key)) for key in DIMENSIONS}

@@ -25,6 +25,8 @@ from agent_eval.transcripts.models import EXPECTED
 from agent_eval.transcripts.outcomes import ROUNDING
 
 ANSWER_METRIC, GOAL_METRIC = "answer_correctness", "goal_completion"
+OUTCOME_METRICS = (GOAL_METRIC, ANSWER_METRIC)
+"""The metrics that `TrialTables` reads of judgments."""
 ANSWER_THRESHOLD = 0.7
 SOURCES = ("goal_completion", "interactions", "outcome")
 GROUP = ("methodology_version", "agent_id", "task_set")
@@ -110,7 +112,7 @@ def trial_outcomes(
             on=list(_CONVERSATION),
             how="left",
         )
-        .join(_together(interactions), on=list(TRIAL), how="left")
+        .join(_per_conversation(interactions), on=list(TRIAL), how="left")
         .join(_goals(tables.conversation_judgments), on=list(TRIAL), how="left")
         .join(_lost(tables), on=list(TRIAL), how="left")
     )
@@ -236,7 +238,7 @@ def _answers(tables: TrialTables) -> pl.DataFrame:
     )
 
 
-def _together(interactions: pl.DataFrame) -> pl.DataFrame:
+def _per_conversation(interactions: pl.DataFrame) -> pl.DataFrame:
     """Return one row per conversation with all interactions scored: number correct, and whether all are."""
     is_correct = pl.col("is_correct")
     return (
@@ -264,7 +266,7 @@ def _goals(conversation_judgments: pl.DataFrame) -> pl.DataFrame:
 
 def _lost(tables: TrialTables) -> pl.DataFrame:
     """Return conversations with an unscored judgment that could decide whether a trial was correct."""
-    says = pl.col("metric").is_in([GOAL_METRIC, ANSWER_METRIC])
+    says = pl.col("metric").is_in(OUTCOME_METRICS)
     judged = (tables.conversation_judgments.filter(says), tables.turn_judgments.filter(says))
     is_lost = pl.col("status") == "unscored"
     tools = tables.tool_correctness.filter(is_lost | _IS_PARTIAL).select(TRIAL)

@@ -192,6 +192,26 @@ def correlations(pairs: Pairs) -> Correlations:
     return Correlations(*(float(f(judge, human).statistic) for f in (pearsonr, spearmanr, kendalltau)))
 
 
+def rank_correlation(pairs: Pairs) -> IntervalEstimate:
+    """Return Spearman's correlation of two sides' numbers, −1 to 1; undefined where a side never varies.
+
+    Ranks are those among all parts; conversations are redrawn with their ranks.
+
+    Raises:
+        OutOfRangeError: If an answer is a label.
+    """
+    from scipy.stats import rankdata
+
+    one, other = (np.asarray(rankdata(side)) - len(side) / 2 for side in pairs.numbers())
+    return _estimate(pairs.sums(one, other, one**2, other**2, one * other), _correlation_of, bounds=(-1, 1))
+
+
+def _correlation_of(sums: Floats) -> Floats:
+    n, a, b, aa, bb, ab = sums.T
+    spread = np.maximum(aa / n - (a / n) ** 2, 0) * np.maximum(bb / n - (b / n) ** 2, 0)
+    return np.where(spread > 1e-12, (ab / n - a / n * b / n) / np.sqrt(np.maximum(spread, 1e-12)), np.nan)
+
+
 def krippendorff_alpha(
     units: Sequence[Mapping[str, Answer]],
     level: Level,

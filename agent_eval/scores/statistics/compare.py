@@ -26,6 +26,7 @@ from agent_eval.scores.statistics.power import shared, units_needed
 from agent_eval.scores.statistics.unpaired import (
     CONVERSATIONS,
     FAILURE_RATE,
+    ONE_SESSION,
     SUCCESS_RATE,
     unpaired_rows,
 )
@@ -145,7 +146,7 @@ def compare(
         if doubt:
             row |= {"verdict": "unknown", "reason": doubt}
         elif row["unit"] == CONVERSATIONS:
-            row["reason"] = row.get("reason") or _more_conversations(row)
+            row["reason"] = row.get("reason") or _more_conversations(row) or _of_one_session(row)
         elif row["verdict"] == "unknown" and not row.get("reason") and row["n"] == 1:
             row["reason"] = "one common task shows no spread" if row["unit"] == "tasks" else None
     return pl.DataFrame(rows, schema=SCHEMA)
@@ -196,6 +197,13 @@ def _more_conversations(row: Mapping[str, Any]) -> str | None:
     needed = units_needed(n, row["smallest_detectable"], abs(row["difference"]), "unpaired", n_clusters)
     of = f"about {needed:,}" if needed else "more than a million"
     return f"a true difference of this size needs {of} conversations of each, in as many more sessions"
+
+
+def _of_one_session(row: Mapping[str, Any]) -> str | None:
+    """Return what a difference that is shown holds for, if an agent has a single session."""
+    if not row["single"] or not row["verdict"].endswith(" better"):
+        return None
+    return ONE_SESSION.format(" and ".join(row["single"]))
 
 
 def _unseen(row: Mapping[str, Any]) -> str | None:

@@ -22,6 +22,9 @@ _ENOUGH_FREEDOM = 20  # from here on Welch's degrees of freedom hardly vary
 _N_QUANTILES = 48
 MOST_FLIPPED = 16  # up to this number all 2^n sign patterns are tried
 FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
+FEWEST_PLANNED = (
+    8  # tasks that differ; if fewer are expected, six of them are drawn in less than 80 % of cases
+)
 
 
 class NotANumberError(InputError, ValueError):
@@ -244,7 +247,8 @@ def paired(differences: Sequence[float]) -> Difference:
     p by flipping signs, exact for up to 16 tasks that differ: the share of all ways to swap the two agents
     task by task that give a difference at least as large. Beyond, the interval and p are those of t; if all
     tasks differ equally, p is exact for any number of them, 2 / 2^n, without an interval. Without any
-    difference it is a tie: p = 1, and better is as likely as worse.
+    difference it is a tie: p = 1, and better is as likely as worse. No difference is detectable if fewer than
+    `FEWEST_PLANNED` tasks differ.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -259,7 +263,7 @@ def paired(differences: Sequence[float]) -> Difference:
     reach = float(stdtrit(n - 1, _UPPER)) * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
-    shows = smallest_detectable(error, n - 1) if n >= FEWEST_FLIPPED else None
+    shows = smallest_detectable(error, n - 1) if len(differing) >= FEWEST_PLANNED else None
     return Difference(
         mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better, shows
     )

@@ -14,7 +14,7 @@ from agent_eval.scores.reliability.attempts import pass_hat_k
 from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean, has_two_clusters
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import (
-    FEWEST_FLIPPED,
+    FEWEST_PLANNED,
     Sample,
     detectable_multiple,
     paired,
@@ -157,7 +157,12 @@ def _row(
 ) -> dict[str, Any]:
     wanted = points / 100 * scale
     needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
-    reason = None if shows else f"{n} {unit} show no spread to plan with"
+    few = (
+        f"fewer than {FEWEST_PLANNED} of {n} tasks differ, too few"
+        if design == "paired"
+        else f"{n} {unit} show no spread"
+    )
+    reason = None if shows else f"{few} to plan with"
     if shows and needed is None:
         reason = f"more than a million {unit}"
     return {
@@ -194,7 +199,7 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
     n_tasks = len(variances)
     error = math.sqrt(2 * sum(variances)) / n_tasks
     varying = sum(variances) ** 2 / sum(v**2 for v in variances) if error > 0 else 0.0
-    shows = smallest_detectable(error, varying - 1) if varying >= FEWEST_FLIPPED else None
+    shows = smallest_detectable(error, varying - 1) if varying >= FEWEST_PLANNED else None
     row = _row("pass@1" if k == 1 else f"pass^{k}", task_set, "tasks", n_tasks, shows, points, "paired", 1.0)
     trials = 1.0 if is_bound else sum(n for n, _ in counting) / n_tasks
     row["trials"] = trials
@@ -204,7 +209,7 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
         row["trials_needed"] = needed if needed <= _MOST_TRIALS else None
     if shows is None and error > 0:
         row["reason"] = (
-            f"trials of the same task differ in about {varying:.0f} of {n_tasks} tasks; {FEWEST_FLIPPED} are needed to plan with"
+            f"trials of the same task differ in about {varying:.0f} of {n_tasks} tasks; {FEWEST_PLANNED} are needed to plan with"
         )
     elif is_bound:
         row["reason"] = "at most: one trial per task does not show the spread within tasks"

@@ -222,7 +222,7 @@ def log_leaderboard(
         .rename({"cluster_id": "top_cluster_id", "title": "top_error", "rate_per_100_turns": "top_error_rate_per_100_turns"})
     )  # fmt: skip
     target = table("log_leaderboard")
-    return rows.select(list(target.schema)).sort(target.key)
+    return target.frame(rows.to_dicts()).sort(target.key)
 
 
 def top_errors(error_clusters: pl.DataFrame, n: int) -> pl.DataFrame:

@@ -18,6 +18,9 @@ FAILURE_RATE = "failure rate: "
 """Prefix of the name of the metric whose labels are failures; lower is better."""
 CONVERSATIONS = "conversations"
 DOMINATED = "nearly all conversations of {} are in one session or task"
+ONE_SESSION = (
+    "this holds for these conversations: single session of {}, and how much sessions differ is not known"
+)
 RULE = "rule"
 """Judge of answers that are decided without a model."""
 SCHEMA = {
@@ -117,6 +120,11 @@ def unpaired_rows(agent: str, other: str, values: pl.DataFrame) -> list[dict[str
                 "n_effective": a.freedom + 1,
                 "other_n_effective": b.freedom + 1,
                 "unit": CONVERSATIONS,
+                "single": [
+                    name
+                    for name in (agent, other)
+                    if found.filter(agent_id=name)["session_id"].n_unique() == 1
+                ],
                 "reason": DOMINATED.format(" and ".join(dominated)) if dominated else None,
             }
         )

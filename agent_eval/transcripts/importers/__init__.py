@@ -1,6 +1,6 @@
-"""Import foreign formats, one module per format; only `intake` writes the native form.
+"""Import foreign formats, one module per format; only `importing` writes the native form.
 
-A module reads its format into conversations and refusals, one record at a time; `intake` writes them. `auto` imports
+A module reads its format into conversations and refusals, one record at a time; `importing` writes them. `auto` imports
 many files, `detection` detects their formats, `inputs` finds them. To add a format, see docs/formats.md.
 """
 
@@ -12,7 +12,7 @@ from agent_eval.transcripts.importers.import_errors import (
     SessionExistsError,
     UnknownFormatError,
 )
-from agent_eval.transcripts.importers.intake import ImportReport, default_session_id, import_file
+from agent_eval.transcripts.importers.importing import ImportReport, default_session_id, import_file
 
 __all__ = [
     "FORMATS",

@@ -8,8 +8,8 @@ from agent_eval.errors import AgentEvalError
 from agent_eval.transcripts.importers.agent_ids import AgentIds
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.importing import ImportReport, import_file
 from agent_eval.transcripts.importers.inputs import InputFile, session_ids
-from agent_eval.transcripts.importers.intake import ImportReport, import_file
 from agent_eval.transcripts.importers.slots import Slots
 
 AUTO = "auto"

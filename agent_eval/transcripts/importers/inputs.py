@@ -15,7 +15,7 @@ from agent_eval.formats.streams import LARGEST_UNZIPPED, MEGABYTE
 from agent_eval.formats.zip_members import ZipMember, is_zip, members
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
-from agent_eval.transcripts.importers.intake import default_session_id
+from agent_eval.transcripts.importers.importing import default_session_id
 
 STDIN = "-"
 MOST_FILES = 100_000

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from agent_eval.formats.json_text import loads
-from agent_eval.transcripts.attachments import attachment_of, attachments_of
+from agent_eval.transcripts.attachments import (
+    attachment_of,
+    attachments_of,
+    beside_content,
+    flattened,
+    native_attachments,
+)
 from agent_eval.transcripts.importers.base import (
     Fields,
     NotThisFormatError,
@@ -235,13 +241,15 @@ def _parts(value: Mapping[str, JsonValue]) -> _Parts:
     content = (
         value["parts"] if isinstance(value.get("parts"), list) else value.get("content", value.get("value"))
     )
-    for part in content if isinstance(content, list) else [content]:
+    parts = flattened(content) if isinstance(content, list) else [content]
+    for part in [*parts, *flattened(beside_content(value))]:
         if isinstance(part, str):
             found.texts.append(part)
         elif isinstance(part, dict):
             _take(part, found)
         elif part is not None:
             found.texts.append(text_of(part) or "")
+    found.attachments += native_attachments(value)
     if not found.texts and isinstance(refusal := value.get("refusal"), str):
         found.texts.append(refusal)
     return found
@@ -314,6 +322,14 @@ def _called(value: Mapping[str, JsonValue]) -> Iterator[Fields]:
             value.get("action") or value.get("query") or value.get("queries") or value.get("code")
         )
     yield {"role": "assistant", "content": None, "tool_calls": [call]}
+    if kind == "image_generation_call" and isinstance(image := value.get("result"), str):
+        made: JsonValue = [{"type": "image", "data": image}]
+        yield {
+            "role": "tool",
+            "tool_call_id": call["id"],
+            "content": result_text(made),
+            **attached(made),
+        }
     if kind == "mcp_call" and (value.get("output") is not None or value.get("error") is not None):
         is_error = value.get("error") is not None
         content = result_text(value.get("error") if is_error else value.get("output"))
@@ -330,8 +346,9 @@ def _result(value: Mapping[str, JsonValue]) -> Fields:
 
 def result_text(value: JsonValue) -> str | None:
     """Return a tool's answer as text: the texts of its blocks, else its JSON."""
-    if isinstance(value, list) and value and all({"type", "text"} & set(mapping(part)) for part in value):
-        return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in value)
+    parts = flattened(value) if isinstance(value, list) or attachment_of(value) else []
+    if parts and all(isinstance(part, str) or _is_block(part) for part in parts):
+        return "\n".join(_plain(part) or f"[{mapping(part).get('type')}]" for part in parts)
     if isinstance(value, dict) and value.get("type") in (
         "text",
         "json",
@@ -341,6 +358,11 @@ def result_text(value: JsonValue) -> str | None:
     ):
         return text_of(value.get("value", value.get("text")))
     return text_of(value)
+
+
+def _is_block(part: JsonValue) -> bool:
+    """Return whether a value is a content part: it has a type, a text or an attachment."""
+    return bool({"type", "text"} & set(mapping(part))) or attachment_of(part) is not None
 
 
 def attached(content: JsonValue) -> Fields:

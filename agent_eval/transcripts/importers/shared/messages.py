@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from agent_eval.transcripts.attachments import attachments_of, beside_content, native_attachments
 from agent_eval.transcripts.importers.base import Fields, NotThisFormatError, listed, mapping, text_of
 from agent_eval.transcripts.importers.shared.dialects import is_foreign, measured, native_messages
 
@@ -50,6 +51,12 @@ def _message(value: JsonValue, index: int) -> Fields:
         message["content"] = text_of(content)
     elif content is None:
         message["content"] = text_of(value.get("refusal"))
+    if parts := beside_content(value):
+        said = [content] if isinstance(content, str) else listed(content)
+        content = [*said, *parts]
+        message["content"] = content
+    if native := native_attachments(value):
+        message["attachments"] = [*(found.model_dump() for found in attachments_of(content)), *native]
     if calls := _calls(value):
         message["tool_calls"] = calls
     return message | _tool_answer(value) | measured(value)

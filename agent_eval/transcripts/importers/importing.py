@@ -177,7 +177,7 @@ def import_file(
         task_set=clean(_own_task_set(format_name, source) or format_name),
         may_join=session_id is None if may_join is None else may_join,
     )
-    return _take_in(wanted, FORMATS[format_name], sessions_folder, ids, slots)
+    return _import_locked(wanted, FORMATS[format_name], sessions_folder, ids, slots)
 
 
 def _own_task_set(format_name: str, source: Source) -> str | None:
@@ -204,7 +204,7 @@ def _check_file(path: Path) -> None:
             raise NoTranscriptsError(path, "is empty")
 
 
-def _take_in(
+def _import_locked(
     wanted: _Wanted,
     importer: Importer,
     sessions_folder: Path,

@@ -1,0 +1,107 @@
+"""`agent-eval store`: make, check, compact and copy the lake of a project for several workers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from agent_eval.errors import ConfigurationError
+from agent_eval.project import Project
+from agent_eval.project.beside_store import FilesBesideStore
+from agent_eval.settings.lake import LakeSettings
+from agent_eval.storage import Store
+
+if TYPE_CHECKING:
+    from agent_eval.storage.lake import LakeStore
+
+
+def init(project: Project, out: Console) -> None:
+    """Make the lake of the settings; making it twice changes nothing.
+
+    Raises:
+        StoreError: If the catalog cannot be used, or the folder belongs to another lake.
+    """
+    lake = _lake(project)
+    from agent_eval.storage.lake.upkeep import initialise
+
+    made = "made" if initialise(lake) else "exists already"
+    _say(out, f"The lake {made}: catalog {lake.given}, data folder {lake.data}.")
+
+
+def check(project: Project, out: Console) -> int:
+    """Read the whole lake, print the number of rows and every problem; return the exit code.
+
+    Raises:
+        StoreError: If the lake cannot be opened.
+    """
+    lake = _lake(project)
+    from agent_eval.storage.lake.upkeep import check as check_lake
+
+    found = check_lake(lake)
+    for problem in found.problems:
+        _say(out, problem)
+    _say(
+        out, f"{sum(found.rows.values()):,} rows of {len(found.rows)} tables; {len(found.problems)} problems."
+    )
+    return int(bool(found.problems))
+
+
+def compact(project: Project, out: Console) -> None:
+    """Merge small files of the lake and remove unused ones.
+
+    Raises:
+        StoreError: If the lake cannot be opened or changed.
+    """
+    lake = _lake(project)
+    from agent_eval.storage.lake.upkeep import compact as compact_lake
+
+    before, after = compact_lake(lake)
+    _say(out, f"{before:,} files before, {after:,} after. A file that was replaced is removed an hour later.")
+
+
+def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
+    """Copy a store file into the lake, or the lake into a new store file, with unmerged answers and the ledger.
+
+    Raises:
+        ConfigurationError: If not exactly one of source and target is given.
+        CopyError: If the copy would lose rows.
+        StoreError: If one of the stores cannot be opened.
+    """
+    lake = _lake(project)
+    from agent_eval.storage.lake.copying import copy_into_lake, copy_out_of_lake
+
+    ours = project.beside_store
+    if (source is None) == (target is None):
+        raise ConfigurationError("Give either --from FILE, to fill the lake, or --to FILE, to copy it out.")
+    if source is not None:
+        other = FilesBesideStore(Store.at(source), source)
+        other.merge()
+        rows, place = copy_into_lake(source, lake), lake.attach
+        ours.add_spent(other.spent())
+    elif target is not None:
+        ours.merge()
+        rows, place = copy_out_of_lake(lake, target), str(target)
+        FilesBesideStore(Store.at(target), target).add_spent(ours.spent())
+    _say(out, f"{sum(rows.values()):,} rows of {len(rows)} tables copied to {place}.")
+
+
+def _lake(project: Project) -> "LakeStore":
+    """Return the lake of the settings.
+
+    Raises:
+        ConfigurationError: If the store is a file.
+    """
+    if not isinstance(project.settings.store, LakeSettings):
+        raise ConfigurationError(
+            f"The store is the file {project.store.attach}, which the first run makes; `agent-eval backup` copies it. For "
+            "several workers write a table [store] into agent_eval.toml: docs/howto/use-several-workers.md."
+        )
+    from agent_eval.storage.lake import LakeStore
+
+    store = project.store
+    assert isinstance(store, LakeStore)
+    return store
+
+
+def _say(out: Console, sentence: str) -> None:
+    out.print(sentence, markup=False, soft_wrap=True)

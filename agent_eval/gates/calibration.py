@@ -1,0 +1,89 @@
+"""Evaluate the calibration gate: whether each judge is shown to agree with people on enough labels."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from agent_eval.gates.finding import GateFinding, listed, short
+from agent_eval.settings.gate_spec import CalibrationLimits, Rules, exact
+
+SHEET = "label some with agent-eval labels sheet"
+
+
+def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFinding]:
+    """Return one finding per judge and metric of a pair; an empty list if the rules do not demand calibration.
+
+    Without `metrics` in the rules those are held that people labelled; a judge without any is unknown.
+
+    Args:
+        rules: The limits.
+        standings: Rows of `judge_standings` of the pair.
+    """
+    limits = rules.calibration
+    if limits is None:
+        return []
+    if standings.is_empty():
+        return [GateFinding("calibration", "unknown", "no judge but people and rules answered here")]
+    findings: list[GateFinding] = []
+    for (judge,), of_judge in standings.group_by("judge", maintain_order=True):
+        rows = {row["metric"]: row for row in of_judge.iter_rows(named=True)}
+        labelled = [metric for metric, row in rows.items() if row["n"] is not None]
+        findings += [
+            _of_metric(str(judge), metric, rows.get(metric), limits) for metric in limits.metrics or labelled
+        ]
+        if not limits.metrics and not labelled:
+            reason = f"no answer of {short(str(judge))} was compared with people's: {SHEET}"
+            findings.append(GateFinding("calibration", "unknown", reason, str(judge)))
+        elif not limits.metrics and (others := sorted(rows.keys() - labelled)):
+            last = findings[-1]
+            more = f"; no labels of {listed(others)}"
+            findings[-1] = GateFinding(**{**vars(last), "evidence": last.evidence + more})
+    return findings
+
+
+def _of_metric(
+    judge: str, metric: str, row: Mapping[str, Any] | None, limits: CalibrationLimits
+) -> GateFinding:
+    subject = f"{metric} by {judge}"
+    if row is None or row["n"] is None:
+        return GateFinding("calibration", "unknown", f"people labelled nothing of this: {SHEET}", subject)
+    said = f"judge and people on n = {row['n']:,}"
+    if row["standing"] == "stale":
+        of = f" of {short(row['compared_judge'])}" if row["compared_judge"] != judge else ""
+        reason = (
+            f"{said}{of}: stale, as rubric, prompt or model changed since; run agent-eval run, or {SHEET}"
+        )
+        return GateFinding("calibration", "unknown", reason, subject)
+    if limits.min_n is not None and row["n"] < limits.min_n:
+        reason = f"{said}, at least {limits.min_n:,}: needs {limits.min_n - row['n']:,} more labels"
+        return GateFinding("calibration", "failed", reason, subject, row["n"])
+    if limits.min_kappa is None:
+        return GateFinding("calibration", "passed", said, subject, row["n"])
+    return _of_kappa(subject, said, row, limits)
+
+
+def _of_kappa(subject: str, said: str, row: Mapping[str, Any], limits: CalibrationLimits) -> GateFinding:
+    least, kappa, low = limits.min_kappa or exact(0), row["kappa"], row["kappa_low"]
+    if kappa is None:
+        reason = f"{said}: kappa is not defined, as all answers are the same; {SHEET}"
+        return GateFinding("calibration", "unknown", reason, subject, threshold=least)
+    name = "kappa with quadratic weights" if row["is_weighted"] else "kappa"
+    said = f"{said}: {name} {kappa:.2f}, lower end at least {float(least):g}"
+    if low is None:
+        reason = f"{said}; no interval: labels of {row['n_conversations']} conversations are too few or do not vary"
+        return GateFinding("calibration", "unknown", reason, subject, kappa, least)
+    said = f"{said}, 95 % {low:.2f} to {row['kappa_high']:.2f}"
+    if low >= float(least):
+        return GateFinding("calibration", "passed", said, subject, kappa, least)
+    return GateFinding("calibration", "failed", f"{said}: {_needs(row, float(least))}", subject, kappa, least)
+
+
+def _needs(row: Mapping[str, Any], least: float) -> str:
+    """Return how many labels would let the same kappa pass: the interval's width falls with the square root of n."""
+    distance = row["kappa"] - least
+    if distance <= 1e-9:
+        return "more labels alone do not help, as the kappa itself is too low"
+    n = math.ceil(row["n"] * ((row["kappa"] - row["kappa_low"]) / distance) ** 2)
+    return f"at this kappa it needs about {max(n, row['n'] + 1):,} labels"

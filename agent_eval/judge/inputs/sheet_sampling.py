@@ -1,0 +1,127 @@
+"""Draw the parts that people label on a rating sheet: stratified, borderline and disagreeing ones more often.
+
+Each stratum (a metric with one answer of the judge, borderline or not) is drawn from at random, so a label has a weight:
+the parts of its stratum divided by those that were drawn. Weighted figures estimate those of all parts without bias.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from agent_eval.formats.hashing import digest
+
+Place = tuple[str, str, int | None, str]
+"""Agent, conversation, turn (None: the whole conversation) and metric."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Represent a part that can be drawn. `answer` of the judge is used for the stratum only, and shown nowhere."""
+
+    place: Place
+    answer: str
+    is_borderline: bool  # judges differ, or the answer is in the middle of the scale
+
+    @property
+    def metric(self) -> str:
+        """Return the metric."""
+        return self.place[3]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Hold a drawn part with its weight: parts of its stratum per drawn one. `stratum` does not show the answer."""
+
+    place: Place
+    weight: float
+    stratum: str
+
+
+def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> list[Drawn]:
+    """Return `n` parts (all, if there are fewer), in random order; the same candidates and seed give the same parts.
+
+    The metrics get equal shares. Within a metric every stratum gets one; of the rest one half goes to borderline
+    strata, and the other to all strata by their size. With fewer parts than strata, answers share a stratum.
+    """
+    of_metric: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        of_metric[candidate.metric].append(candidate)
+    names = sorted(of_metric, key=lambda name: digest("sheet", seed, name))
+    quotas = _shared_out(n, [len(of_metric[name]) for name in names])
+    found = [
+        part
+        for name, quota in zip(names, quotas, strict=True)
+        for part in _of_metric(name, of_metric[name], quota, seed)
+    ]
+    return sorted(found, key=lambda part: digest("order", seed, *part.place))
+
+
+def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
+    """Return one sheet of `n` parts per rater: a third of n is on every sheet, the others are dealt out.
+
+    `parts`: as many as `n_parts` returns, or fewer: then the sheets are shorter.
+    """
+    shared = parts[: n // 3 if n_raters > 1 else 0]
+    rest = parts[len(shared) :]
+    return [[*shared, *rest[i::n_raters]] for i in range(n_raters)]
+
+
+def n_parts(n: int, n_raters: int) -> int:
+    """Return how many parts sheets of `n` parts need, of which a third is on every sheet."""
+    return n if n_raters == 1 else n // 3 + n_raters * (n - n // 3)
+
+
+def _of_metric(name: str, parts: Sequence[Candidate], quota: int, seed: str) -> list[Drawn]:
+    if not quota:
+        return []
+    strata = _strata(parts, quota)
+    sizes = [len(stratum) for stratum in strata]
+    is_first = [all(part.is_borderline for part in stratum) for stratum in strata]
+    counts = [1] * len(strata)
+    n_first = (quota - len(strata)) // 2 if any(is_first) else 0
+    room = [size - 1 if first else 0 for size, first in zip(sizes, is_first, strict=True)]
+    counts = [c + more for c, more in zip(counts, _shared_out(n_first, room), strict=True)]
+    room = [size - c for size, c in zip(sizes, counts, strict=True)]
+    by_size = _by_size(min(quota, sum(sizes)) - sum(counts), sizes, room)
+    counts = [c + more for c, more in zip(counts, by_size, strict=True)]
+    return [
+        Drawn(part.place, len(stratum) / count, digest("stratum", seed, name, len(parts), i)[:12])
+        for i, (stratum, count) in enumerate(zip(strata, counts, strict=True))
+        for part in sorted(stratum, key=lambda part: digest("draw", seed, *part.place))[:count]
+    ]
+
+
+def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
+    """Return the finest strata of which each can have a part: by answer and borderline, by borderline, or one."""
+    finest: tuple[Callable[[Candidate], tuple[object, ...]], ...] = (
+        lambda part: (part.answer, part.is_borderline),
+        lambda part: (part.is_borderline,),
+        lambda _: (),
+    )
+    for group_of in finest:
+        groups: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+        for part in parts:
+            groups[group_of(part)].append(part)
+        if len(groups) <= quota:
+            break
+    return [groups[name] for name in sorted(groups, key=str)]
+
+
+def _shared_out(n: int, room: Sequence[int]) -> list[int]:
+    """Return n shared out evenly, no share larger than its room; the first ones get what is left over."""
+    given = [0] * len(room)
+    while n > 0 and (able := [i for i, most in enumerate(room) if given[i] < most]):
+        for i in able[:n]:
+            given[i] += 1
+        n -= min(n, len(able))
+    return given
+
+
+def _by_size(n: int, sizes: Sequence[int], room: Sequence[int]) -> list[int]:
+    """Return n shared out by size, no share larger than its room."""
+    given = [0] * len(sizes)
+    for _ in range(n):
+        able = [i for i, most in enumerate(room) if given[i] < most]
+        i = max(able, key=lambda i: (sizes[i] / (given[i] + 1), -i))
+        given[i] += 1
+    return given

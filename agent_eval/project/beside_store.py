@@ -1,0 +1,204 @@
+"""Keep what belongs to a store but is no table of it: answers that are not merged yet, the ledger, the prompt secret.
+
+Beside a store file these are files. A lake has them in its catalog, where all workers share them.
+"""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import polars as pl
+
+from agent_eval.judge.llm.budget import SharedBudget
+from agent_eval.judge.llm.redaction import kept_secret
+from agent_eval.judge.llm.sharing.claims import RENEW_S, ClaimTable
+from agent_eval.settings.home import Home
+from agent_eval.settings.lake import LakeSettings
+from agent_eval.storage import Store
+from agent_eval.storage.journal import Journal, finished_journals
+from agent_eval.storage.ledger import Ledger, SpendingCap, add_spent, spent
+from agent_eval.tables import table
+
+if TYPE_CHECKING:
+    from agent_eval.storage.lake import LakeStore
+
+_CACHE = table("judge_cache")
+Append = Callable[[Sequence[Mapping[str, object]]], None]
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Hold the caps on what judges may cost beyond one process."""
+
+    of_run: SpendingCap
+    in_all: SpendingCap
+    per_day: SpendingCap
+    of_automation: SpendingCap  # per day
+
+
+class BesideStore(Protocol):
+    """Provides what belongs to a store but is no table of it."""
+
+    @property
+    def store(self) -> Store:
+        """Return the store."""
+        ...
+
+    @property
+    def journals(self) -> Path:
+        """Return the folder of journals of this machine."""
+        ...
+
+    @property
+    def claiming(self) -> Callable[[], ClaimTable] | None:
+        """Return a function that opens the claims of questions; None if no other worker can ask them."""
+        ...
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Append]:
+        """Yield a function that stores answers (rows of judge_cache) durably; merge them at the end."""
+        ...
+
+    def merge(self) -> None:
+        """Move answers that no process writes any more into judge_cache."""
+        ...
+
+    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
+        """Return the ledger of judge calls, for the calls of one run."""
+        ...
+
+    def spent(self) -> pl.DataFrame:
+        """Return table spending."""
+        ...
+
+    def add_spent(self, spending: pl.DataFrame) -> None:
+        """Add the spending of another store (table spending) to the ledger."""
+        ...
+
+    def secret(self) -> bytes:
+        """Return the random key of the codes that fence transcripts in prompts, made once and stored."""
+        ...
+
+
+@dataclass(frozen=True)
+class FilesBesideStore:
+    """Provides it from files; `base` is the path that their names begin with."""
+
+    store: Store
+    base: Path
+    claiming = None
+
+    @property
+    def journals(self) -> Path:
+        """Return the folder of answers not merged yet."""
+        return self._file(".journal")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Append]:
+        """Yield a function that appends answers to a journal; merge it at the end."""
+        journal = Journal.begin(self.journals)
+        try:
+            yield journal.append
+        finally:
+            journal.close()
+            self.merge()
+
+    def merge(self) -> None:
+        """Move answers from unlocked journals into the store."""
+        if not self.journals.is_dir():
+            return
+        with finished_journals(self.journals, _CACHE) as rows:
+            self.store.upsert(_CACHE, rows, run_id="judge")
+
+    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> Ledger:
+        """Return the ledger file; the caps of the run are kept by its one process."""
+        file = self._file(".spending")
+        return Ledger(file, run, is_automatic, caps.in_all, caps.per_day, caps.of_automation)
+
+    def spent(self) -> pl.DataFrame:
+        """Return table spending."""
+        return spent(self._file(".spending"))
+
+    def add_spent(self, spending: pl.DataFrame) -> None:
+        """Add the spending of another store to the ledger."""
+        add_spent(self._file(".spending"), spending)
+
+    def secret(self) -> bytes:
+        """Return the key in its file."""
+        return kept_secret(self._file(".key"))
+
+    def _file(self, ending: str) -> Path:
+        return self.base.with_name(self.base.name + ending)
+
+
+@dataclass(frozen=True)
+class CatalogBesideStore:
+    """Provides it from the catalog of a lake; `data` is the project's data folder on this machine."""
+
+    store: "LakeStore"
+    data: Path
+
+    @property
+    def journals(self) -> Path:
+        """Return a folder of this machine's own: locks of files may not reach another one."""
+        return self.data / f"agent_eval.lake.journal-{socket.gethostname()}"
+
+    def claiming(self) -> ClaimTable:
+        """Open the claims of questions of a new worker."""
+        from agent_eval.storage.lake.answers import ClaimedQuestions
+
+        return ClaimedQuestions(self.store.catalog_session("write"), 3 * RENEW_S)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Append]:
+        """Yield a function that stores answers in the catalog; merge them at the end."""
+        from agent_eval.storage.lake.answers import publish
+
+        with contextlib.closing(self.store.catalog_session("write")) as session:
+            try:
+                yield lambda rows: publish(session, rows)
+            finally:
+                self.merge()
+
+    def merge(self) -> None:
+        """Move answers of every worker from the catalog into the lake."""
+        from agent_eval.storage.lake.answers import merge
+
+        merge(self.store)
+
+    def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
+        """Return the ledger in the catalog, which also keeps the caps of a run that several processes work for."""
+        from agent_eval.storage.lake.ledger import CatalogLedger
+
+        return CatalogLedger(
+            self.store, run, is_automatic, caps.in_all, caps.per_day, caps.of_automation, caps.of_run
+        )
+
+    def spent(self) -> pl.DataFrame:
+        """Return table spending."""
+        from agent_eval.storage.lake.ledger import spent
+
+        return spent(self.store)
+
+    def add_spent(self, spending: pl.DataFrame) -> None:
+        """Add the spending of another store to the ledger."""
+        from agent_eval.storage.lake.ledger import add_spent
+
+        add_spent(self.store, spending)
+
+    def secret(self) -> bytes:
+        """Return the key in the catalog."""
+        return self.store.prompt_secret()
+
+
+def open_store(home: Home, named: Path | LakeSettings | None) -> BesideStore:
+    """Return the store of the settings, with what belongs to it: a lake, or a DuckDB file relative to the root."""
+    if isinstance(named, LakeSettings):
+        from agent_eval.storage.lake import LakeStore  # needs the extra `cluster`
+
+        return CatalogBesideStore(LakeStore.of(named.address, home.root / named.data), home.data)
+    file = home.root / named if named else home.data / "agent_eval.duckdb"
+    return FilesBesideStore(Store.at(file), file)

@@ -1,0 +1,188 @@
+"""Make rating sheets from the store: which parts people should label, and what a sheet shows of them."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from agent_eval.judge.inputs.sheet_sampling import Candidate, Drawn, Place, drawn_parts, n_parts, sheets
+from agent_eval.judge.judging_pass import HUMAN
+from agent_eval.metrics.base import UNANSWERED, Metric
+from agent_eval.project.project import Project
+from agent_eval.report.sheets import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
+from agent_eval.scores.judge_standing import is_judge
+from agent_eval.tables import table
+from agent_eval.tables.judging import IMPORTED
+from agent_eval.transcripts.models import EXPECTED
+
+_TABLES = ("turn_judgments", "conversation_judgments")
+_COLUMNS = (
+    *("agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status"),
+    *("unscored_reason", "is_effective", "rubric_hash", "disagreement"),
+)
+_MIDDLE = (0.4, 0.6)  # of a scale: an answer between them is borderline
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Hold one rater's sheet."""
+
+    rater: str
+    items: tuple[SheetItem, ...]
+    html: str
+    csv: str
+
+
+def rating_sheets(
+    project: Project,
+    version: str,
+    n: int,
+    *,
+    metrics: Sequence[str] = (),
+    agents: Sequence[str] = (),
+    raters: Sequence[str] = (),
+) -> list[Sheet]:
+    """Return one sheet of at most `n` parts per rater, a third of it on every sheet; one sheet without names.
+
+    Parts that a person labelled are left out. With no metric named, those are drawn from that a judge answered (a
+    model, a recorded verdict or a judge of another tool); if there are none, every part that waits for a judge.
+
+    Args:
+        project: Its stored judgments.
+        version: The methodology version.
+        n: Parts of each sheet.
+        metrics: Only these.
+        agents: Only these; none: all.
+        raters: Names of the raters; they may be unknown.
+    """
+    rows = _judged(project, version, project.some_agents(agents))
+    of_metric = {metric.name: metric for metric in project.metrics.metrics}
+    candidates = _candidates(rows, of_metric, metrics or tuple(of_metric))
+    n_raters = max(1, len(raters))
+    parts = drawn_parts(candidates, n_parts(n, n_raters))
+    return [
+        _sheet(project, sheet, of_metric, rater)
+        for rater, sheet in zip(raters or ("",), sheets(parts, n, n_raters), strict=True)
+    ]
+
+
+def _sheet(project: Project, parts: Sequence[Drawn], of_metric: Mapping[str, Metric], rater: str) -> Sheet:
+    items = tuple(_item(part, of_metric) for part in parts)
+    asked = {name: _metric(of_metric[name]) for name in sorted({item.metric for item in items})}
+    shown = _conversations(project, {(item.agent, item.conversation) for item in items})
+    held = (items, asked, shown, rater)
+    return Sheet(rater, items, sheet_html(*held), sheet_csv(*held))
+
+
+def _judged(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
+    keys = pl.DataFrame({"agent_id": agents}, schema={"agent_id": pl.String}).with_columns(
+        methodology_version=pl.lit(version)
+    )
+    parts = []
+    for name in _TABLES:
+        columns = [*_COLUMNS, *(["turn_index"] if name == "turn_judgments" else [])]
+        parts.append(project.store.read(table(name), keys, columns=columns))
+    return pl.concat(parts, how="diagonal")
+
+
+def _candidates(
+    rows: pl.DataFrame, of_metric: Mapping[str, Metric], metrics: Collection[str]
+) -> list[Candidate]:
+    """Return the parts that a judge answered, or those that wait for one; none that a person labelled."""
+    place = ["agent_id", "conversation_id", "turn_index", "metric"]
+    known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
+    people = known.filter(judge=HUMAN).select(place).unique()
+    known = known.join(people, on=place, how="anti", nulls_equal=True)
+    judges = [j for j in known["judge"].unique() if is_judge(j) or j.startswith(IMPORTED)]
+    is_answered = (pl.col("status").cast(pl.String) == "scored") & pl.col("judge").is_in(judges)
+    found = [
+        _answered(key, of_part, of_metric[key[3]])
+        for key, of_part in _by_part(known.filter(is_answered).sort("is_effective", descending=True), place)
+    ]
+    if found:
+        return found
+    reason = pl.col("unscored_reason").fill_null("")
+    waits = pl.any_horizontal(reason.str.starts_with(start) for start in UNANSWERED)
+    waiting = known.filter(waits | (pl.col("status").cast(pl.String) == "unscored"))
+    return [Candidate(key, "", is_borderline=False) for key, _ in _by_part(waiting, place)]
+
+
+def _by_part(rows: pl.DataFrame, place: Sequence[str]) -> Iterator[tuple[Place, list[Row]]]:
+    of_part: dict[Place, list[Row]] = {}
+    for row in rows.iter_rows(named=True):
+        agent, conversation, turn, metric = (row[name] for name in place)
+        of_part.setdefault((agent, conversation, turn, metric), []).append(row)
+    yield from of_part.items()
+
+
+def _answered(place: Place, rows: Sequence[Row], metric: Metric) -> Candidate:
+    answers = [_answer(row) for row in rows]
+    differ = len(set(answers)) > 1 or any(row["disagreement"] for row in rows)
+    number = rows[0]["rating_1to5"] if rows[0]["rating_1to5"] is not None else rows[0]["value"]
+    is_middle = False
+    if number is not None and metric.scale and not metric.is_binary:
+        low, high = metric.scale
+        is_middle = _MIDDLE[0] <= (number - low) / (high - low) <= _MIDDLE[1]
+    return Candidate(place, answers[0], is_borderline=differ or is_middle)
+
+
+def _answer(row: Row) -> str:
+    """Return an answer as the name of a stratum: real values by tenths of 1."""
+    if row["label"] is not None:
+        return str(row["label"])
+    return str(row["rating_1to5"]) if row["rating_1to5"] is not None else f"{row['value']:.1f}"
+
+
+def _item(part: Drawn, of_metric: Mapping[str, Metric]) -> SheetItem:
+    agent, conversation, turn, metric = part.place
+    rubric = of_metric[metric].rubric_hash
+    return SheetItem(agent, conversation, turn, metric, round(part.weight, 6), part.stratum, rubric)
+
+
+def _metric(metric: Metric) -> SheetMetric:
+    """Return the question of a metric with its answers; anchors of real values are part of the notes."""
+    if metric.answer == "label":
+        options = tuple(
+            Option(label, metric.anchors.get(label) or metric.by_rule.get(label, ""))
+            for label in metric.all_labels
+        )
+        return SheetMetric(metric.question, metric.notes, options, is_several=metric.is_failure)
+    if metric.answer == "rating_1to5" or metric.is_binary:
+        values = "54321" if metric.answer == "rating_1to5" else "10"
+        return SheetMetric(
+            metric.question, metric.notes, tuple(Option(v, metric.anchors.get(v, "")) for v in values)
+        )
+    low, high = metric.scale or (0.0, 1.0)
+    anchors = " ".join(f"{value}: {meaning}" for value, meaning in metric.anchors.items())
+    has_reference = metric.applies_when == "has_expected_answer"
+    return SheetMetric(
+        metric.question, f"{metric.notes} {anchors}".strip(), (), False, low, high, has_reference
+    )
+
+
+def _conversations(
+    project: Project, places: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    keys = pl.DataFrame(
+        sorted(places), schema={"agent_id": pl.String, "conversation_id": pl.String}, orient="row"
+    )
+    columns = ["agent_id", "conversation_id", "goal", "knowledge", "expected"]
+    held: dict[tuple[str, str], dict[str, Any]] = {}
+    for agent, conversation, goal, knowledge, expected in project.store.read(
+        table("conversations"), keys, columns=columns
+    ).iter_rows():
+        texts = [
+            text if isinstance(text, str) else json.dumps(text) for text in json.loads(knowledge or "[]")
+        ]
+        truths = EXPECTED.validate_json(expected or "[]")
+        answers = {t.turn_index: t.answer for t in truths if t.answer and t.turn_index is not None}
+        held[agent, conversation] = {"goal": goal, "knowledge": texts, "expected": answers, "turns": []}
+    turns = project.store.read(
+        table("turns"), keys, columns=["agent_id", "conversation_id", "turn_index", "messages"]
+    )
+    for agent, conversation, index, messages in turns.sort("turn_index").iter_rows():
+        held[agent, conversation]["turns"].append((index, json.loads(messages)))
+    return held

@@ -1,0 +1,135 @@
+"""Read table judge_calibration: which figures a row has, and its confusion as a grid, for the report and the UI."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from agent_eval.report.charts import IntervalMark, span
+from agent_eval.report.names import Paths
+
+CELL, LEFT, TOP = 56, 150, 44  # of the picture, in its units
+MOST = 12  # answers on a side
+FIGURES = {
+    "raw_agreement": "raw agreement",
+    "kappa": "Cohen's kappa",
+    "weighted_kappa": "kappa, quadratic weights",
+    "alpha": "Krippendorff's alpha",
+    "base_rate": "people's share of positive",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "mean_bias": "mean bias (judge − person)",
+    "length_correlation": "judge and reply length",
+    "length_correlation_human": "people and reply length",
+}
+"""Column → its name on pages."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One pair of answers in the picture; `share` of the column's labels, 0–1."""
+
+    x: int
+    y: int
+    n: int
+    share: float
+    is_equal: bool
+    words: str
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """A grid: the judge's answers from top to bottom, people's from left to right."""
+
+    width: int
+    height: int
+    rows: Sequence[tuple[int, str]]  # position and answer of the judge
+    columns: Sequence[tuple[int, str]]
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class CalibrationView:
+    """One row of judge_calibration as it is read; figures: name, value with interval."""
+
+    name: str
+    row: Mapping[str, Any]
+    kappa: IntervalMark | None
+    figures: Sequence[tuple[str, str]]
+    confusion: Confusion | None
+
+
+def calibration_page(version: str, calibration: pl.DataFrame, paths: Paths) -> dict[str, Any]:
+    """Return what the page of a version shows: judges by metric, then raters compared with each other."""
+    rows = [
+        _view(row)
+        for row in calibration.filter(methodology_version=version).sort("metric", "judge").to_dicts()
+    ]
+    judges = [view for view in rows if view.row["judge"] != "human"]
+    people = [view for view in rows if view.row["judge"] == "human"]
+    return {"version": version, "judges": judges, "people": people, "board": paths.board(version)}  # fmt: skip
+
+
+def figures(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the known figures of a row by name: '0.61 (0.42 to 0.78)'."""
+    for column, name in FIGURES.items():
+        if row[column] is not None:
+            low, high = row[f"{column}_low"], row[f"{column}_high"]
+            between = "no interval" if low is None else f"{low:.2f} to {high:.2f}"
+            yield name, f"{row[column]:.2f} ({between})"
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """Return what is compared on what: 'helpfulness: gpt-4o'."""
+    who = "people with each other" if row["judge"] == "human" else row["judge"]
+    return f"{row['metric']}: {who}{' (stale)' if row['is_stale'] else ''}"
+
+
+def kappa_of(row: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    """Return the kappa of a row with its interval: that with quadratic weights where there is one."""
+    name = "kappa" if row["weighted_kappa"] is None else "weighted_kappa"
+    return row[name], row[f"{name}_low"], row[f"{name}_high"]
+
+
+def confusion(text: str | None) -> Confusion | None:
+    """Return the grid of column `confusion`; None without one, or if a side has more than twelve answers."""
+    cells = json.loads(text) if text else []
+    sides = [sorted({cell[side] for cell in cells}, key=_order) for side in ("judge", "human")]
+    if not cells or max(map(len, sides)) > MOST:
+        return None
+    judges, people = sides
+    of_column = {h: sum(cell["n"] for cell in cells if cell["human"] == h) for h in people}
+    return Confusion(
+        width=LEFT + CELL * len(people) + 10,
+        height=TOP + CELL * len(judges) + 10,
+        rows=[(TOP + CELL * i + CELL // 2, _text(answer)) for i, answer in enumerate(judges)],
+        columns=[(LEFT + CELL * i + CELL // 2, _text(answer)) for i, answer in enumerate(people)],
+        cells=[
+            Cell(
+                LEFT + CELL * people.index(cell["human"]),
+                TOP + CELL * judges.index(cell["judge"]),
+                cell["n"],
+                cell["n"] / of_column[cell["human"]],
+                cell["judge"] == cell["human"],
+                f"judge {_text(cell['judge'])}, person {_text(cell['human'])}: {cell['n']}",
+            )
+            for cell in cells
+        ],
+    )
+
+
+def _view(row: Mapping[str, Any]) -> CalibrationView:
+    value, low, high = (None if end is None else end + 1 for end in kappa_of(row))
+    drawn = span(value, low, high, scale=2)  # kappas lie between −1 and 1
+    return CalibrationView(name_of(row), row, drawn, tuple(figures(row)), confusion(row["confusion"]))
+
+
+def _order(answer: str | float) -> tuple[bool, bool, str | float]:
+    """Sort numbers by size, and labels by name after 'no failure'."""
+    return isinstance(answer, str), answer != "no failure", answer
+
+
+def _text(answer: str | float) -> str:
+    return answer if isinstance(answer, str) else f"{answer:g}"

@@ -1,0 +1,190 @@
+"""Build a rating sheet: transcripts as data in one HTML file, which its own script shows as text only.
+
+The file opens from disk and loads nothing. Its content security policy names the hashes of its one script and one
+style sheet, so nothing of a transcript can run or be fetched.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+import polars as pl
+
+from agent_eval.formats.hashing import digest
+from agent_eval.formats.plain_text import escaped_json
+from agent_eval.report.downloads import csv_text
+from agent_eval.report.html.conversation import said
+from agent_eval.report.html.texts import LONGEST, clean
+
+COLUMNS = (
+    "agent",
+    "conversation",
+    "turn",
+    "metric",
+    "rater",
+    "label",
+    "reason",
+    "time",
+    "weight",
+    "stratum",
+    "rubric",
+)
+"""Columns of the CSV, as `agent-eval labels import` reads them."""  # fmt: skip
+_LONGEST_CELL = 2_000  # characters of a text in the CSV that is only read
+
+
+@dataclass(frozen=True)
+class Option:
+    """Represent an answer that can be chosen, with its anchor."""
+
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class SheetMetric:
+    """Describe a question of a sheet: options to choose from, or a number from `low` to `high`."""
+
+    question: str
+    notes: str
+    options: tuple[Option, ...]
+    is_several: bool = False  # several options may be chosen, the first is the main one
+    low: float | None = None
+    high: float | None = None
+    has_reference: bool = False  # the expected answer of the turn is shown
+
+
+@dataclass(frozen=True)
+class SheetItem:
+    """Represent one part to label; `turn` is null for the whole conversation."""
+
+    agent: str
+    conversation: str
+    turn: int | None
+    metric: str
+    weight: float
+    stratum: str
+    rubric: str
+
+
+Conversations = Mapping[tuple[str, str], Mapping[str, Any]]
+"""By agent and conversation: goal, knowledge (texts), expected (answers by turn) and turns: (index, messages) in order."""
+
+
+def sheet_html(
+    items: Sequence[SheetItem],
+    metrics: Mapping[str, SheetMetric],
+    conversations: Conversations,
+    rater: str = "",
+) -> str:
+    """Return a rating sheet as one HTML file.
+
+    Args:
+        items: The parts in their order.
+        metrics: The questions by name.
+        conversations: What is shown of each conversation; messages after a turn are not.
+        rater: Name of the rater, if it is known.
+    """
+    places = list(dict.fromkeys((item.agent, item.conversation) for item in items))
+    last = {place: _last_turn(items, place) for place in places}
+    data = {
+        "id": digest("sheet", rater, [asdict(item) for item in items])[:16],
+        "rater": rater,
+        "columns": COLUMNS,
+        "metrics": {name: asdict(metric) for name, metric in metrics.items()},
+        "conversations": [_shown(conversations[place], last[place]) for place in places],
+        "items": [asdict(item) | {"at": places.index((item.agent, item.conversation))} for item in items],
+    }
+    parts = {name: _own(name) for name in ("sheet.css", "sheet.js")}
+    policy = (
+        f"default-src 'none'; style-src {_hash(parts['sheet.css'])}; script-src {_hash(parts['sheet.js'])}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    text = _own("sheet.html").replace("@policy@", policy)
+    for name, content in parts.items():
+        text = text.replace(f"@{name}@", content)
+    return text.replace("@data@", _inert(data))
+
+
+def sheet_csv(
+    items: Iterable[SheetItem],
+    metrics: Mapping[str, SheetMetric],
+    conversations: Conversations,
+    rater: str = "",
+) -> str:
+    """Return the same sheet as CSV: one line per part, with empty cells to fill in, and what is judged beside them."""
+    rows = [
+        dict.fromkeys(COLUMNS, "")
+        | {name: str(value) for name, value in asdict(item).items() if value is not None}
+        | {"rater": rater}
+        | _beside(item, metrics[item.metric], conversations[item.agent, item.conversation])
+        for item in items
+    ]
+    names = [*COLUMNS, "shown_question", "shown_answers", "shown_text"]
+    return csv_text(pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String)))
+
+
+def _beside(item: SheetItem, metric: SheetMetric, conversation: Mapping[str, Any]) -> dict[str, str]:
+    allowed = " | ".join(option.value for option in metric.options) or f"{metric.low:g} to {metric.high:g}"
+    turns = [turn for turn in conversation["turns"] if item.turn in (None, turn[0])]
+    text = "\n".join(
+        f"{said_one.title}: {said_one.text}" for _, messages in turns for said_one in said(messages)
+    )
+    return {
+        "shown_question": f"{metric.question} {metric.notes}".strip(),
+        "shown_answers": allowed,
+        "shown_text": text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…",
+    }  # fmt: skip
+
+
+def _last_turn(items: Iterable[SheetItem], place: tuple[str, str]) -> int | None:
+    """Return the last turn that any item of the conversation shows; None: all."""
+    turns = [item.turn for item in items if (item.agent, item.conversation) == place]
+    known = [turn for turn in turns if turn is not None]
+    return None if len(known) < len(turns) else max(known)
+
+
+def _shown(conversation: Mapping[str, Any], last: int | None) -> dict[str, Any]:
+    return {
+        "goal": _cut(conversation["goal"] or ""),
+        "knowledge": [_cut(text) for text in conversation["knowledge"]],
+        "expected": {index: _cut(text) for index, text in conversation["expected"].items()},
+        "turns": [
+            {
+                "index": index,
+                "said": [
+                    {"kind": one.kind, "title": one.title, "text": _cut(one.text), "error": one.is_error}
+                    for one in said(messages)
+                ],
+            }
+            for index, messages in conversation["turns"]
+            if last is None or index <= last
+        ],
+    }
+
+
+def _cut(text: str) -> str:
+    kept = clean(text)[:LONGEST]
+    return kept if len(kept) == len(text) else f"{kept}\n… {len(text) - len(kept):,} more characters"
+
+
+def _own(name: str) -> str:
+    return (resources.files("agent_eval.report.sheets") / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    """Return the source expression of an inline script or style sheet."""
+    found = hashlib.sha256(content.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(found).decode()}'"
+
+
+def _inert(data: object) -> str:
+    """Return JSON that cannot end the element that holds it, nor begin another one."""
+    text = escaped_json(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+    return (
+        text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("@", "\\u0040")
+    )

@@ -1,0 +1,122 @@
+"""Say how far the judges of an agent are known to agree with people: calibrated, stale or not calibrated.
+
+Frames in, frames out; the figures are those of table judge_calibration.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from agent_eval.scores.calibration import HUMAN
+from agent_eval.tables.columns import CALIBRATED
+from agent_eval.tables.judging import IMPORTED
+
+_PAIR = ["methodology_version", "agent_id"]
+_CALIBRATED, _STALE, _NOT = "calibrated", "stale", "not calibrated"
+_NO_JUDGE = (HUMAN, "rule", "none")
+_KAPPA = ("kappa", "kappa_low", "kappa_high")
+SCHEMA = pl.Schema(
+    {
+        **dict.fromkeys((*_PAIR, "metric", "judge", "standing", "compared_judge"), pl.String),
+        **dict.fromkeys(("n", "n_conversations"), pl.Int64),
+        **dict.fromkeys(_KAPPA, pl.Float64),
+        "is_weighted": pl.Boolean,
+    }
+)
+Row = Mapping[str, Any]
+
+
+def judge_standings(judged: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per version, agent, metric and judge whose answers count there.
+
+    `standing` is calibrated if people labelled the metric and the interval of the judge's kappa is known under the same
+    rubric; stale if this holds for another rubric or judge, or if the row of judge_calibration is stale; else not
+    calibrated. `kappa` has quadratic weights where the metric has numbers (`is_weighted`). `n`, kappa and
+    `compared_judge` are those of the row of judge_calibration, null without one. People, rules and judges of other
+    tools are left out.
+
+    Args:
+        judged: methodology_version, agent_id, metric, judge and rubric_hash of the effective answers.
+        calibration: Table judge_calibration.
+    """
+    of_metric: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in _with_kappa(calibration).iter_rows(named=True):
+        if is_judge(row["judge"]):
+            of_metric[row["methodology_version"], row["metric"]].append(row)
+    wanted = [*_PAIR, "metric", "judge", "rubric_hash"]
+    rows = [
+        {name: row[name] for name in wanted[:-1]}
+        | _standing(row, of_metric.get((row["methodology_version"], row["metric"]), ()))
+        for row in judged.select(wanted).unique().sort(wanted).iter_rows(named=True)
+        if is_judge(row["judge"])
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def is_judge(name: str) -> bool:
+    """Return whether the name is that of a judge of this project that can err: a model, ensemble or recorded verdict."""
+    return name not in _NO_JUDGE and not name.startswith(IMPORTED)
+
+
+def board_calibration(standings: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per version and agent with the columns CALIBRATED of a board.
+
+    Calibrated if any metric is, else stale if any is. The figures are those of the metric of this standing whose
+    interval of kappa reaches lowest; not calibrated has those of the metric with most labels, if any.
+    """
+    rows: list[dict[str, Any]] = []
+    for (version, agent), of_pair in standings.group_by(_PAIR, maintain_order=True):
+        found = of_pair.to_dicts()
+        standing = next(s for s in (_CALIBRATED, _STALE, _NOT) if any(r["standing"] == s for r in found))
+        of_standing = [row for row in found if row["standing"] == standing]
+        shown = (
+            max(of_standing, key=lambda row: row["n"] or 0)
+            if standing == _NOT
+            else min(of_standing, key=lambda row: row["kappa_low"])
+        )
+        with_labels = shown["n"] is not None
+        rows.append(
+            {
+                "methodology_version": version,
+                "agent_id": agent,
+                "calibration": standing,
+                "calibration_metric": shown["metric"] if with_labels else None,
+                "calibration_judge": shown["compared_judge"],
+                "calibration_n": shown["n"],
+                **{f"calibration_{name}": shown[name] for name in _KAPPA},
+                "n_metrics_calibrated": len(
+                    {row["metric"] for row in of_standing if row["standing"] != _NOT}
+                ),
+                "n_metrics_judged": len({row["metric"] for row in found}),
+            }
+        )
+    types = {column.name: column.dtype for column in CALIBRATED}
+    return pl.DataFrame(rows, schema={**dict.fromkeys(_PAIR, pl.String), **types})
+
+
+def _with_kappa(calibration: pl.DataFrame) -> pl.DataFrame:
+    """Take the weighted kappa of metrics with numbers as the kappa."""
+    is_weighted = pl.col("weighted_kappa").is_not_null()
+    return calibration.with_columns(
+        is_weighted=is_weighted,
+        **{name: pl.when(is_weighted).then(f"weighted_{name}").otherwise(name) for name in _KAPPA},
+    )
+
+
+def _standing(asked: Row, rows: Sequence[Row]) -> dict[str, Any]:
+    same = [r for r in rows if r["judge"] == asked["judge"] and r["rubric_hash"] == asked["rubric_hash"]]
+    current = next((row for row in same if not row["is_stale"]), None)
+    if current is not None and current["kappa_low"] is not None:
+        return _figures(_CALIBRATED, current)
+    earlier = [row for row in rows if row is not current and row["kappa_low"] is not None]
+    if current is None and earlier:
+        return _figures(_STALE, max(earlier, key=lambda row: (row["judge"] == asked["judge"], row["n"])))
+    return _figures(_NOT, current)
+
+
+def _figures(standing: str, row: Row | None) -> dict[str, Any]:
+    names = ("n", "n_conversations", *_KAPPA, "is_weighted")
+    figures = {name: None if row is None else row[name] for name in names}
+    return {"standing": standing, "compared_judge": None if row is None else row["judge"], **figures}

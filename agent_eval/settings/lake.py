@@ -1,0 +1,62 @@
+"""Read the table [store]: where a DuckLake keeps its catalog and its files. No password is accepted here."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import unquote
+
+from pydantic import BaseModel, Discriminator, Field, Tag, field_validator
+
+_PREFIX = "postgres:"
+_PASSWORD = re.compile(r"password\s*=|//[^/]*:[^/]*@", re.IGNORECASE)
+
+
+class LakeSettings(BaseModel, frozen=True, extra="forbid"):
+    """Describe a store that several workers share."""
+
+    kind: Literal["ducklake"] = Field(description="The kind of the store.")
+    catalog: str = Field(
+        description="`postgres:` and the address of a Postgres database, as libpq takes it, e.g. "
+        "`postgres:host=db dbname=agent_eval user=agent_eval`; the password is read from PGPASSWORD or PGPASSFILE."
+    )
+    data: Path = Field(
+        description="The folder of the Parquet files, shared by all workers under the same path."
+    )
+
+    @field_validator("catalog")
+    @classmethod
+    def _has_no_password(cls, value: str) -> str:
+        if not value.startswith(_PREFIX) or not value.isprintable():
+            raise ValueError(
+                "expected `postgres:` and the address of a database, e.g. postgres:host=db dbname=x"
+            )
+        if _PASSWORD.search(unquote(value)):
+            raise ValueError(
+                "it holds a password; remove it and set PGPASSWORD or PGPASSFILE in the environment"
+            )
+        return value
+
+    @field_validator("data")
+    @classmethod
+    def _is_a_folder(cls, value: Path) -> Path:
+        if re.match(r"\w+:/", str(value)):
+            raise ValueError("expected a folder that every worker mounts; object stores are not supported")
+        if not str(value).isprintable():
+            raise ValueError("expected a path, without control characters")
+        return value
+
+    @property
+    def address(self) -> str:
+        """Return the address of the catalog as libpq takes it."""
+        rest = self.catalog.removeprefix(_PREFIX)
+        return _PREFIX + rest if rest.startswith("//") else rest
+
+
+StoreSetting = (
+    Annotated[
+        Annotated[Path, Tag("[file]")] | Annotated[LakeSettings, Tag("[lake]")],
+        Discriminator(lambda value: "[lake]" if isinstance(value, dict | LakeSettings) else "[file]"),
+    ]
+    | None
+)
+"""The path of a DuckDB file, or a table [store]."""

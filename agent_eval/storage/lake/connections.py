@@ -1,0 +1,88 @@
+"""Keep connections to a lake open: attaching takes many times as long as a small write.
+
+Connections are separate per process, since a forked child cannot use its parent's.
+"""
+
+import atexit
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+
+from agent_eval.storage.engines import new_engine
+from agent_eval.storage.lake.catalog import CatalogSession
+from agent_eval.storage.lake.errors import LostLockError
+
+
+@dataclass
+class Lake:
+    """Hold a DuckDB connection with the lake attached as `store`, and the session that takes its table locks."""
+
+    con: duckdb.DuckDBPyConnection
+    locks: CatalogSession
+
+    @classmethod
+    def attached(cls, setup: Sequence[str], attach: str, session: CatalogSession) -> "Lake":
+        """Open a connection, with the statements that set it up and the one that attaches the lake.
+
+        Raises:
+            duckdb.Error: If the lake cannot be attached.
+        """
+        con = new_engine(setup)
+        try:
+            con.execute(attach)
+            con.execute("USE store")
+        except BaseException:
+            con.close()
+            raise
+        return cls(con, session)
+
+    def refuse_lost_locks(self) -> None:
+        """Check that the catalog still has the session of the table locks.
+
+        Raises:
+            LostLockError: If it has ended.
+        """
+        if not self.locks.is_alive():
+            raise LostLockError(self.locks.attach, "the tables that are written")
+
+    def close(self) -> None:
+        """End both connections; an open transaction is rolled back, and the locks are released."""
+        self.con.close()
+        self.locks.close()
+
+
+_idle: dict[tuple[int, Hashable], list[Lake]] = defaultdict(list)
+
+
+@contextlib.contextmanager
+def pooled(make: Callable[[], Lake], key: Hashable) -> Iterator[Lake]:
+    """Yield a connection to the lake, kept for reuse at the end; after an error it is closed.
+
+    A connection whose catalog was restarted is replaced.
+    """
+    idle = _idle[os.getpid(), key]
+    lake = None
+    while idle and lake is None:
+        lake = idle.pop()
+        if not lake.locks.is_alive():
+            lake.close()
+            lake = None
+    lake = lake or make()
+    try:
+        yield lake
+    except BaseException:
+        lake.close()
+        raise
+    idle.append(lake)
+
+
+@atexit.register
+def close_idle() -> None:
+    """Close the connections of this process that are not in use."""
+    for (process, _), idle in _idle.items():
+        while process == os.getpid() and idle:
+            idle.pop().close()

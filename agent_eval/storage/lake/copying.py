@@ -1,0 +1,121 @@
+"""Copy all rows of a store file into a lake, or of a lake into a new file. Ids of runs and times of writes are kept."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from agent_eval.errors import StorageError
+from agent_eval.storage.lake.connections import close_idle
+from agent_eval.storage.lake.store import LakeStore
+from agent_eval.storage.store import STAMPS, Store, columns_of, quoted
+from agent_eval.storage.store_errors import MissingFolderError
+from agent_eval.storage.versions import SCHEMA_VERSION, stamped
+from agent_eval.tables import TABLES, Table
+
+
+class CopyError(StorageError):
+    """Raised when a store is not copied: a copy would lose rows. Both stores are unchanged."""
+
+    def __init__(self, target: str, why: str) -> None:
+        super().__init__(f"Nothing was copied to {target}: {why}.")
+
+
+def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
+    """Copy every table of a store file into a lake without rows; return the number of rows by table.
+
+    All tables are copied in one transaction. Runs on either store wait meanwhile.
+
+    Raises:
+        CopyError: If there is no such file, it is of an earlier version, or the lake has rows.
+        StoreError: If one of the stores cannot be opened.
+    """
+    if not file.is_file():
+        raise CopyError(lake.attach, f"there is no store file {file}")
+    source = Store.at(file)
+    with source.exclusive_section("run"), source.session(read_only=True) as con:
+        if stamped(con)[0] < SCHEMA_VERSION:
+            raise CopyError(lake.attach, f"{file} is of an earlier release; run `agent-eval run` on it first")
+        tables = _present(con)
+    rows = dict[str, int]()
+
+    def write(con: duckdb.DuckDBPyConnection) -> None:
+        if any(_n_rows(con, "store", table) for table in _present(con)):
+            raise CopyError(lake.attach, "it has rows already; copy into a new lake")
+        rows.update(_copied(con, "other", "store", tables))
+
+    with (
+        lake.exclusive_section("run"),
+        source.exclusive_section("run"),
+        source.locked(shared=True),
+        _with_file(lake, file, " (READ_ONLY)") as both,
+    ):
+        both.transact(tables, write)
+    return rows
+
+
+def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
+    """Copy every table of a lake into a new store file; return the number of rows by table.
+
+    The file gets its name when it is complete. Runs on the lake wait meanwhile.
+
+    Raises:
+        CopyError: If the file exists.
+        StoreError: If one of the stores cannot be opened.
+    """
+    if file.exists():
+        raise CopyError(str(file), "the file exists; name a new one")
+    if not file.parent.is_dir():
+        raise MissingFolderError(file, "write")
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with lake.exclusive_section("run"):
+            with lake.session(read_only=True) as con:
+                tables = _present(con)
+            Store.at(part).transact(tables, lambda _: None)
+            with _with_file(lake, part) as both, both.session(read_only=True) as con:
+                rows = _copied(con, "store", "other", tables)
+        part.replace(file)
+    finally:
+        for left in part.parent.glob(f"{part.name}*"):
+            left.unlink()
+    return rows
+
+
+@contextlib.contextmanager
+def _with_file(lake: LakeStore, file: Path, option: str = "") -> Iterator[LakeStore]:
+    """Yield the lake with the file attached as `other` to its connections; close them at the end."""
+    place = str(file).replace("'", "''")
+    try:
+        yield replace(lake, setup=(f"ATTACH '{place}' AS other{option}",))
+    finally:
+        close_idle()
+
+
+def _present(con: duckdb.DuckDBPyConnection) -> list[Table[Any]]:
+    """Return the tables that were written to the attached store."""
+    return [TABLES[name] for name in sorted(TABLES) if columns_of(con, TABLES[name])]
+
+
+def _copied(
+    con: duckdb.DuckDBPyConnection, source: str, target: str, tables: Sequence[Table[Any]]
+) -> dict[str, int]:
+    rows = dict[str, int]()
+    for table in tables:
+        name = f"main.{quoted(table.name)}"
+        present = con.execute(f"SELECT * FROM {source}.{name} LIMIT 0").description or ()
+        columns = ", ".join(
+            quoted(c) for c in (*table.schema, *STAMPS) if c in {found[0] for found in present}
+        )
+        con.execute(f"INSERT INTO {target}.{name} BY NAME SELECT {columns} FROM {source}.{name}")
+        rows[table.name] = _n_rows(con, target, table)
+    return rows
+
+
+def _n_rows(con: duckdb.DuckDBPyConnection, database: str, table: Table[Any]) -> int:
+    (n_rows,) = con.execute(f"SELECT count(*) FROM {database}.main.{quoted(table.name)}").fetchone() or (0,)
+    return int(n_rows)

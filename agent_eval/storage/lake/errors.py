@@ -1,0 +1,65 @@
+"""Describe errors of a lake in one line: the problem and the fix. No message holds a password."""
+
+from agent_eval.errors import StorageError
+from agent_eval.storage.store_errors import StoreError
+
+INSTALL = "Install `dagster-agent-eval[cluster]` with `pip install -c constraints-cluster.txt`"
+
+
+class ClusterExtraError(StorageError):
+    """Raised when a library of the extra `cluster` is missing or does not fit the installed duckdb."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The store is a DuckLake, but {why}. {INSTALL}.")
+
+
+class CatalogError(StoreError):
+    """Raised when the Postgres server of the catalog cannot be used."""
+
+    def __init__(self, attach: str, doing: str, why: str) -> None:
+        super().__init__(
+            attach,
+            doing,
+            f"its catalog cannot be reached ({_first_line(why)})",
+            "Start the Postgres server, or correct `catalog` in the table [store] of agent_eval.toml; the password is "
+            "read from PGPASSWORD or PGPASSFILE",
+        )
+
+
+class NotInitialisedError(StoreError):
+    """Raised when the catalog's database holds no lake yet."""
+
+    def __init__(self, attach: str, doing: str) -> None:
+        super().__init__(attach, doing, "its catalog holds no lake yet", "Run `agent-eval store init` once")
+
+
+class DataFolderError(StoreError):
+    """Raised when the folder of Parquet files is missing, or is the folder of another lake."""
+
+    def __init__(self, attach: str, doing: str, why: str) -> None:
+        super().__init__(
+            attach,
+            doing,
+            why,
+            "Mount the shared folder on this machine, or correct `data` in the table [store] of agent_eval.toml",
+        )
+
+
+class ConflictError(StoreError):
+    """Raised when other writers changed the same tables for longer than the time limit."""
+
+
+class LostLockError(StoreError):
+    """Raised when the session that held a lock has ended: another worker may have taken it, so nothing is committed."""
+
+    def __init__(self, attach: str, what: str) -> None:
+        super().__init__(
+            attach,
+            "write",
+            f"the catalog ended the session that held the lock of {what}, so that another worker may hold it now",
+            "Run again: the next run does the rest",
+        )
+
+
+def _first_line(why: str) -> str:
+    return (why.strip().splitlines() or ["no reason is given"])[0].strip().rstrip(".")

@@ -1,0 +1,166 @@
+"""Count judge calls and their cost in the catalog: the ledger that all workers of a project share.
+
+As with the ledger beside a store file, a call is reserved before it is sent, so caps in calls are never
+exceeded, and a cap in dollars only by the calls in progress. Days are those of the catalog's clock, in UTC.
+"""
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from agent_eval.errors import StorageError
+from agent_eval.storage.lake import catalog
+from agent_eval.storage.lake.catalog import CatalogSession, lock_key
+from agent_eval.storage.lake.store import LakeStore
+from agent_eval.storage.ledger import SPENDING, SpendingCap
+from agent_eval.storage.store_errors import StoreError
+
+_SPENDING = f"{catalog.SCHEMA}.spending"
+_DAY = "to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+# Two messages to the server for each call; the lock lets one worker at a time compare the sums with the caps.
+_BEGIN = f"""
+    BEGIN; SELECT pg_advisory_xact_lock({lock_key("ledger")});
+    SELECT {_DAY}, sum(n_calls), sum(cost_usd),
+        sum(n_calls) FILTER (WHERE day = {_DAY}), sum(cost_usd) FILTER (WHERE day = {_DAY}),
+        sum(n_calls) FILTER (WHERE day = {_DAY} AND started_by = 'automation'),
+        sum(cost_usd) FILTER (WHERE day = {_DAY} AND started_by = 'automation'),
+        sum(n_calls) FILTER (WHERE run = %(run)s), sum(cost_usd) FILTER (WHERE run = %(run)s)
+    FROM {_SPENDING}"""
+_RESERVE = f"""
+    INSERT INTO {_SPENDING} AS held (day, run, model, started_by, session, n_calls, n_reserved)
+    VALUES (%(day)s, %(run)s, %(model)s, %(by)s, %(session)s, 1, 1)
+    ON CONFLICT (day, run, model, session) DO UPDATE SET n_calls = held.n_calls + 1, n_reserved = held.n_reserved + 1;
+    COMMIT"""
+_SETTLE = f"""
+    UPDATE {_SPENDING} SET n_reserved = n_reserved - 1, n_unknown_cost = n_unknown_cost + %(unknown)s,
+        n_tokens_in = n_tokens_in + %(n_in)s, n_tokens_out = n_tokens_out + %(n_out)s, cost_usd = cost_usd + %(cost)s
+    WHERE day = %(day)s AND run = %(run)s AND model = %(model)s AND session = %(session)s"""
+_SESSION = "SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+_CLOSE_LOST = f"""
+    UPDATE {_SPENDING} SET n_unknown_cost = n_unknown_cost + n_reserved, n_reserved = 0
+    WHERE n_reserved > 0 AND session NOT IN (SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE pid IS NOT NULL AND backend_start IS NOT NULL)"""
+
+
+class CatalogLedgerError(StorageError):
+    """Raised when the ledger in the catalog cannot be used; no judge is called, as calls must be counted."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(f"The ledger of judge calls cannot be used, so no judge is asked. {error}")
+
+
+@dataclass
+class CatalogLedger:
+    """Record the calls of one process in the ledger of the catalog.
+
+    `of_run` caps all processes that work for the same run together.
+    """
+
+    store: LakeStore
+    run: str
+    is_automatic: bool
+    in_all: SpendingCap
+    per_day: SpendingCap
+    of_automation: SpendingCap  # per day
+    of_run: SpendingCap
+    _days: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # model → of its open calls
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def _session(self) -> CatalogSession:
+        session = self.store.catalog_session("write")
+        session.rows(
+            "SET synchronous_commit = off"
+        )  # loses calls if the server crashes, not if a worker does
+        return session
+
+    @cached_property
+    def _name(self) -> str:
+        return str(self._session.rows(_SESSION)[0][0])
+
+    def reserve(self, model: str) -> str | None:
+        """Count a call before it is sent; if a cap does not allow it, return which one.
+
+        Raises:
+            CatalogLedgerError: If it cannot be counted; the call must not be sent then.
+        """
+        by = "automation" if self.is_automatic else "person"
+        try:
+            with self._lock:
+                row = {"run": self.run, "model": model, "by": by, "session": self._name}
+                day, *sums = self._session.rows(_BEGIN, row)[0]
+                if (why := self._why_reached(sums)) is not None:
+                    self._session.rows("ROLLBACK")
+                    return why
+                self._session.rows(_RESERVE, row | {"day": day})
+                self._days.setdefault(model, []).append(str(day))
+        except StoreError as error:
+            with contextlib.suppress(StoreError):
+                self._session.rows("ROLLBACK")
+            raise CatalogLedgerError(error) from error
+        return None
+
+    def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
+        """Record the cost of a reserved call; `cost_usd` None: unknown."""
+        with self._lock:
+            row = {
+                "n_in": n_in or 0,
+                "n_out": n_out or 0,
+                "cost": cost_usd or 0.0,
+                "unknown": int(cost_usd is None),
+                "day": self._days[model].pop(0),
+                "run": self.run,
+                "model": model,
+                "session": self._name,
+            }
+            try:
+                self._session.rows(_SETTLE, row)
+            except StoreError as error:
+                raise CatalogLedgerError(error) from error
+
+    def _why_reached(self, sums: Sequence[float | None]) -> str | None:
+        n_all, all_usd, n_day, day_usd, n_auto, auto_usd, n_run, run_usd = (value or 0 for value in sums)
+        why = self.in_all.why_reached(n_all, all_usd) or self.per_day.why_reached(n_day, day_usd)
+        why = why or self.of_run.why_reached(n_run, run_usd)
+        if why is None and self.is_automatic:
+            why = self.of_automation.why_reached(n_auto, auto_usd)
+        return why
+
+
+def spent(store: LakeStore) -> pl.DataFrame:
+    """Return table spending. Calls left open by a worker that is gone have an unknown cost.
+
+    Raises:
+        StoreError: If the catalog cannot be used.
+    """
+    keys = ", ".join(SPENDING.key)
+    summed = [name for name in SPENDING.schema if name not in (*SPENDING.key, "started_by")]
+    names = [*SPENDING.key, "started_by", *summed]
+    sums = ", ".join(
+        f"sum({name})::float8" if name == "cost_usd" else f"sum({name})::bigint" for name in summed
+    )
+    with contextlib.closing(store.catalog_session("read")) as session:
+        session.rows(_CLOSE_LOST)
+        found = session.rows(
+            f"SELECT {keys}, min(started_by), {sums} FROM {_SPENDING} GROUP BY {keys} ORDER BY {keys}"
+        )
+    return SPENDING.frame(dict(zip(names, row, strict=True)) for row in found)
+
+
+def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:
+    """Add the spending of another store (table spending), so that caps of the day and in all count it.
+
+    Raises:
+        StoreError: If the catalog cannot be used.
+    """
+    names = ", ".join(SPENDING.schema)
+    places = ", ".join(["%s"] * len(SPENDING.schema))
+    with contextlib.closing(store.catalog_session("write")) as session:
+        for row in spending.select(list(SPENDING.schema)).iter_rows():
+            session.rows(
+                f"INSERT INTO {_SPENDING} ({names}, session) VALUES ({places}, 'copied') ON CONFLICT DO NOTHING",
+                row,
+            )

@@ -1,0 +1,245 @@
+"""Read and write the tables of a DuckLake that several workers share.
+
+DuckLake has no keys, and sees a conflict only where another commit changed the same table: two writers that
+replace the same empty partition would both commit. So a write takes the lock of each of its tables, which
+orders the writers, and updates each table's row in the lake's table `fence`, so that of two writers the second
+fails even if a lock was lost. It is then repeated. A writer whose lock session has ended commits nothing.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from agent_eval.storage import locks
+from agent_eval.storage.lake import catalog
+from agent_eval.storage.lake.connections import Lake, pooled
+from agent_eval.storage.lake.errors import ConflictError, DataFolderError, NotInitialisedError
+from agent_eval.storage.lake.extensions import load_statements
+from agent_eval.storage.store import Store, columns_of, ensure_columns
+from agent_eval.storage.store_errors import BusyStoreError, NewerStoreError, StoreError
+from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamped
+from agent_eval.tables import Table
+
+LAKE_SCHEMA = "ducklake"
+"""The Postgres schema of DuckLake's own tables."""
+MARKER = "agent_eval.lake"
+"""The file in the data folder that names its lake: a disk that is not mounted is an empty folder."""
+_CONFLICT = re.compile(
+    r"transaction conflict|maximum retry count|could not serialize|violates unique constraint \"ducklake",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class LakeStore(Store):
+    """Read and write the tables of one lake.
+
+    Args:
+        given: The address of the catalog, as libpq takes it, without a password.
+        data: The folder of the Parquet files, which every worker mounts under the same path.
+    """
+
+    given: str = ""
+    data: Path = Path()
+
+    @classmethod
+    def of(cls, given: str, data: Path) -> "LakeStore":
+        """Return the lake with its catalog at `given` and its files in `data`."""
+        return cls(attach=f"ducklake:postgres:{given}", given=given, data=data)
+
+    def attach_statement(self, name: str, *, create: bool = False) -> str:
+        """Return the statement that attaches the lake under a name; with `create`, it may not exist yet."""
+        place, folder = (
+            text.replace("'", "''") for text in (f"ducklake:postgres:{self.conninfo}", f"{self.data}/")
+        )
+        options = f"DATA_PATH '{folder}', METADATA_SCHEMA '{LAKE_SCHEMA}', CREATE_IF_NOT_EXISTS {str(create).lower()}"
+        return f"ATTACH '{place}' AS {name} ({options})"
+
+    @cached_property
+    def conninfo(self) -> str:
+        """Return the address of the catalog with a limit on the time to connect."""
+        return catalog.connection_string(self.given)
+
+    def catalog_session(self, doing: str) -> catalog.CatalogSession:
+        """Return a new connection to the catalog."""
+        return catalog.CatalogSession.open(self.attach, self.conninfo, doing)
+
+    def prompt_secret(self) -> bytes:
+        """Return the random key of the codes that fence transcripts in prompts; the first caller makes it."""
+        with contextlib.closing(self.catalog_session("read")) as session:
+            found = session.rows(
+                f"UPDATE {catalog.SCHEMA}.lake SET secret = COALESCE(secret, %s) RETURNING secret",
+                [os.urandom(32)],
+            )
+        if not found:
+            raise NotInitialisedError(self.attach, "read")
+        return bytes(found[0][0])
+
+    @contextlib.contextmanager
+    def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the exclusive section for a purpose among all workers, as `Store.exclusive_section` does."""
+        with catalog.section(self.attach, self.conninfo, purpose, wait=wait) as is_held:
+            yield is_held
+
+    @contextlib.contextmanager
+    def run_section(self, agents: Collection[str] | None) -> Iterator[bool]:
+        """Hold the section for a run, together with runs on other agents unless the run is of all agents.
+
+        Yields whether no other run can be in progress.
+        """
+        if agents is None:
+            with self.exclusive_section("run"):
+                yield True
+            return
+        with catalog.agents_section(self.attach, self.conninfo, agents):
+            yield False
+
+    @property
+    def is_shared(self) -> bool:
+        """Return True: other workers use the lake."""
+        return True
+
+    def record_holder(self, purpose: str, name: str) -> None:
+        """Record the holder of a section in the catalog. An empty name: released normally."""
+        with contextlib.closing(self.catalog_session("write")) as session:
+            session.rows(
+                f"INSERT INTO {catalog.SCHEMA}.holder VALUES (%s, %s) ON CONFLICT (purpose) DO UPDATE SET name = excluded.name",
+                [purpose, name],
+            )
+
+    def recorded_holder(self, purpose: str) -> str:
+        """Return the last holder of the section that did not release it normally; empty if none."""
+        with contextlib.closing(self.catalog_session("read")) as session:
+            found = session.rows(f"SELECT name FROM {catalog.SCHEMA}.holder WHERE purpose = %s", [purpose])
+        return str(found[0][0]) if found else ""
+
+    @contextlib.contextmanager
+    def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Yield the lake attached as `store`; a reader sees one snapshot of it. Only for this package.
+
+        Raises:
+            StoreError: If it cannot be opened, is of a later version, or an operation on it fails.
+        """
+        with self._lake("read" if read_only else "write") as lake:
+            if not read_only:
+                yield lake.con
+                return
+            lake.con.execute("BEGIN")
+            yield lake.con
+            lake.con.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _lake(self, doing: str) -> Iterator[Lake]:
+        self._check_folder(doing)
+        with self.translated(doing), pooled(self._opened_lake, (self.attach, self.data, self.setup)) as lake:
+            version, written_by = stamped(lake.con)
+            if version > SCHEMA_VERSION:
+                raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
+            yield lake
+
+    def _opened_lake(self) -> Lake:
+        session = self.catalog_session("open")
+        try:
+            return Lake.attached((*load_statements(), *self.setup), self.attach_statement("store"), session)
+        except BaseException:
+            session.close()
+            raise
+
+    @contextlib.contextmanager
+    def translated(self, doing: str) -> Iterator[None]:
+        """Raise errors of the database as StoreError, with DuckLake's reason."""
+        try:
+            with super().translated(doing):
+                yield
+        except StoreError as error:
+            why = str(error.__cause__ or "")
+            if isinstance(error.__cause__, duckdb.Error) and "creating a new DuckLake is explicitly" in why:
+                raise NotInitialisedError(self.attach, doing) from error
+            if isinstance(error.__cause__, duckdb.Error) and _CONFLICT.search(why):
+                raise ConflictError(self.attach, doing, why, "Try again") from error
+            raise
+
+    def _check_folder(self, doing: str) -> None:
+        if not (self.data / MARKER).is_file():
+            with contextlib.closing(self.catalog_session(doing)) as session:
+                if not session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{catalog.SCHEMA}'"):
+                    raise NotInitialisedError(self.attach, doing)
+            what = "holds no lake" if self.data.is_dir() else "does not exist"
+            raise DataFolderError(self.attach, doing, f"its data folder {self.data} {what}")
+
+    def transact(
+        self, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
+    ) -> None:
+        """Call `write` in a transaction under the locks of its tables, again after each conflict.
+
+        Raises:
+            BusyStoreError: If another worker held a lock for longer than `patience_s`.
+            ConflictError: If conflicts lasted longer than that.
+            LostLockError: If the session of a lock, or of a section of this process, has ended.
+        """
+        patience = locks.Backoff(self.patience_s, f"the store {self.attach}")
+        while True:
+            try:
+                with self._lake("write") as lake, self._table_locks(lake, tables):
+                    self._commit(lake, tables, write)
+                return
+            except ConflictError:
+                if not patience.sleep("another worker that commits to it"):
+                    raise
+
+    def _commit(
+        self, lake: Lake, tables: Sequence[Table[Any]], write: Callable[[duckdb.DuckDBPyConnection], None]
+    ) -> None:
+        lake.con.execute("BEGIN")
+        version, _ = stamped(lake.con)
+        if version < SCHEMA_VERSION:
+            migrate(lake.con, version)
+        for table in tables:
+            self._fence(lake, table)
+        write(lake.con)
+        lake.refuse_lost_locks()
+        catalog.refuse_lost_sections(self.attach)
+        lake.con.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _table_locks(self, lake: Lake, tables: Sequence[Table[Any]]) -> Iterator[None]:
+        """Hold the locks of the tables, taken in the order of their names: no two writers wait for each other."""
+        names = [f"table {table.name}" for table in sorted(tables, key=lambda table: table.name)]
+        what = f"the store {self.attach}"
+        try:
+            for name in names:
+                if not lake.locks.lock(name, limit_s=self.patience_s, what=what):
+                    holder = lake.locks.holder(name)
+                    raise BusyStoreError(self.attach, "write", holder, self.patience_s)
+            yield
+        except BaseException:
+            lake.locks.close()  # releases them all
+            raise
+        for name in names:
+            lake.locks.unlock(name)
+
+    def _fence(self, lake: Lake, table: Table[Any]) -> None:
+        """Make the table if needed, and change its row in `fence`: a second writer's commit then conflicts."""
+        is_new = not columns_of(lake.con, table)
+        ensure_columns(lake.con, table)
+        if is_new:
+            lake.con.execute("INSERT INTO fence VALUES (?, 1)", [table.name])
+            return
+        changed = lake.con.execute(
+            "UPDATE fence SET n_writes = n_writes + 1 WHERE table_name = ?", [table.name]
+        )
+        (n_rows,) = changed.fetchone() or (0,)
+        if n_rows != 1:
+            raise StoreError(
+                self.attach,
+                "write",
+                f"its table fence has {n_rows} rows for {table.name}, not one",
+                "Restore the catalog from a backup, or copy the lake into a new one with `agent-eval store copy`",
+            )

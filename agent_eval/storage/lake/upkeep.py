@@ -1,0 +1,158 @@
+"""Create, check and compact a lake."""
+
+import contextlib
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+
+from agent_eval.storage.lake import catalog
+from agent_eval.storage.lake.answers import forget_merged
+from agent_eval.storage.lake.connections import Lake
+from agent_eval.storage.lake.errors import DataFolderError
+from agent_eval.storage.lake.extensions import load_statements
+from agent_eval.storage.lake.store import MARKER, LakeStore
+from agent_eval.storage.store import columns_of, quoted
+from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
+from agent_eval.tables import TABLES
+
+LARGEST_SKEW_S = 60.0
+"""A larger difference between the clocks of this machine and of the catalog is a finding."""
+_KEPT = "1 hour"  # readers of older snapshots have ended by then
+
+
+def initialise(store: LakeStore) -> bool:
+    """Make the lake: its tables in the catalog, and its data folder; return False if it exists.
+
+    Raises:
+        StoreError: If the catalog cannot be used, or the data folder belongs to another lake.
+    """
+    with contextlib.closing(store.catalog_session("make")) as session, store.translated("make"):
+        session.lock("init", limit_s=None, what=f"the store {store.attach}")
+        for statement in catalog.TABLES:
+            session.rows(statement)
+        found = session.rows(f"SELECT data_path, marker FROM {catalog.SCHEMA}.lake")
+        data, marker = found[0] if found else (str(store.data), uuid.uuid4().hex)
+        _claim_folder(store, Path(data), marker, is_new=not found)
+        lake = Lake.attached(load_statements(), store.attach_statement("store", create=True), session)
+        with contextlib.closing(lake):
+            is_new = stamped(lake.con)[0] == 0
+            if is_new:
+                lake.con.execute("BEGIN")
+                lake.con.execute("CREATE TABLE IF NOT EXISTS fence (table_name VARCHAR, n_writes BIGINT)")
+                stamp(lake.con)
+                lake.con.execute("COMMIT")
+            if not found:
+                session.rows(
+                    f"INSERT INTO {catalog.SCHEMA}.lake (data_path, marker) VALUES (%s, %s)", [data, marker]
+                )
+            return is_new
+
+
+def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) -> None:
+    """Write the marker into the data folder, unless it holds the one of this lake."""
+    file = store.data / MARKER
+    if data != store.data:
+        raise DataFolderError(store.attach, "make", f"its files are in {data}, not in {store.data}")
+    held = file.read_text().strip() if file.is_file() else None
+    if held not in (None, marker):
+        raise DataFolderError(store.attach, "make", f"{store.data} is the folder of another lake")
+    if held == marker:
+        return
+    if not is_new:
+        raise DataFolderError(store.attach, "make", f"its data folder {store.data} does not hold its files")
+    try:
+        store.data.mkdir(parents=True, exist_ok=True)
+        file.write_text(marker + "\n")
+    except OSError as error:
+        raise DataFolderError(
+            store.attach, "make", f"{store.data} cannot be written ({error.strerror})"
+        ) from error
+
+
+@dataclass
+class Checked:
+    """Hold what a check found: rows per table, and one sentence per problem."""
+
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    problems: list[str] = field(default_factory=list[str])
+
+
+def check(store: LakeStore) -> Checked:
+    """Read the whole lake: the rows of every table, its key, its row in `fence`, its files, and the clocks.
+
+    Raises:
+        StoreError: If the lake cannot be opened.
+    """
+    found = Checked()
+    with contextlib.closing(store.catalog_session("read")) as session:
+        (now,) = session.rows("SELECT clock_timestamp()")[0]
+        held = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
+    skew = (datetime.now(UTC) - now).total_seconds()
+    if abs(skew) > LARGEST_SKEW_S:
+        found.problems.append(
+            f"The clock of this machine is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the catalog's: "
+            "set both by NTP."
+        )
+    with store.session(read_only=True) as con:
+        marker = (store.data / MARKER).read_text().strip()
+        if [(marker,)] != held:
+            raise DataFolderError(store.attach, "read", f"{store.data} is the folder of another lake")
+        version, written_by = stamped(con)
+        if version < SCHEMA_VERSION:
+            found.problems.append(
+                f"Its tables have version {version} (agent_eval {written_by}); the next write migrates them."
+            )
+        for name in sorted(TABLES):
+            if columns_of(con, TABLES[name]):
+                found.rows[name] = _check_table(con, name, found.problems)
+    return found
+
+
+def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str]) -> int:
+    """Return the number of rows of a table that was written; add what is wrong with it to `problems`."""
+    (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
+    if n_fences != 1:
+        problems.append(f"Table {name} has {n_fences} rows in `fence`, not one: restore the catalog.")
+    key = ", ".join(map(quoted, TABLES[name].key))
+    try:
+        (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
+        found = f"SELECT count(*) FROM (SELECT 1 FROM {quoted(name)} GROUP BY {key} HAVING count(*) > 1)"
+        (n_double,) = con.execute(found).fetchone() or (0,)
+        con.execute(f"SELECT bit_xor(hash(t)) FROM {quoted(name)} AS t")
+    except duckdb.Error as error:
+        problems.append(f"Table {name} cannot be read: {str(error).splitlines()[0]}")
+        return 0
+    if n_double:
+        problems.append(f"Table {name} holds {n_double:,} keys more than once: make its partitions again.")
+    return int(n_rows)
+
+
+def compact(store: LakeStore) -> tuple[int, int]:
+    """Merge small files and remove what no snapshot of the last hour needs; return the files before and after.
+
+    Other workers may read and write meanwhile; a run waits.
+
+    Raises:
+        StoreError: If the lake cannot be opened or changed.
+    """
+    with store.exclusive_section("run"), store.session(read_only=False) as con:
+        before = _n_files(store)
+        for statement in (
+            "CALL ducklake_flush_inlined_data('store')",
+            f"CALL ducklake_expire_snapshots('store', older_than => now() - INTERVAL '{_KEPT}')",
+            "CALL ducklake_merge_adjacent_files('store')",
+            "CALL ducklake_rewrite_data_files('store')",
+            f"CALL ducklake_cleanup_old_files('store', older_than => now() - INTERVAL '{_KEPT}')",
+        ):
+            con.execute(statement)
+        after = _n_files(store)
+    with contextlib.closing(store.catalog_session("write")) as session:
+        forget_merged(session)
+    return before, after
+
+
+def _n_files(store: LakeStore) -> int:
+    return sum(1 for _ in store.data.rglob("*.parquet"))

@@ -1,0 +1,143 @@
+"""Several workers with the same questions: one asks each, the others wait for its answer."""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+import pytest
+
+from agent_eval.judge.llm.client import CallError
+from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
+from agent_eval.judge.protocol import Scored
+from agent_eval.tables import table
+from tests.judge.fakes import DOWN, GONE, Kept, ScriptedClient, panel_of
+from tests.judge.test_panel import NOTHING, SEQUENCES
+
+Row = Mapping[str, object]
+
+
+@dataclass
+class Shared:
+    """What all workers see: claims by key, and answers."""
+
+    claims: dict[str, int] = field(default_factory=dict[str, int])
+    answers: dict[str, Row] = field(default_factory=dict[str, Row])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    n_workers: int = 0
+
+    def table(self) -> "Claimed":
+        self.n_workers += 1
+        return Claimed(self, self.n_workers)
+
+
+@dataclass
+class Claimed:
+    shared: Shared
+    worker: int
+
+    def claim(self, keys: Collection[str]) -> bool:
+        with self.shared.lock:
+            if any(
+                k in self.shared.answers or self.shared.claims.get(k, self.worker) != self.worker
+                for k in keys
+            ):
+                return False
+            self.shared.claims |= dict.fromkeys(keys, self.worker)
+        return True
+
+    def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
+        with self.shared.lock:
+            rows = [dict(self.shared.answers[key]) for key in keys if key in self.shared.answers]
+            return table("judge_cache").frame(rows), {
+                k for k in keys if self.shared.claims.get(k, self.worker) != self.worker
+            }
+
+    def release(self, keys: Collection[str] | None = None) -> None:
+        with self.shared.lock:
+            for key in [
+                k for k, w in self.shared.claims.items() if w == self.worker and (keys is None or k in keys)
+            ]:
+                del self.shared.claims[key]
+
+    def renew(self) -> None: ...
+
+    def close(self) -> None:
+        self.release()
+
+
+@dataclass
+class Publishing(Kept):
+    shared: Shared = field(default_factory=Shared)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        super().write(rows)
+        with self.shared.lock:
+            for row in rows:
+                self.shared.answers[str(row["cache_key"])] = row
+                self.shared.claims.pop(str(row["cache_key"]), None)
+
+
+def worker(client: ScriptedClient, shared: Shared, concurrency: int = 16) -> Panel:
+    panel = panel_of(client, kept=Publishing(shared=shared), concurrency=concurrency)
+    assert panel.runtime is not None
+    return replace(panel, runtime=replace(panel.runtime, claiming=shared.table))
+
+
+def test_two_workers_with_the_same_questions_make_the_calls_of_one_and_have_the_same_answers() -> None:
+    shared, clients = Shared(), [ScriptedClient(latency_s=0.1) for _ in range(2)]
+    both = threading.Barrier(2)
+
+    def answers(client: ScriptedClient) -> AnswersByQuestion:
+        panel = worker(client, shared, concurrency=2)
+        both.wait(60)
+        return panel.answers(SEQUENCES, NOTHING)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(answers, clients)
+    assert sum(len(client.asked) for client in clients) == 6
+    assert all(client.asked for client in clients)  # they divide the work
+    assert first == second
+
+
+def test_an_answer_that_arrived_after_the_lookup_is_not_asked_again() -> None:
+    shared, late = Shared(), ScriptedClient()
+    given = worker(ScriptedClient(), shared).answers(SEQUENCES, NOTHING)
+    assert worker(late, shared).answers(SEQUENCES, NOTHING) == given
+    assert late.asked == []
+
+
+def test_only_the_open_questions_of_a_call_are_asked() -> None:
+    shared, late = Shared(), ScriptedClient()
+    worker(ScriptedClient(), shared).answers(SEQUENCES, NOTHING)
+    lost = next(key for key, row in shared.answers.items() if row["metric"] == "helpfulness")
+    del shared.answers[lost]
+    worker(late, shared).answers(SEQUENCES, NOTHING)
+    assert late.names_asked == [{"helpfulness"}]
+
+
+@pytest.mark.parametrize("error", [GONE, DOWN], ids=["connection", "server"])
+def test_questions_that_a_worker_could_not_get_answered_are_free_for_others(
+    error: CallError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.judge.llm.requests.FIRST_PAUSE_S", 0.0)
+    shared, next_one = Shared(), ScriptedClient()
+    worker(ScriptedClient(always=error), shared).answers(SEQUENCES, NOTHING)
+    assert shared.claims == {}
+    given = worker(next_one, shared).answers(SEQUENCES, NOTHING)
+    assert len(next_one.asked) == 6
+    assert all(isinstance(verdict, Scored) for own in given.values() for _, verdict in own)
+
+
+def test_an_answer_given_on_other_evidence_is_asked_again() -> None:
+    shared, other = Shared(), ScriptedClient()
+    worker(ScriptedClient(), shared).answers(SEQUENCES, NOTHING)
+    shared.answers = {
+        key: {**row, "seen_share": 0.5, "context_tokens": 4096} for key, row in shared.answers.items()
+    }
+    panel = worker(other, shared)
+    limits: Callable[[str], object] = panel.limits_of
+    assert limits("scripted") != 4096
+    panel.answers(SEQUENCES, NOTHING)
+    assert len(other.asked) == 6

@@ -1,0 +1,193 @@
+"""Words of a board: each cell says what is known, why a value is missing, and what a lead is worth."""
+
+import datetime as dt
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.methodology import Registry
+from agent_eval.report import board as words
+from agent_eval.tables import table
+
+ROW: dict[str, Any] = {
+    "methodology_version": "1.3.0",
+    "agent_id": "a",
+    "name": "Ada",
+    "template": "t",
+    "rank": 1,
+    "rank_low": 1,
+    "rank_high": 1,
+    "low": 70.0,
+    "high": 80.04,
+    "interval_method": "t",
+    "n_sessions": 5,
+    "composite_exact": "151/2",
+    "composite_score": 75.5,
+    "raw_composite_score": 75.5,
+    "universal_0to100": 80.0,
+    "domain_0to100": None,
+    "repeatability_penalty": 10.0,
+    "smallest_detectable": 4.25,
+    "status": "published",
+    "judge": "rule",
+    "missing": [],
+    "repeatability_tested": True,
+    "hallucination_passed": True,
+    "u3_scope": "multi_turn",
+    "disputed": [],
+    "is_pareto": False,
+    "lead_points": 3.04,
+    "lead_survives_point": True,
+}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return ROW | changes
+
+
+def board(*changes: dict[str, Any]) -> pl.DataFrame:
+    return table("leaderboard").frame([ROW | change for change in changes])
+
+
+@pytest.mark.parametrize(
+    ("exact", "raw", "said"),
+    [
+        ("151/2", 75.5, "75.5"),
+        ("1301/20", 65.05, "65.1"),  # half up, from the fraction and not from the float
+        (None, 54.149, "(54.1 raw)"),
+        (None, None, "–"),
+    ],
+)
+def test_a_composite_has_one_decimal_and_without_a_penalty_the_raw_one_is_named(
+    exact: str | None, raw: float | None, said: str
+) -> None:
+    assert words.composite(row(composite_exact=exact, raw_composite_score=raw)) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "badge"),
+    [
+        ({"repeatability_tested": False}, "repeatability not tested"),
+        ({"repeatability_tested": None}, "repeatability ?"),
+        ({"hallucination_passed": False}, "hallucination FAILED"),
+        ({"hallucination_passed": None}, "hallucination ?"),
+        ({"u3_scope": None}, "U3 scope ?"),
+        ({"u3_scope": "single_turn"}, "U3 single turn"),
+        ({"disputed": ["U2"]}, "disputed"),
+        ({"is_pareto": True}, "Pareto front"),
+        ({"is_pareto": True, "rank": 2, "lead_points": None}, "Pareto front"),
+    ],
+)
+def test_each_disclosure_has_its_badge(changes: dict[str, Any], badge: str) -> None:
+    assert badge in words.badges(row(**changes))
+    assert badge not in words.badges(ROW)
+
+
+def test_an_agent_that_has_no_other_beside_it_is_on_no_front() -> None:
+    assert "Pareto front" not in words.badges(row(is_pareto=True, lead_points=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "1"),
+        ({"rank_high": 3}, "1 (1–3)"),
+        ({"rank_low": None, "rank_high": None}, "1"),
+        ({"rank": None}, "–"),
+    ],
+)
+def test_a_rank_shows_its_range_where_it_is_wider(changes: dict[str, Any], said: str) -> None:
+    assert words.rank(row(**changes)) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "70.0–80.0"),
+        ({"interval_method": "bounded"}, "70.0–80.0 (any spread)"),
+        ({"interval_method": "t_near_end"}, "70.0–80.0 (spread not seen)"),
+        ({"low": None, "high": None, "n_sessions": 1}, "n = 1, none"),
+    ],
+)
+def test_an_interval_names_what_it_assumes_or_why_there_is_none(changes: dict[str, Any], said: str) -> None:
+    assert words.interval(row(**changes)) == said
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "Ada leads t by 3.0 points; the lead survives one rating that is a point lower or higher."),
+        (
+            {"lead_survives_point": False},
+            "Ada leads t by 3.0 points; the lead does not survive one rating that is a point lower or higher.",
+        ),
+        (
+            {"rank_high": 2},
+            "Ada leads t by 3.0 points; this is not shown to be more than chance: the rank ranges overlap.",
+        ),
+        (
+            {"rank_low": None, "low": None},
+            "Ada leads t by 3.0 points; this is not shown to be more than chance: one session says nothing of chance.",
+        ),
+        ({"lead_points": 0.0, "name": None}, "a shares the first rank of t."),
+    ],
+)
+def test_a_lead_is_said_to_be_more_than_chance_only_where_it_is(changes: dict[str, Any], said: str) -> None:
+    assert words.leads(board(changes)) == [said]
+
+
+def test_of_each_template_one_lead_is_named_and_none_of_a_single_agent() -> None:
+    rows = board({}, {"agent_id": "b"}, {"template": "u", "lead_points": None}, {"rank": 2, "agent_id": "c"})
+    assert len(words.leads(rows)) == 1
+
+
+def test_readable_cells_are_texts_and_unknown_ones_are_no_numbers() -> None:
+    shown = words.readable(board({}, {"name": None, "template": None, "repeatability_penalty": None}))
+    first, second = shown.to_dicts()
+    assert (first["agent"], first["U"], first["D"], first["penalty"]) == ("Ada", "80.0", "–", "−10")
+    assert (second["agent"], second["template"], second["penalty"]) == ("a", "–", "?")
+    assert set(shown.dtypes) == {pl.String}
+    assert words.readable(board().clear()).columns == shown.columns
+
+
+def test_judgments_on_part_of_the_evidence_are_counted_and_the_least_share_is_rounded_down() -> None:
+    seen = {"n_seen_in_part": 12, "n_judged": 1340, "least_seen_share": 0.41999}
+    (said,) = words.outcomes(board(seen))
+    assert said == "Ada: 12 of 1,340 judgments were made on part of the evidence, at least 41.9 % of it"
+    assert words.outcomes(board({"n_seen_in_part": 0})) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [("151/2", "76/1", "75.5 → 76.0"), ("76/1", "76/1", "76.0"), (None, "76/1", "– → 76.0")],
+)
+def test_a_change_shows_both_sides_and_an_unchanged_value_once(
+    old: str | None, new: str | None, said: str
+) -> None:
+    change = {
+        "changed_at": dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC), "methodology_version": "1.3.0", "agent_id": "a",
+        "old_composite_exact": old, "new_composite_exact": new, "old_rank": None, "new_rank": 2,
+        "new_status": "published", "cause": "session added", "cause_agents": ["a", "b"],
+    }  # fmt: skip
+    (shown,) = words.readable_changes(table("board_changes").frame([change])).to_dicts()
+    assert shown["composite"] == said
+    assert (shown["when (UTC)"], shown["rank"]) == ("2026-01-02 03:04", "– → 2")
+    assert shown["status"] == "not on the board → published"
+    assert shown["cause"] == "session added of b"
+
+
+def test_a_superseded_version_names_and_links_the_current_one() -> None:
+    registry = Registry.read(None)
+    notes = words.superseded_notes(map(registry.get, ("1.0.0", "1.3.0")), "leaderboard")
+    assert set(notes) == {"1.0.0"}
+    assert "superseded by" in notes["1.0.0"]
+    assert "[1.3.0](/assets/leaderboard?view=partitions&partition=1.3.0)" in notes["1.0.0"]
+
+
+def test_the_page_of_a_board_links_each_agent_and_escapes_its_name() -> None:
+    page = words.board_page(board({"name": "<b>|x", "missing": ["U4: no injected error"]}), "1.3.0")
+    assert "<b>" not in page
+    assert "/assets/composite_scores?view=partitions&partition=a%7C1.3.0" in page
+    assert "missing: U4: no injected error" in page
+    assert "not everything is known" not in page

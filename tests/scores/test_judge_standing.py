@@ -1,0 +1,129 @@
+"""Whether the judges of a row are calibrated, stale or not, and the gate that demands it."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent_eval.gates.calibration import calibration_findings
+from agent_eval.report.board import calibration as badge
+from agent_eval.scores.calibration import judge_calibration, with_earlier
+from agent_eval.scores.judge_standing import board_calibration, judge_standings
+from agent_eval.settings.gate_spec import GateSpec
+from agent_eval.tables import table
+from tests.scores.test_calibration import frame_of, sides
+
+
+def compared(judge: list[float], human: list[float]) -> pl.DataFrame:
+    return judge_calibration(frame_of(sides("value", judge, human)))
+
+
+HUMAN = [1.0, 0.0] * 10
+GOOD = compared([0.0, *HUMAN[1:]], HUMAN)
+"""20 labels, one of them wrong: observed agreement 19/20, chance 1/2, kappa 0.9."""
+
+
+def judged(*rows: tuple[str, str, str | None]) -> pl.DataFrame:
+    names = ("metric", "judge", "rubric_hash")
+    schema = dict.fromkeys(("methodology_version", "agent_id", *names), pl.String)
+    return pl.DataFrame([("1.3.0", "b", *row) for row in rows], schema=schema, orient="row")
+
+
+def standing(calibration: pl.DataFrame, *rows: tuple[str, str, str | None]) -> list[str]:
+    return judge_standings(judged(*rows), calibration)["standing"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (("m", "gpt", "r"), "calibrated"),
+        (("m", "gpt", "r2"), "stale"),  # another rubric
+        (("m", "other", "r"), "stale"),  # another model
+        (("other", "gpt", "r"), "not calibrated"),
+    ],
+)
+def test_a_judge_is_calibrated_for_the_metric_and_rubric_that_people_labelled(
+    row: tuple[str, str, str], expected: str
+) -> None:
+    assert standing(GOOD, row) == [expected]
+
+
+def test_people_rules_and_judges_of_other_tools_are_not_held() -> None:
+    assert standing(GOOD, ("m", "human", "r"), ("m", "rule", "r"), ("m", "import:gpt", "r")) == []
+
+
+def test_few_labels_are_no_calibration_and_no_reason_to_call_it_stale() -> None:
+    few = compared([1.0, 0.0], [1.0, 1.0])
+    assert standing(few, ("m", "gpt", "r"), ("m", "gpt", "r2")) == ["not calibrated", "not calibrated"]
+
+
+def test_a_comparison_that_cannot_be_made_again_is_kept_as_stale_until_a_judge_can_be_compared() -> None:
+    nothing = table("judge_calibration").empty()
+    labels = frame_of(sides("value", [], [1.0]))
+    kept = with_earlier(nothing, GOOD, labels)
+    assert kept["is_stale"].to_list() == [True]
+    assert standing(kept, ("m", "gpt", "r")) == ["stale"]
+    assert with_earlier(GOOD, kept, labels)["is_stale"].to_list() == [False]
+    of_others = frame_of([{**row, "judge": "import:gpt"} if row["judge"] == "gpt" else row for row in sides("value", [1.0], [1.0])])  # fmt: skip
+    assert with_earlier(nothing, judge_calibration(of_others), labels).is_empty()
+    assert with_earlier(nothing, GOOD, labels.clear()).is_empty()  # the labels were taken back
+
+
+def test_the_badge_shows_the_metric_whose_interval_reaches_lowest() -> None:
+    worse = GOOD.with_columns(
+        metric=pl.lit("n"), n=pl.lit(60, pl.Int64), kappa=0.61, kappa_low=0.42, kappa_high=0.78
+    )
+    held = judge_standings(
+        judged(("m", "gpt", "r"), ("n", "gpt", "r"), ("x", "gpt", "r")), pl.concat([GOOD, worse])
+    )
+    (row,) = board_calibration(held).to_dicts()
+    assert badge(row) == "judge calibrated on n = 60, kappa 0.61 (0.42–0.78), n, lowest of 2 metrics"
+    assert row["n_metrics_judged"] == 3
+    (row,) = board_calibration(judge_standings(judged(("m", "other", "r")), GOOD)).to_dicts()
+    assert str(badge(row)).startswith("judge calibration stale: n = 20, kappa 0.90 (")
+    (row,) = board_calibration(judge_standings(judged(("x", "gpt", "r")), GOOD)).to_dicts()
+    assert badge(row) == "judge not calibrated"
+
+
+def findings(limits: dict[str, Any], *rows: tuple[str, str, str | None]) -> list[tuple[str, str]]:
+    rules = GateSpec.model_validate({"calibration": limits}).rules("b", "1.3.0")
+    return [(f.result, f.evidence) for f in calibration_findings(rules, judge_standings(judged(*rows), GOOD))]
+
+
+def test_the_gate_holds_the_lower_end_and_says_how_many_labels_it_needs() -> None:
+    kappa, low = GOOD["kappa"][0], GOOD["kappa_low"][0]
+    assert kappa == pytest.approx(0.9)
+    assert low == pytest.approx(2 / 3)
+    [(result, evidence)] = findings({"min_kappa": 0.8}, ("m", "gpt", "r"))
+    assert result == "failed"
+    # the half-width 0.9 − 2/3 has to become 0.1: (7/3)² times as many
+    assert "kappa 0.90, lower end at least 0.8, 95 % 0.67 to 1.00" in evidence
+    assert "at this kappa it needs about 109 labels" in evidence
+    assert findings({"min_kappa": 0.6, "min_n": 20}, ("m", "gpt", "r"))[0][0] == "passed"
+    assert "more labels alone do not help" in findings({"min_kappa": 0.95}, ("m", "gpt", "r"))[0][1]
+    [(result, evidence)] = findings({"min_kappa": 0.6, "min_n": 50}, ("m", "gpt", "r"))
+    assert (result, "needs 30 more labels" in evidence) == ("failed", True)
+
+
+def test_the_gate_is_unknown_without_labels_or_with_stale_ones() -> None:
+    limits = {"min_kappa": 0.6}
+    assert findings(limits)[0][0] == "unknown"
+    assert findings(limits, ("x", "gpt", "r"))[0][0] == "unknown"
+    assert findings(limits, ("m", "other", "r"))[0][0] == "unknown"
+    assert findings(limits | {"metrics": ["x"]}, ("m", "gpt", "r"))[0][0] == "unknown"
+    [(result, evidence)] = findings(limits, ("m", "gpt", "r"), ("x", "gpt", "r"))
+    assert (result, evidence.endswith("; no labels of x")) == ("passed", True)
+
+
+def test_answers_that_never_vary_have_no_kappa_to_hold() -> None:
+    same = compared([1.0] * 6, [1.0] * 6)
+    rules = GateSpec.model_validate({"calibration": {"min_kappa": 0.6}}).rules("b", "1.3.0")
+    (found,) = calibration_findings(rules, judge_standings(judged(("m", "gpt", "r")), same))
+    assert (found.result, "kappa is not defined" in found.evidence) == ("unknown", True)
+
+
+def test_ratings_of_sessions_are_compared_by_criterion() -> None:
+    rows = sides("rating_1to5", [4, 2], [4, 3])
+    other = [{**row, "criterion": "accuracy"} for row in rows if row["judge"] == "gpt"]
+    both = judge_calibration(frame_of([*rows, *other]))  # people rated no criterion
+    assert both["n"].to_list() == [2]

@@ -1,0 +1,56 @@
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agent_eval.storage import Store
+from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake.copying import CopyError, copy_into_lake, copy_out_of_lake
+from agent_eval.storage.lake.upkeep import check
+from agent_eval.storage.lineage import written
+from agent_eval.tables import TABLES, table
+from agent_eval.tables.contract import TIME
+
+
+def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
+    lake: LakeStore, tmp_path: Path
+) -> None:
+    values = {
+        pl.String: "it's 5 %", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
+        pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
+        TIME: datetime(2026, 4, 20, tzinfo=UTC),
+    }  # fmt: skip
+    before, after = Store.at(tmp_path / "before.duckdb"), Store.at(tmp_path / "after.duckdb")
+    for contract in TABLES.values():
+        full = {
+            name: dtype.categories[0] if isinstance(dtype, pl.Enum) else values[dtype]
+            for name, dtype in contract.schema.items()
+        }
+        before.upsert(contract, contract.frame([full]), run_id="r")
+    in_lake = copy_into_lake(tmp_path / "before.duckdb", lake)
+    assert in_lake == dict.fromkeys(TABLES, 1)
+    assert check(lake).problems == []
+    assert copy_out_of_lake(lake, tmp_path / "after.duckdb") == in_lake
+    for store in (lake, after):
+        assert_frame_equal(written(store, TABLES), written(before, TABLES))
+        for contract in TABLES.values():
+            assert_frame_equal(store.read(contract), before.read(contract))
+    assert [path.name for path in tmp_path.glob(".after*")] == []
+
+
+def test_a_copy_that_would_lose_rows_is_refused(lake: LakeStore, tmp_path: Path) -> None:
+    state = table("judge_state")
+    row = state.frame([{"agent_id": "a", "methodology_version": "1", "spec": "x"}])
+    file = tmp_path / "store.duckdb"
+    with pytest.raises(CopyError, match="there is no store file"):
+        copy_into_lake(file, lake)
+    Store.at(file).upsert(state, row, run_id="r")
+    copy_into_lake(file, lake)
+    with pytest.raises(CopyError, match="has rows already"):
+        copy_into_lake(file, lake)
+    with pytest.raises(CopyError, match="name a new one"):
+        copy_out_of_lake(lake, file)
+    lake.upsert(state, row, run_id="r")  # the file is not attached any more
+    assert lake.read(state).height == 1

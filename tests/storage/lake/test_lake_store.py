@@ -1,0 +1,242 @@
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+
+from agent_eval.storage import Replacement, Store, StoreError
+from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake.connections import Lake
+from agent_eval.storage.lake.errors import (
+    CatalogError,
+    ConflictError,
+    DataFolderError,
+    LostLockError,
+    NotInitialisedError,
+)
+from agent_eval.storage.lake.upkeep import check, compact, initialise
+from agent_eval.tables import table
+from tests.storage.lake.conftest import PASSWORD, Server
+from tests.storage.test_store import STATE, pairs, state
+
+
+def test_a_write_replaces_exactly_its_partitions_and_stores_its_record_with_it(lake: LakeStore) -> None:
+    note = Replacement(table("judge_cache"), table("judge_cache").empty(), pl.DataFrame({"cache_key": ["k"]}))
+    assert lake.read(STATE).is_empty()
+    lake.replace(STATE, state(("a", "1", "x"), ("ab", "1", "x")), pairs(("a", "1"), ("ab", "1")), run_id="1")
+    lake.replace(STATE, state(("a", "1", "new")), pairs(("a", "1")), run_id="2", record=note)
+    assert lake.read(STATE).rows() == [("a", "1", "new"), ("ab", "1", "x")]
+    assert lake.read(STATE, pl.DataFrame({"agent_id": ["ab"]})).height == 1
+    assert lake.counts(STATE, columns=["spec"]).rows() == [("new", 1), ("x", 1)]
+
+
+def test_writers_of_the_same_empty_partition_leave_the_rows_of_one(lake: LakeStore) -> None:
+    def write(number: int) -> None:
+        rows = STATE.frame(
+            {"agent_id": "a", "methodology_version": "1", "spec": f"{number}"} for _ in range(1)
+        )
+        lake.replace(STATE, rows, pairs(("a", "1")), run_id=str(number))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(8)))
+    assert lake.read(STATE).height == 1
+    assert check(lake).problems == []
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["the table is new", "the table has rows"])
+def test_of_two_writers_without_locks_the_second_fails_at_its_commit(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    if not is_new:
+        lake.replace(STATE, state(("b", "1", "x")), pairs(("b", "1")), run_id="r")
+    monkeypatch.setattr("agent_eval.storage.lake.catalog.CatalogSession.lock", lambda *_, **__: True)
+    monkeypatch.setattr("agent_eval.storage.lake.catalog.CatalogSession.unlock", lambda *_: None)
+    impatient = replace(lake, patience_s=0)
+
+    def between(con: duckdb.DuckDBPyConnection) -> None:
+        if not overtaken:
+            overtaken.append(1)
+            lake.replace(STATE, state(("a", "1", "first")), pairs(("a", "1")), run_id="first")
+        con.execute("INSERT INTO judge_state BY NAME SELECT 'a' AS agent_id, '1' AS methodology_version")
+
+    overtaken = list[int]()
+    with pytest.raises(ConflictError, match=r"conflict.*No rows were changed"):
+        impatient.transact([STATE], between)
+    assert lake.read(STATE).filter(agent_id="a")["spec"].to_list() == ["first"]
+
+
+def test_a_conflict_is_retried(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    calls = list[int]()
+
+    def write(con: duckdb.DuckDBPyConnection) -> None:
+        calls.append(1)
+        if len(calls) == 1:  # another table: no lock orders the two, and both change `fence`
+            lake.upsert(table("judge_cache"), table("judge_cache").empty(), run_id="r")
+            lake.delete(table("agents"), pl.DataFrame({"agent_id": ["none"]}))
+
+    lake.transact([STATE], write)
+    assert len(calls) == 2
+
+
+def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
+    lake: LakeStore, server: Server
+) -> None:
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    with lake.exclusive_section("run"):
+        server.restart()
+        with pytest.raises(LostLockError, match=r"'run'.*another worker may hold it.*Run again"):
+            lake.replace(STATE, state(("a", "1", "late")), pairs(("a", "1")), run_id="late")
+    assert lake.read(STATE)["spec"].to_list() == ["x"]
+    lake.replace(STATE, state(("a", "1", "next")), pairs(("a", "1")), run_id="next")
+    assert lake.read(STATE)["spec"].to_list() == ["next"]
+
+
+def test_a_writer_whose_table_lock_ended_has_its_commit_refused(
+    lake: LakeStore, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+
+    def write(con: duckdb.DuckDBPyConnection) -> None:
+        con.execute("DELETE FROM judge_state")
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        )
+
+    with pytest.raises(LostLockError, match="tables that are written"):
+        lake.transact([STATE], write)
+    assert lake.read(STATE).height == 1
+
+
+def test_one_holder_has_a_section_and_the_next_waits(lake: LakeStore) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with lake.exclusive_section("run"):
+            entered.set()
+
+    with lake.exclusive_section("run"), lake.exclusive_section("run") as is_again_held:
+        assert is_again_held
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        with ThreadPoolExecutor(1) as pool:
+            assert not pool.submit(lambda: lake.exclusive_section("run", wait=False).__enter__()).result()
+        assert not entered.is_set()
+    waiting.join(10)
+    assert entered.is_set()
+    lake.record_holder("run", "run 1")
+    lake.record_holder("run", "run 2")
+    assert (lake.recorded_holder("run"), lake.recorded_holder("registry")) == ("run 2", "")
+
+
+def test_runs_on_other_agents_go_on_at_once_and_a_run_on_all_waits_for_them(lake: LakeStore) -> None:
+    entered: dict[str, threading.Event] = {}
+
+    def start(name: str, agents: list[str] | None) -> threading.Event:
+        def run() -> None:
+            with lake.run_section(agents) as is_alone:
+                assert is_alone == (agents is None)
+                entered[name].set()
+
+        entered[name] = threading.Event()
+        threading.Thread(target=run, daemon=True).start()
+        return entered[name]
+
+    with lake.run_section(["a", "b"]):
+        assert start("other agent", ["c"]).wait(20)
+        waiting = [start("same agent", ["b", "d"]), start("all", None)]
+        time.sleep(0.3)
+        assert not any(event.is_set() for event in waiting)
+    assert all(event.wait(20) for event in waiting)
+    with lake.run_section(None) as is_alone, lake.run_section(["a"]):
+        assert is_alone
+
+
+def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None:
+    store = Store(attach=str(tmp_path / "s.duckdb"), options="TYPE duckdb")
+    with pytest.raises(StoreError, match="no lock service"), store.exclusive_section("run"):
+        pass
+    with pytest.raises(StoreError, match="no lock service"):
+        store.record_holder("run", "r")
+
+
+def test_the_connection_is_kept_open(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.read(STATE)
+    monkeypatch.setattr(Lake, "attached", None)
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    assert lake.read(STATE).height == 1
+
+
+def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_password(
+    empty: LakeStore, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def message(store: LakeStore, kind: type[StoreError]) -> str:
+        with pytest.raises(kind) as raised:
+            store.read(STATE)
+        text = str(raised.value)
+        assert "\n" not in text
+        assert PASSWORD not in text
+        return text
+
+    assert "`agent-eval store init`" in message(empty, NotInitialisedError)
+    assert initialise(empty)
+    assert not initialise(empty)
+    assert empty.read(STATE).is_empty()
+    away = LakeStore.of(empty.given.replace(str(server.port), "1"), empty.data)
+    assert "Start the Postgres server" in message(away, CatalogError)
+    elsewhere = replace(empty, data=tmp_path / "elsewhere")
+    assert "Mount the shared folder" in message(elsewhere, DataFolderError)
+    elsewhere.data.mkdir()  # as a mount point without its disk
+    assert "holds no lake" in message(elsewhere, DataFolderError)
+    monkeypatch.setenv("PGPASSWORD", "wrong-" + PASSWORD)
+    assert "PGPASSWORD" in message(
+        LakeStore.of(empty.given + " application_name=x", empty.data), CatalogError
+    )
+
+
+def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> None:
+    many = STATE.frame({"agent_id": f"{i}", "methodology_version": "1", "spec": "x"} for i in range(100))
+    lake.upsert(STATE, many, run_id="r")
+    assert check(lake).rows == {"judge_state": 100}
+    with lake.session(read_only=False) as con:
+        con.execute("INSERT INTO judge_state SELECT * FROM judge_state WHERE agent_id = '7'")
+        con.execute("DELETE FROM fence")
+    assert [problem.split(":")[0] for problem in check(lake).problems] == [
+        "Table judge_state has 0 rows in `fence`, not one",
+        "Table judge_state holds 1 keys more than once",
+    ]
+    for file in lake.data.rglob("*.parquet"):
+        file.unlink()
+    assert "judge_state cannot be read" in check(lake).problems[-1]
+
+
+def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
+    lake: LakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AnHourAhead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "AnHourAhead":
+            return cls.fromtimestamp(time.time() + 3600, tz)
+
+    monkeypatch.setattr("agent_eval.storage.lake.upkeep.datetime", AnHourAhead)
+    (problem,) = check(lake).problems
+    assert re.fullmatch(
+        r"The clock of this machine is 3,\d+ s ahead of the catalog's: set both by NTP\.", problem
+    )
+
+
+def test_compacting_keeps_the_rows(lake: LakeStore) -> None:
+    for mark in range(6):
+        rows = [(f"{mark}-{i}", "1", f"{mark}") for i in range(20)]
+        lake.upsert(STATE, state(*rows), run_id="r")
+    before, after = compact(lake)
+    assert before == 6
+    assert after >= 1
+    assert lake.read(STATE).height == 120
+    assert check(lake).problems == []

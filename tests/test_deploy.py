@@ -1,0 +1,73 @@
+"""The files of deploy/ fit each other, Dagster's schema and the settings; containers are not run here."""
+
+import importlib
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster._config import process_config, resolve_to_config_type
+from dagster._core.instance.config import dagster_instance_config
+
+from agent_eval.settings.lake import LakeSettings
+from tests.conftest import REPOSITORY
+from tests.test_constraints import pins
+
+DEPLOY = REPOSITORY / "deploy"
+ENVIRONMENT = re.compile(r"\{env: (\w+)\}")
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text())
+
+
+@pytest.mark.parametrize("name", ["celery.yaml", "kubernetes.yaml"])
+def test_dagster_accepts_the_instance_and_its_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for variable in ENVIRONMENT.findall((DEPLOY / name).read_text()):
+        monkeypatch.setenv(variable, "x")
+    shutil.copyfile(DEPLOY / name, tmp_path / "dagster.yaml")
+    instance, _ = dagster_instance_config(str(tmp_path))
+    launcher = instance["run_launcher"]
+    try:
+        module = importlib.import_module(launcher["module"])
+    except ImportError:
+        return  # the launcher's own settings are checked where the extra `cluster` is installed
+    schema = resolve_to_config_type(getattr(module, launcher["class"]).config_type())
+    assert process_config(schema, launcher["config"]).errors in (None, [])
+
+
+def test_every_service_has_the_variables_that_its_files_read() -> None:
+    services = read("compose.yaml")["services"]
+    needed = {
+        v for name in ("celery.yaml", "worker.yaml") for v in ENVIRONMENT.findall((DEPLOY / name).read_text())
+    }
+    for name in ("init", "web", "daemon", "worker"):
+        assert needed | {"PGPASSWORD"} <= services[name]["environment"].keys()
+    assert services["redis"]["command"] == ["redis-server", "--appendonly", "yes"]
+
+
+def test_the_lake_of_compose_and_helm_is_a_valid_setting_in_a_mounted_folder() -> None:
+    web = read("compose.yaml")["services"]["web"]
+    code = read("helm-values.yaml")["dagster-user-deployments"]["deployments"][0]
+    of_helm = next(variable["value"] for variable in code["env"] if variable["name"] == "AGENT_EVAL_STORE")
+    mounts = (
+        {volume.split(":")[1] for volume in web["volumes"]},
+        {m["mountPath"] for m in code["volumeMounts"]},
+    )
+    for given, mounted in zip((web["environment"]["AGENT_EVAL_STORE"], of_helm), mounts, strict=True):
+        assert str(LakeSettings(**json.loads(given)).data) in mounted
+
+
+def test_the_image_copies_files_that_exist_and_pins_what_no_constraint_pins() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    copied = [
+        word for line in re.findall(r"^COPY (.+) \S+$", text, flags=re.MULTILINE) for word in line.split()
+    ]
+    assert [word for word in copied if not (REPOSITORY / word).exists()] == []
+    versions = set(re.findall(r"dagster-k8s==(\S+)", text))
+    assert versions == {pins("constraints-cluster.txt")["dagster-postgres"]}
