@@ -1,6 +1,8 @@
 """Several workers with the same questions: one asks each, the others wait for its answer."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -8,8 +10,9 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pytest
 
-from agent_eval.judge.llm.client import CallError
+from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import AnswersByQuestion, Panel
+from agent_eval.judge.prompts import Messages, Prompt
 from agent_eval.judge.protocol import Scored
 from agent_eval.tables import table
 from tests.judge.fakes import DOWN, GONE, Kept, ScriptedClient, panel_of
@@ -79,6 +82,20 @@ class Publishing(Kept):
                 self.shared.claims.pop(str(row["cache_key"]), None)
 
 
+@dataclass
+class WaitsForOther(ScriptedClient):
+    """Answers after the first wait until the other client was asked as well, whichever thread is slow to begin."""
+
+    other: ScriptedClient | None = None
+
+    async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
+        reply = await super().complete(messages, form, max_tokens)
+        until = time.monotonic() + 60
+        while len(self.asked) > 1 and self.other and not self.other.asked and time.monotonic() < until:
+            await asyncio.sleep(0.001)
+        return reply
+
+
 def worker(client: ScriptedClient, shared: Shared, concurrency: int = 16) -> Panel:
     panel = panel_of(client, kept=Publishing(shared=shared), concurrency=concurrency)
     assert panel.runtime is not None
@@ -86,13 +103,11 @@ def worker(client: ScriptedClient, shared: Shared, concurrency: int = 16) -> Pan
 
 
 def test_two_workers_with_the_same_questions_make_the_calls_of_one_and_have_the_same_answers() -> None:
-    shared, clients = Shared(), [ScriptedClient(latency_s=0.1) for _ in range(2)]
-    both = threading.Barrier(2)
+    shared, clients = Shared(), [WaitsForOther(), WaitsForOther()]
+    clients[0].other, clients[1].other = clients[1], clients[0]
 
     def answers(client: ScriptedClient) -> AnswersByQuestion:
-        panel = worker(client, shared, concurrency=2)
-        both.wait(60)
-        return panel.answers(SEQUENCES, NOTHING)
+        return worker(client, shared, concurrency=2).answers(SEQUENCES, NOTHING)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(answers, clients)

@@ -1,7 +1,6 @@
 """What workers share in the catalog: claims and answers of questions, the ledger, the secret."""
 
 import contextlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
 from agent_eval.project.answers import AnswerCache
 from agent_eval.project.beside_store import Caps, CatalogBesideStore
-from agent_eval.storage.lake import LakeStore
+from agent_eval.storage.lake import LakeStore, catalog
 from agent_eval.storage.lake.answers import AnswersNotStoredError, ClaimedQuestions, publish
 from agent_eval.storage.lake.ledger import CatalogLedger, add_spent, spent
 from agent_eval.storage.ledger import SPENDING, SpendingCap
@@ -25,8 +24,17 @@ NO_CAP = SpendingCap(None, None, "", "")
 CACHE = table("judge_cache")
 
 
-def claimed(lake: LakeStore, lasting_s: float = 60) -> ClaimedQuestions:
-    return ClaimedQuestions(lake.catalog_session("write"), lasting_s)
+def claimed(lake: LakeStore) -> ClaimedQuestions:
+    return ClaimedQuestions(lake.catalog_session("write"), 60)
+
+
+def pass_seconds(lake: LakeStore, seconds: int) -> None:
+    """Make all claims so much older."""
+    with contextlib.closing(lake.catalog_session("write")) as session:
+        session.rows(
+            f"UPDATE {catalog.SCHEMA}.answer SET expires_at = expires_at - %s * INTERVAL '1 s' RETURNING 1",
+            (seconds,),
+        )
 
 
 def test_two_workers_make_the_calls_of_one_and_the_lake_has_each_answer_once(lake: LakeStore) -> None:
@@ -52,18 +60,18 @@ def test_two_workers_make_the_calls_of_one_and_the_lake_has_each_answer_once(lak
 
 
 def test_claims_are_taken_all_or_none_and_expire_unless_they_are_renewed(lake: LakeStore) -> None:
-    first, second = claimed(lake, 0.3), claimed(lake, 0.3)
+    first, second = claimed(lake), claimed(lake)
     assert first.claim(["a", "b"])
     assert first.claim(["a"])  # its own
     assert not second.claim(["b", "c"])
     assert first.arrived(["b", "c"])[1] == set()
     assert second.arrived(["b", "c"])[1] == {"b"}
     assert claimed(lake).claim(["c"])  # the refused claim left nothing
-    time.sleep(0.2)
+    pass_seconds(lake, 40)
     first.renew()
-    time.sleep(0.2)
+    pass_seconds(lake, 40)
     assert not second.claim(["b"])
-    time.sleep(0.3)  # a killed worker renews nothing
+    pass_seconds(lake, 40)  # a killed worker renews nothing
     assert second.claim(["b"])
     second.close()
     assert claimed(lake).claim(["b"])
