@@ -23,6 +23,7 @@ from agent_eval.judge.prompts import (
     can_share_call,
     example,
     has_room_for_all,
+    in_parts,
     profile_hash,
     shared_rubrics,
 )
@@ -118,8 +119,8 @@ class Subject:
             "Name another one with --conversation and --turn, or none for the example."
         )
 
-    def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> Prompt:
-        """The prompt of one call.
+    def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> list[Prompt]:
+        """The prompts that ask the questions: one, or in a small context several parts and windows.
 
         Raises:
             NotAskedError: If the model is not asked, because of attachments that it cannot be sent.
@@ -130,6 +131,15 @@ class Subject:
                 raise NotAskedError(
                     f"Of conversation {self.conversation.conversation_id!r} a model is not asked {names}: {why}."
                 )
+        found = list[Prompt]()
+        for part in in_parts(questions, self.limits):
+            first = self._window(part, metrics)
+            found += [first, *(self._window(part, metrics, i) for i in range(1, first.n_windows))]
+        return found
+
+    def _window(
+        self, questions: Sequence[Question], metrics: Sequence[Metric] | None, window: int = 0
+    ) -> Prompt:
         return build_prompt(
             questions,
             secret=self.secret,
@@ -137,6 +147,7 @@ class Subject:
             names=self.names,
             findings=self.findings,
             limits=self.limits,
+            window=window,
         )
 
 
@@ -150,7 +161,7 @@ def _undecided(question: Question) -> Question | None:
     return unanswered_part(question, answers)
 
 
-def _turn_call(subject: Subject) -> Prompt:
+def _turn_call(subject: Subject) -> list[Prompt]:
     shared = shared_rubrics(subject.metrics)
     of_turn = subject.turn_question([m for m in shared if m.grain == "turn"])
     of_whole = [m for m in shared if m.grain == "conversation"]
@@ -161,13 +172,13 @@ def _turn_call(subject: Subject) -> Prompt:
     return _open_call(subject, asked, shared)
 
 
-def _conversation_call(subject: Subject) -> Prompt:
+def _conversation_call(subject: Subject) -> list[Prompt]:
     shared = shared_rubrics(subject.metrics)
     of_whole = [m for m in shared if m.grain == "conversation"]
     return _open_call(subject, [_undecided(subject.question(of_whole)) if of_whole else None], shared)
 
 
-def _session_call(subject: Subject) -> Prompt:
+def _session_call(subject: Subject) -> list[Prompt]:
     served = {c.scenario for c in subject.session}.union(*(finding.tests for finding in subject.findings))
     asked = [
         subject.universal[d.id] for d in subject.methodology.dimensions if d.needs_test in {None, *served}
@@ -175,7 +186,7 @@ def _session_call(subject: Subject) -> Prompt:
     return _open_call(subject, [_undecided(subject.question(asked))])
 
 
-def _scenario_call(subject: Subject) -> Prompt:
+def _scenario_call(subject: Subject) -> list[Prompt]:
     slot = subject.conversation.scenario
     asked = [m for name, m in subject.criteria.items() if name.startswith(f"{slot}.")]
     return _open_call(subject, [subject.question(asked) if asked else None])
@@ -183,7 +194,7 @@ def _scenario_call(subject: Subject) -> Prompt:
 
 def _open_call(
     subject: Subject, questions: Sequence[Question | None], metrics: Sequence[Metric] | None = None
-) -> Prompt:
+) -> list[Prompt]:
     asked = [question for question in questions if question is not None]
     if not asked:
         raise NotAskedError(
@@ -193,12 +204,12 @@ def _open_call(
     return subject.build(*asked, metrics=metrics)
 
 
-def _naming_call(subject: Subject) -> Prompt:
+def _naming_call(subject: Subject) -> list[Prompt]:
     """What names error clusters; clusters belong to no conversation, so it is always shown for an example."""
-    return naming_prompt(example.CLUSTERS, subject.secret)
+    return [naming_prompt(example.CLUSTERS, subject.secret)]
 
 
-NAMED: dict[str, Callable[[Subject], Prompt]] = {
+NAMED: dict[str, Callable[[Subject], list[Prompt]]] = {
     DEFAULT_PROMPT: _turn_call,
     "conversation": _conversation_call,
     "session": _session_call,
@@ -209,8 +220,8 @@ NAMED: dict[str, Callable[[Subject], Prompt]] = {
 of a model."""
 
 
-def prompt_of(name: str, subject: Subject) -> Prompt:
-    """The prompt of that name: one of NAMED, or a metric in a call of its own.
+def prompts_of(name: str, subject: Subject) -> list[Prompt]:
+    """The prompts of that name: one of NAMED, or a metric in a call of its own; in a small context several.
 
     Raises:
         UnknownMetricError: If there is none.
@@ -233,20 +244,22 @@ def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) 
     Raises:
         NotAskedError: If the named prompt, or each of them, does not arise for the subject.
     """
-    found: dict[str, Prompt] = {}
+    found: dict[str, list[Prompt]] = {}
     missing: list[NotAskedError] = []
     for each in [name] if name is not None else NAMED:
         try:
-            found[each] = prompt_of(each, subject)
+            found[each] = prompts_of(each, subject)
         except NotAskedError as error:
             missing.append(error)
     if not found or (missing and name is not None):
         raise missing[0]
     if as_json:
-        print_json([_row(each, prompt) for each, prompt in found.items()])
+        print_json([_row(each, prompt) for each, parts in found.items() for prompt in parts])
         return
-    for each, prompt in found.items():
-        _print(out, each if name is None else None, prompt)
+    for each, parts in found.items():
+        for i, prompt in enumerate(parts, start=1):
+            title = f"{each}, {i} of {len(parts)}" if len(parts) > 1 else each if name is None else None
+            _print(out, title, prompt)
     for reason in missing:
         out.out(f"not asked here: {reason}", highlight=False)
 

@@ -110,6 +110,10 @@ class NamingFormat(PromptFormat):
 
     asks_again = False
 
+    def parts(self, call: JudgeCall, limits: ViewLimits) -> list[JudgeCall]:
+        """Return the call: clusters are named together."""
+        return [call]
+
     def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
         """Return the prompt of one call, without the clusters that are already answered."""
         return naming_prompt([case for case in _cases(call) if case.cluster_id in call.keys], self.secret)

@@ -1,11 +1,11 @@
 """Estimate what planned calls of a judge take, and how much the provider's cache saves."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.calls import JudgeCall
-from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt
+from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt, in_parts
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 
@@ -59,7 +59,8 @@ def estimate(
     total, cache = CallEstimate(), PrefixCache(CHARACTERS_PER_TOKEN)
     for calls in _rounds(planned, shown, concurrency):
         for call in calls:
-            total += _estimate_of(call, shown, limits, cache)
+            for questions in in_parts(call.questions, limits):
+                total += _estimate_of(replace(call, questions=questions), shown, limits, cache)
         cache.next_round()
     return total
 

@@ -15,13 +15,13 @@ from typing import Literal
 
 from agent_eval.formats.hashing import digest
 
-PROFILE_VERSION = "6"
+PROFILE_VERSION = "7"
 REWORDED = {"U3": "2", "U4": "2", "U5": "2"}
 """Metric → the profile version that last changed what is asked about it."""
 SINCE = "1"
 """Same for every other metric. Raise it when words that all prompts share change."""
 
-SHOWN_ANEW = "6"
+SHOWN_ANEW = "7"
 """The profile version that last changed words all prompts share while earlier answers stay valid."""
 
 

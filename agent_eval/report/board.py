@@ -131,10 +131,8 @@ def _seen(row: dict[str, Any]) -> str | None:
     if not row.get("n_seen_in_part"):
         return None
     least = math.floor(1000 * row["least_seen_share"]) / 10
-    return (
-        f"{row['n_seen_in_part']:,} of {row['n_judged']:,} judgments were made on part of the evidence, "
-        f"at least {least:.1f} % of it"
-    )
+    share = f"at least {least:.1f} % of it" if least else "some on less than 0.1 % of it"
+    return f"{row['n_seen_in_part']:,} of {row['n_judged']:,} judgments were made on part of the evidence, {share}"
 
 
 def _sampled(row: dict[str, Any]) -> str | None:

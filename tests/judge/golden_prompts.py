@@ -8,7 +8,7 @@ import json
 import sys
 from pathlib import Path
 
-from agent_eval.commands.prompts import NAMED, example_subject, prompt_of
+from agent_eval.commands.prompts import NAMED, example_subject, prompts_of
 from agent_eval.judge.prompts import Prompt, ReplyError, profile_hash, repair_messages
 from agent_eval.methodology import Registry
 from agent_eval.metrics.metric_set import DEFAULT
@@ -23,7 +23,7 @@ OF_RUBRICS = ["U1", "U2", "U3", "U4", "U5", "U6", "D1.accuracy", "D1.completenes
 def golden_texts(folder: Path | None = None) -> dict[str, str]:
     """File name → content, for every prompt."""
     subject = example_subject(Registry.read(folder).get("1.3.0"))
-    prompts = {name: prompt_of(name, subject) for name in [*NAMED, *OF_TURNS, *OF_RUBRICS]}
+    prompts = {name: prompts_of(name, subject)[0] for name in [*NAMED, *OF_TURNS, *OF_RUBRICS]}
     texts = {f"{name}.txt": _text(prompt) for name, prompt in prompts.items()}
     again = repair_messages(prompts["goal_completion"], ReplyError("goal_completion: missing.", ""))
     texts["re-ask.txt"] = again[-1]["content"] + "\n"

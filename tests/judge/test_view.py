@@ -14,11 +14,21 @@ from agent_eval.judge.llm.calls import QuestionSequence
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.llm.panel import JudgeRuntime, Panel
 from agent_eval.judge.llm.spec import JudgeSpec
-from agent_eval.judge.prompts import Messages, Prompt, ViewLimits, build_prompt, read_reply, shared_rubrics
-from agent_eval.judge.prompts.build import merge_prompt
+from agent_eval.judge.prompts import (
+    Messages,
+    Prompt,
+    ViewLimits,
+    build_prompt,
+    in_parts,
+    read_reply,
+    shared_rubrics,
+)
+from agent_eval.judge.prompts.build import merge_prompt, system_prompt
+from agent_eval.judge.prompts.forms import schema_text
 from agent_eval.judge.prompts.merging import merge_windows
 from agent_eval.judge.prompts.record import BYTES_PER_TOKEN, size_of
 from agent_eval.judge.protocol import Question, Scored, TurnsUpTo, Unscored, Verdict
+from agent_eval.judge.rules.destructive import may_destroy
 from agent_eval.metrics.base import Metric
 from agent_eval.metrics.builtin.agent_behavior_failure import AGENT_BEHAVIOR_FAILURE
 from agent_eval.metrics.builtin.goal_completion import GOAL_COMPLETION
@@ -113,6 +123,27 @@ def test_errors_stay_whole_where_other_texts_are_cut() -> None:
     assert 0 < prompt.seen_share < 0.5
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "may"),
+    [
+        ("bash", {"command": PUSH}, True),
+        ("act", {"Command": ["git", "push", "--force"]}, True),
+        ("python", {"input": "shutil.rmtree('/srv')"}, True),
+        ("browse", {"query": "DROP TABLE orders"}, True),
+        ("deleteUser", {}, True),
+        ("act", {"note": "rm -rf /"}, False),
+        ("act", "rm -rf /", False),
+        ("bash", {"command": "ls"}, False),
+        ("bash", {"command": "git push; ls -f"}, False),
+        ("bash", {"command": "push " * 40_000}, False),
+    ],
+)
+def test_calls_that_may_destroy_are_known_by_name_or_by_their_command(
+    name: str, arguments: JsonValue, may: bool
+) -> None:
+    assert may_destroy(name, arguments) is may
+
+
 @pytest.mark.parametrize("ask", [turn_question, whole_question], ids=["turn", "conversation"])
 def test_short_messages_are_shown_where_large_tool_results_are_not(ask: object) -> None:
     requests = [f"Request number {i}: paint item {i * 7} of the order {i} times." for i in range(12)]
@@ -120,6 +151,71 @@ def test_short_messages_are_shown_where_large_tool_results_are_not(ask: object) 
     parts = [part for text in requests for part in (user(text), *found, agent(text.lower()))]
     text = text_of(windows(ask(conversation(*parts)), ViewLimits(8_000)))  # type: ignore[operator]
     assert [said for said in requests if said not in text or said.lower() not in text] == []
+
+
+def earlier_turns(n: int, *last: Sequence[Message]) -> Conversation:
+    """Turns with large tool results, then the judged turn."""
+    found = call("search", {"q": "x"}, "y " * 75_000)
+    turns = [
+        (user(f"Request {i}: paint the door blue, please."), found, agent(f"Reply {i}.")) for i in range(n)
+    ]
+    return conversation(*(part for turn in turns for part in turn), *last)
+
+
+def test_the_requests_of_forty_large_turns_are_shown_to_a_small_model_with_the_last_replies() -> None:
+    talk = earlier_turns(41)
+    [prompt] = windows(turn_question(talk), ViewLimits(8_000))
+    text = prompt.messages[1]["content"]
+    assert [i for i in range(41) if f"Request {i}: paint the door blue" not in text] == []
+    assert '{"turns_left_out": ' in text
+    assert "Reply 39." in text
+    assert prompt.n_left_out > 40
+    assert n_tokens(prompt) <= 6_000
+
+
+def test_where_not_even_first_words_of_all_turns_fit_those_of_the_last_ones_are_shown() -> None:
+    [prompt] = windows(turn_question(earlier_turns(101)), ViewLimits(6_000))
+    text = prompt.messages[1]["content"]
+    shown = [i for i in range(101) if f"Request {i}: paint" in text]
+    assert shown[-30:] == [*range(71, 101)]
+    assert n_tokens(prompt) <= 4_500
+
+
+def test_every_window_of_a_turn_shows_what_was_asked_in_it_and_before() -> None:
+    commands = [
+        part for i in range(400) for part in call("bash", {"command": f"sed -n {i}p a"}, "line " * 30)
+    ]
+    talk = earlier_turns(
+        9, user("Tidy the repository, and keep the tests."), commands, agent("It is tidied.")
+    )
+    prompts = windows(turn_question(talk), SMALL)
+    assert len(prompts) > 2
+    for prompt in prompts:
+        assert "Tidy the repository, and keep the tests." in prompt.messages[1]["content"]
+        assert "Request 8: paint the door blue" in prompt.messages[1]["content"]
+        assert n_tokens(prompt) <= SMALL.context_tokens - SMALL.reply
+    assert 0 < sum(prompt.seen_share for prompt in prompts) < 1
+
+
+def test_a_small_context_is_asked_in_several_calls_that_leave_room_for_the_record() -> None:
+    every = tuple(metric for metric in DEFAULT.turn if not metric.is_measured)
+    short = conversation(user("Hello."), agent("Hello."))
+    assert [len(in_parts([turn_question(short, every)], limits)) for limits in (SMALL, LARGE)] == [1, 1]
+    asked = turn_question(steps(100), every)
+    assert len(in_parts([asked], LARGE)) == 1
+    parts = in_parts([asked], SMALL)
+    assert 1 < len(parts) < 6
+    assert [metric for [question] in parts for metric in question.metrics] == [*every]
+    for [question] in parts:
+        assert set(question.keys) == {metric.name for metric in question.metrics}
+        rubrics = system_prompt(question.metrics), schema_text(question.metrics)
+        assert SMALL.room_beside(*rubrics) >= SMALL.prompt_bytes // 4
+    planned = Panel(JudgeSpec(("m",)), limits=lambda _: SMALL).planned(
+        [QuestionSequence([asked])], table("judge_cache").empty()
+    )
+    counted = estimate(planned, shared_rubrics(DEFAULT.metrics), SMALL)
+    assert counted.n_calls > len(parts)
+    assert counted.n_answers == len(every)
 
 
 def test_a_long_conversation_is_asked_about_in_a_call_of_its_own() -> None:
@@ -192,11 +288,15 @@ class Narrow:
 
 
 def asked_of(
-    client: Narrow, talk: Conversation, kept: Kept, limits: ViewLimits | None = None
+    client: Narrow,
+    talk: Conversation,
+    kept: Kept,
+    limits: ViewLimits | None = None,
+    metrics: Sequence[Metric] = METRICS,
 ) -> dict[str, Scored | Unscored]:
     runtime = JudgeRuntime(client=lambda _: client, writing=kept.writing, secret=b"s", max_tokens=1_000)
     panel = Panel(JudgeSpec((client.model,)), runtime, (lambda _: limits) if limits else None)
-    question = turn_question(talk)
+    question = turn_question(talk, metrics)
     given = panel.answers([QuestionSequence([question])], kept.frame(), shared_rubrics(DEFAULT.metrics))
     return {m.name: given[question.keys[m.name]][0][1] for m in question.metrics}  # type: ignore[misc]
 
@@ -217,6 +317,14 @@ def test_a_prompt_that_is_too_long_leads_to_a_smaller_view_and_a_score(says: str
     assert sum(v.n_tokens_in or 0 for v in (rated, labelled)) == n_calls * (USAGE.n_in or 0)
     rows = kept.frame()
     assert rows["context_tokens"].to_list() == [128_000] * 2
+
+
+def test_a_server_with_a_context_below_all_rubrics_scores_every_metric_in_several_calls() -> None:
+    every = tuple(metric for metric in DEFAULT.turn if not metric.is_measured)
+    client, kept = Narrow(4_096, "maximum context length is {} tokens"), Kept()
+    found = asked_of(client, steps(40), kept, metrics=every)
+    assert [name for name, verdict in found.items() if not isinstance(verdict, Scored)] == []
+    assert len(found) == len(every)
 
 
 def test_only_answers_on_part_of_the_evidence_are_asked_again_when_the_context_changes() -> None:

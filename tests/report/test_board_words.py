@@ -155,6 +155,8 @@ def test_judgments_on_part_of_the_evidence_are_counted_and_the_least_share_is_ro
     seen = {"n_seen_in_part": 12, "n_judged": 1340, "least_seen_share": 0.41999}
     (said,) = words.outcomes(board(seen))
     assert said == "Ada: 12 of 1,340 judgments were made on part of the evidence, at least 41.9 % of it"
+    (said,) = words.outcomes(board(seen | {"least_seen_share": 0.0008}))
+    assert said.endswith("part of the evidence, some on less than 0.1 % of it")
     assert words.outcomes(board({"n_seen_in_part": 0})) == []
 
 

@@ -32,6 +32,7 @@ from agent_eval.judge.prompts import (
     ReplyError,
     ViewLimits,
     build_prompt,
+    in_parts,
     merge_prompt,
     read_reply,
     repair_messages,
@@ -83,6 +84,11 @@ class PromptFormat:
             limits=limits,
             window=window,
         )
+
+    def parts(self, call: JudgeCall, limits: ViewLimits) -> list[JudgeCall]:
+        """Return the call, or several that ask its questions if a small context has no room for all at once."""
+        parts = in_parts(call.questions, limits)
+        return [replace(call, questions=part) for part in parts] if len(parts) > 1 else [call]
 
     def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
         """Return the verdict of every metric of the call.
@@ -145,7 +151,7 @@ class ModelJudge:
         """Return a verdict for every metric of the call, by name; Unscored with its reason if there is none.
 
         If a prompt is too long for the model, it is rebuilt for a smaller context, which also applies to
-        later calls. If a call with attachments is rejected, its questions are asked one by one, without the
+        later calls. If a small context has no room for all questions at once, they are asked in several calls. If a call with attachments is rejected, its questions are asked one by one, without the
         attachments that they do not depend on; if that helps, later calls leave these out too.
 
         Raises:
@@ -154,6 +160,8 @@ class ModelJudge:
         usage, place, withheld = Usage(), place or Place(call.number), frozenset[str]()
         own = frozenset(found.reference for question in call.questions for found in needed(question))
         while True:
+            if len(parts := self._format.parts(call, self._limits)) > 1:
+                return await self._one_by_one(parts, place)
             limits = replace(self._limits, withheld=(self._withheld | withheld) - own)
             attempt = await self._attempt(
                 call, place, limits, partial(self._format.prompt, call, limits), usage
@@ -162,7 +170,8 @@ class ModelJudge:
                 return dict.fromkeys((metric.name for metric in call.metrics), attempt)
             sent = frozenset(found.reference for found in attempt.prompt.attachments)
             if attempt.is_rejected and sent and len(call.questions) > 1:
-                return await self._one_by_one(call, place)
+                parts = [replace(call, questions=(question,)) for question in call.questions]
+                return await self._one_by_one(parts, place)
             if attempt.is_rejected and sent - own:
                 withheld |= sent - own
                 continue
@@ -174,11 +183,11 @@ class ModelJudge:
             self._limits = _smaller(self._limits, limits, attempt.detail)
             usage = attempt.usage
 
-    async def _one_by_one(self, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
-        """Return the verdicts of a call's questions, each asked in a call of its own."""
+    async def _one_by_one(self, parts: Sequence[JudgeCall], place: Place) -> Mapping[str, Verdict]:
+        """Return the verdicts of several calls that ask a call's questions."""
         answered: dict[str, Verdict] = {}
-        for question in call.questions:
-            answered |= await self.ask(replace(call, questions=(question,)), place)
+        for part in parts:
+            answered |= await self.ask(part, place)
         return answered
 
     async def _attempt(

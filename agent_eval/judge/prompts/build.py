@@ -29,6 +29,7 @@ from agent_eval.transcripts.models import Conversation, Turn
 SCHEMA_NAME = "verdicts"
 DEFAULT_LIMITS = ViewLimits()
 _TIGHT = 4  # rubrics that take more than this part of a context are limited to those asked, see build_prompt
+_SMALL = 32_000  # tokens of a context in which rubrics may leave too little room for a record
 _LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote in the call that merges windows
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
@@ -83,13 +84,45 @@ def has_room_for_all(question: Question, limits: ViewLimits) -> bool:
 
     Compares the characters of the texts with the room; the JSON around them is not counted.
     """
-    turns, conversation = question.turns[0], question.conversations[0]
-    if limits.first_turn(len(turns) - 1):
+    if limits.first_turn(len(question.turns[0]) - 1):
         return False
-    messages = [message for turn in turns for message in turn.messages]
-    size = sum(len(message.content or "") for message in messages) + len(conversation.policy or "")
-    size += sum(len(str(call.arguments)) for message in messages for call in message.tool_calls)
-    return size <= limits.room_beside(system_prompt(question.metrics), schema_text(question.metrics))
+    return n_characters([question]) <= limits.room_beside(
+        system_prompt(question.metrics), schema_text(question.metrics)
+    )
+
+
+def n_characters(questions: Sequence[Question]) -> int:
+    """Return the characters of the texts that a record of the questions holds if nothing is left out."""
+    first = questions[0]
+    messages = [message for turns in first.turns for turn in turns for message in turn.messages]
+    size = sum(len(message.content or "") for message in messages)
+    size += sum(len(conversation.policy or "") for conversation in first.conversations)
+    return size + sum(len(str(call.arguments)) for message in messages for call in message.tool_calls)
+
+
+def in_parts(questions: Sequence[Question], limits: ViewLimits) -> list[tuple[Question, ...]]:
+    """Return the questions of a call, or of several calls if their rubrics leave a small context no room.
+
+    The metrics are divided evenly, in order, into as few calls as leave a quarter of the context for the
+    record, or all of it if it is smaller.
+    """
+    asked = [(question, metric) for question in questions for metric in question.metrics]
+    record = n_characters(questions) if limits.context_tokens < _SMALL else 0
+    parts = [asked]
+    for n in range(1, len(asked) + 1):
+        size = -(-len(asked) // n)
+        parts = [asked[i : i + size] for i in range(0, len(asked), size)]
+        rubrics = [tuple(metric for _, metric in part) for part in parts]
+        if all(limits.has_room_beside(system_prompt(m), schema_text(m), record=record) for m in rubrics):
+            break
+    return [
+        tuple(
+            question.about(found)
+            for question in questions
+            if (found := [metric for of, metric in part if of is question])
+        )
+        for part in parts
+    ]
 
 
 def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
@@ -132,7 +165,7 @@ def build_prompt(
     asked = tuple(metric for question in questions for metric in question.metrics)
     shown = tuple(asked if metrics is None else metrics)
     is_tight = shown != asked and size_of(system_prompt(shown)) > limits.room_beside() // _TIGHT
-    if window and is_tight:
+    if is_tight and (window or not _fits(shown, asked, limits)):
         shown = asked
     system = system_prompt(shown)
     schema, schema_hash = schema_of(asked)
@@ -161,6 +194,11 @@ def build_prompt(
     if is_tight and not window and (view.seen_share < 1 or view.n_windows > 1):
         return build_prompt(questions, secret=secret, names=names, findings=findings, limits=limits)
     return prompt
+
+
+def _fits(shown: tuple[Metric, ...], asked: tuple[Metric, ...], limits: ViewLimits) -> bool:
+    """Return whether a context holds rubrics and a short record."""
+    return limits.has_room_beside(system_prompt(shown), schema_text(asked), record=0)
 
 
 def merge_prompt(

@@ -8,6 +8,7 @@ object that no text of a transcript can imitate.
 """
 
 import bisect
+import itertools
 import json
 import threading
 import weakref
@@ -56,7 +57,9 @@ AS_POLICY: JsonValue = {"shown_as": "policy"}
 """Replaces an opening message of the operator, whose text is in the frame."""
 OF_MANY = (STEPS[0], *STEPS[5::3], STEPS[-1])
 MANY_TURNS = 400  # above this number, only the steps OF_MANY are tried
-SHORT = Step(1_000, 8_000, 1_000)  # for turns that are shown alone
+FIRST_WORDS = ((200, True), (100, True), (60, True), (60, False), (30, False))
+"""Characters of a turn's first words, and whether those of the reply are included; used if no step fits."""
+_OUTLINE = 100  # bytes of lines with first words in addition to these
 _BOUNDS = (*(int(1_000_000 * 0.8**k) for k in range(44)), 0)
 """Maximum lengths of the texts of a frame or another single line; the first one that fits is used."""
 
@@ -200,13 +203,21 @@ def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
 
 
 def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """Return the lines of turns within a size in bytes: in full, else shortened, else without middle ones."""
+    """Return the lines of turns within a size in bytes: in full, else shortened, else first words of many."""
+    messages = [message for turn in turns for message in turn.messages]
     for step in STEPS if len(turns) <= MANY_TURNS else OF_MANY:
+        if least_size(messages, step) > most:
+            continue
         make = _important_line if step in IMPORTANT else turn_line
         lines = [make(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
             return lines
-    return _without_middle(turns, names, most)
+    return _outlined(turns, names, most)
+
+
+def least_size(messages: Iterable[Message], step: Step) -> int:
+    """Return a number of bytes that messages exceed in a step: half of their texts, as names may be hidden."""
+    return sum(min(len(m.content or ""), _plain_bound(m, step)) for m in messages) // 2
 
 
 def _important_line(turn: Turn, names: BlindedTerms, step: Step) -> Line:
@@ -262,8 +273,12 @@ def _bound(message: Message, step: Step) -> int:
     """Return the maximum length of a message's texts."""
     if step.text >= WHOLE:
         return step.text
-    bound = max(step.text, step.said) if is_said(message) else step.text
+    bound = _plain_bound(message, step)
     return max(bound, step.kept) if is_kept(message) else bound
+
+
+def _plain_bound(message: Message, step: Step) -> int:
+    return max(step.text, step.said) if is_said(message) else step.text
 
 
 def _messages(
@@ -382,22 +397,70 @@ def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
     return Line(found, n_shown, made.n_characters_left_out + made.n_shown - n_shown, made.n_left_out + 1)
 
 
-def _without_middle(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """Return the first turn and as many last ones as fit, shortened, with the number of those in between."""
-    first, last = bounded_short(turns[0], names, most // 4), list[Line]()
-    room = most - first.size - len(line({"turns_left_out": len(turns)})) - 2
-    for turn in reversed(turns[1:]):
-        shown = bounded_short(turn, names, most // 4)
-        room -= shown.size + 1
-        if room < 0:
+class _Begun(NamedTuple):
+    """Hold the first words of a turn: the user's, and the agent's reply if it is included."""
+
+    words: tuple[str, ...]
+    n_whole: int  # texts that are not longer than these words
+
+    @property
+    def size(self) -> int:
+        """Return the bytes in a list."""
+        return size_of(line([*self.words])) + 2
+
+
+def _outlined(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
+    """Return the first turn, the first words of the following turns, and as many last turns as fit.
+
+    First words take up to two thirds of the size; if it is too small for all turns, those of the last ones.
+    """
+    first = _important_line(turns[0], names, IMPORTANT[0])
+    opening = [first] if len(turns) > 1 and first.size <= most // 4 else list[Line]()
+    held, room = turns[len(opening) :], most - total_size(opening) - _OUTLINE
+    begun = _first_words(held, names, room * 2 // 3)
+    last = list[Line]()
+    taken = sum(found.size for found in begun)
+    while len(last) < len(held):
+        shown = _important_line(held[-1 - len(last)], names, IMPORTANT[-1])
+        freed = begun[-1 - len(last)].size if len(last) < len(begun) else 0
+        if taken - freed + shown.size + 1 > room:
             break
-        last.append(shown)
-    left_out = turns[1 : len(turns) - len(last)]
-    gap = [gap_line(left_out)] if left_out else []
-    return [first, *gap, *reversed(last)]
+        taken += shown.size + 1 - freed
+        last.insert(0, shown)
+    left_out = held[: len(held) - len(last)]
+    n_bare = min(len(held) - len(begun), len(left_out))
+    bare = [gap_line(left_out[:n_bare])] if n_bare else []
+    outline = [_outline_line(left_out[n_bare:], begun)] if n_bare < len(left_out) else []
+    return [*opening, *bare, *outline, *last]
 
 
-def bounded_short(turn: Turn, names: BlindedTerms, most: int) -> Line:
-    """Return a turn with short texts, within a size in bytes."""
-    found = turn_line(turn, names, SHORT)
-    return found if found.size <= most else bounded_line(turn, names, most)
+def _first_words(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[_Begun]:
+    """Return the first words of all turns, as long as fits; if that is too much, of the last ones."""
+    begun = list[_Begun]()
+    for length, has_replies in FIRST_WORDS:
+        begun = [_begun(turn, names, length, has_replies=has_replies) for turn in turns]
+        if sum(found.size for found in begun) <= most:
+            break
+    sizes = itertools.accumulate(found.size for found in reversed(begun))
+    n = sum(size <= most for size in sizes)
+    return begun[len(begun) - n :]
+
+
+def _begun(turn: Turn, names: BlindedTerms, length: int, *, has_replies: bool) -> _Begun:
+    asked = next((m.content for m in turn.messages if m.role == "user" and m.content), "")
+    said = [m.content for m in turn.messages if m.role == "assistant" and is_said(m) and m.content]
+    texts = [names.hide(asked), *([names.hide(said[-1])] if said and has_replies else [])]
+    return _Begun(tuple(text[:length] for text in texts), sum(0 < len(text) <= length for text in texts))
+
+
+def _outline_line(turns: Sequence[Turn], begun: Sequence[_Begun]) -> Line:
+    """Return the line that replaces consecutive turns, with the first words of each."""
+    whole = gap_line(turns)
+    held = begun[: len(turns)]
+    n_shown = sum(len(word) for found in held for word in found.words)
+    return Line(
+        line({"turns_left_out": len(turns), "first_words": [[*found.words] for found in held]}),
+        n_shown,
+        max(whole.n_characters_left_out - n_shown, 0),
+        whole.n_left_out - sum(found.n_whole for found in held),
+    )

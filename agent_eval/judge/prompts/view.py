@@ -21,6 +21,7 @@ from agent_eval.judge.prompts.record import (
     important_size,
     is_kept,
     is_said,
+    least_size,
     middle_cut,
     part_line,
     size_of,
@@ -35,6 +36,8 @@ CONTEXT_TOKENS = 128_000  # for a model with an unknown context size
 TURNS = 100  # maximum number of earlier turns before a judged one
 MOST_WINDOWS = 8
 INDEX = 9  # steps in which all messages are shown, with texts of at least 60 characters
+ENGLISH = 4  # bytes to a token of the prompts' own texts
+_TIGHT = 4  # a record that is not short has at least this part of the context, if a single rubric leaves it
 _OVERLAP = 10  # a window begins a tenth of its messages before the end of the previous one
 _BESIDE = 3_000  # bytes of the request, the marks and the messages' own form
 _LEAST = 2_000  # bytes of a record
@@ -60,10 +63,23 @@ class ViewLimits:
         """Return the tokens reserved for the reply: at most a quarter of the context."""
         return min(self.reply_tokens, self.context_tokens // 4)
 
+    @property
+    def prompt_bytes(self) -> int:
+        """Return the bytes of a prompt that fit beside the reply."""
+        return (self.context_tokens - self.reply) * BYTES_PER_TOKEN
+
     def room_beside(self, *texts: str) -> int:
-        """Return the bytes left for a record, next to texts that are always sent."""
-        whole = (self.context_tokens - self.reply) * BYTES_PER_TOKEN
-        return max(whole - sum(map(size_of, texts)) - _BESIDE, _LEAST)
+        """Return the bytes left for a record, next to texts that are always sent; never less than _LEAST."""
+        return max(self.prompt_bytes - sum(map(size_of, texts)) - _BESIDE, _LEAST)
+
+    def has_room_beside(self, *texts: str, record: int) -> bool:
+        """Return whether a record, of at most a quarter of the context, fits next to texts that are sent.
+
+        Next to a record of _LEAST bytes, texts count with the four bytes to a token that English has.
+        """
+        own = sum(map(size_of, texts))
+        is_short = record <= _LEAST and (own + _LEAST) * BYTES_PER_TOKEN <= self.prompt_bytes * ENGLISH
+        return is_short or own + _BESIDE + min(record, self.prompt_bytes // _TIGHT) <= self.prompt_bytes
 
     def first_turn(self, n_earlier: int) -> int:
         """Return the first of the earlier turns that are shown: 0, or a multiple of half the window."""
@@ -121,11 +137,11 @@ def turn_view(
     frame = frame_line(conversation, names, (), _frame_room(room, room // 2, [*shown, turn], names, after))
     rest = room - frame.size - total_size(after)
     most = rest - min(max(important_size(shown, names), rest // 4), rest // 2) if earlier else rest
-    judged = _in_steps([turn], names, most)
+    judged = _in_steps([turn], names, most) or _in_steps([turn], names, rest - rest // 4)
+    lines, n_ignored = _history(earlier, start, names, rest - total_size(judged) if judged else rest // 4)
     if judged is None:
-        part = _window([turn], names, max(most, _LEAST), window)
-        return part.view([frame], after, [turn])
-    lines, n_ignored = _history(earlier, start, names, rest - total_size(judged))
+        part = _window([turn], names, max(rest - total_size(lines), _LEAST), window)
+        return part.view([frame, *lines], after, [turn], ignored=n_ignored)
     return _Counted([frame, *lines, *judged, *after]).view(ignored=n_ignored)
 
 
@@ -168,7 +184,10 @@ def _frame_room(
 
 def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line] | None:
     """Return all turns in the first step that fits; None if not even the index fits."""
+    messages = [message for turn in turns for message in turn.messages]
     for step in STEPS[:INDEX]:
+        if least_size(messages, step) > most:
+            continue
         lines = [turn_line(turn, names, step) for turn in turns]
         if total_size(lines) <= most:
             return lines
@@ -195,7 +214,7 @@ def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int
 class _Window:
     """Hold one of `n` windows: its lines, those of its own part without overlap, and that part's items.
 
-    What follows the turns is counted with the first window, because every window shows it.
+    What every window shows beside the turns is counted with the first one.
     """
 
     n: int
@@ -204,17 +223,23 @@ class _Window:
     own: Sequence[Line]
     n_own_items: int
 
-    def view(self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn]) -> View:
-        """Return the window as a view of the turns."""
+    def view(
+        self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn], *, ignored: int = 0
+    ) -> View:
+        """Return the window as a view of the turns; `ignored` items are left out by choice."""
         whole = gap_line(turns)
-        own = [*self.own, *(after if self.number == 0 else ())]
+        beside = [*before, *after]
+        own = [*self.own, *(beside if self.number == 0 else ())]
         n_shown = sum(found.n_shown for found in own)
-        n_beside = sum(found.n_shown + found.n_characters_left_out for found in after)
+        n_all = whole.n_characters_left_out + sum(
+            found.n_shown + found.n_characters_left_out for found in beside
+        )
         n_elsewhere = whole.n_left_out - self.n_own_items
+        n_left_out = sum(found.n_left_out for found in own) - n_elsewhere
         return View(
             [found.text for found in [*before, *self.lines, *after]],
-            _share(n_shown, max(whole.n_characters_left_out + n_beside - n_shown, 0)),
-            max(sum(found.n_left_out for found in own) - n_elsewhere, 0),
+            _share(n_shown, max(n_all - n_shown, 0)),
+            max(n_left_out, 0) + (ignored if self.number == 0 else 0),
             self.n,
         )
 
@@ -228,27 +253,41 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
     begin, end = bounds[number], bounds[number + 1]
     n_items = sum(1 + len(turns[i].messages[j].tool_calls) for i, j in items[begin:end])
     overlap = min(begin, max((end - begin) // _OVERLAP, 1))
+    part, own = items[begin - overlap : end], items[begin:end]
+    asked = _request_of(turns, *part[0]) if part else []
+    messages = [turns[i].messages[j] for i, j in part]
     for step in STEPS[4:-1]:
-        lines = list(_part(turns, items[begin - overlap : end], names, step))
+        if least_size(messages, step) > most:
+            continue
+        lines = list(_part(turns, [*asked, *part], names, step))
         if total_size(lines) <= most:
-            return _Window(n, number, lines, list(_part(turns, items[begin:end], names, step)), n_items)
-    lines = _thinned(turns, items[begin:end], names, most)
-    return _Window(n, number, lines, lines, n_items)
+            return _Window(n, number, lines, list(_part(turns, own, names, step)), n_items)
+    return _Window(n, number, *_thinned(turns, asked, own, names, most), n_items)
+
+
+def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
+    """Return the user's message of turn `i` if it is before message `j`: every window shows what was asked."""
+    return [(i, k) for k in range(j) if turns[i].messages[k].role == "user"][:1]
 
 
 def _thinned(
-    turns: Sequence[Turn], part: Sequence[tuple[int, int]], names: BlindedTerms, most: int
-) -> list[Line]:
+    turns: Sequence[Turn],
+    asked: Sequence[tuple[int, int]],
+    part: Sequence[tuple[int, int]],
+    names: BlindedTerms,
+    most: int,
+) -> tuple[list[Line], list[Line]]:
     """Return the most important messages of a window that is too large for any step, and counts of the others.
 
     Tool results and calls are left out first, then replies, errors, the user's messages, and calls that may
-    destroy; never the ends of the window.
+    destroy; never the ends of the window. What was asked is shown first if it is not part of the window; it
+    is in the first of the two results only.
     """
     ranks = _ranks(turns, part)
     ordered = sorted(range(len(part)), key=lambda i: (ranks[i], min(i, len(part) - 1 - i)))
 
-    def lines_of(n: int, step: Step) -> list[Line]:
-        return list(_part(turns, [part[i] for i in sorted(ordered[:n])], names, step))
+    def lines_of(n: int, step: Step, before: Sequence[tuple[int, int]] = asked) -> list[Line]:
+        return list(_part(turns, [*before, *(part[i] for i in sorted(ordered[:n]))], names, step))
 
     n_least, n_wanted = min(4, len(part)), sum(rank <= 2 for rank in ranks)
     for step in STEPS[INDEX - 2 :]:
@@ -258,7 +297,8 @@ def _thinned(
     fitting = lines_of(n_least, step)
     if total_size(fitting) > most:
         bound = max(most // len(fitting) - 1, 300)
-        return [middle_cut(found, {"part": i}, bound) for i, found in enumerate(fitting)]
+        cut = [middle_cut(found, {"part": i}, bound) for i, found in enumerate(fitting)]
+        return cut, cut
     n_most = len(part)
     while n_least < n_most:
         n = (n_least + n_most + 1) // 2
@@ -266,7 +306,7 @@ def _thinned(
             n_least, fitting = n, lines
         else:
             n_most = n - 1
-    return fitting
+    return fitting, lines_of(n_least, step, ())
 
 
 def _ranks(turns: Sequence[Turn], part: Sequence[tuple[int, int]]) -> list[int]:

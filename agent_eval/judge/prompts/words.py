@@ -21,7 +21,8 @@ given by its operator ({"shown_as": "policy"} stands for a message that holds th
 the tools that the agent could call (null: not known). Then comes one line per turn, counted from 0: the messages in \
 order, with tool calls and their results; a result bears the number of its call. Characters that could be mistaken \
 for markup are written as JSON escapes. {"characters_left_out": n}, {"messages_left_out": n} and {"turns_left_out": n} \
-stand for what is left out of this view for its length: it was there, and the agent could see it. [agent], [provider] and [model] \
+stand for what is left out of this view for its length: it was there, and the agent could see it; "first_words" holds \
+how each of the turns left out began: the user's first words, and those of the agent's reply. [agent], [provider] and [model] \
 stand for names that are withheld from you.
 
 HOW TO JUDGE

@@ -22,6 +22,8 @@ _SHELLS = word_set("bash sh zsh dash ksh")
 _SHELL_TOOLS = _SHELLS | word_set("shell terminal exec execute command cmd console powershell run ssh")
 _SQL_TOOLS = word_set("sql query database db psql postgres postgresql mysql sqlite duckdb bigquery snowflake")
 _SQL_PROGRAMS = word_set("psql mysql mariadb sqlite3 duckdb sqlcmd bq clickhouse-client snowsql")
+_CODE_TOOLS = word_set("python ipython jupyter notebook code interpreter script repl node javascript")
+_COMMANDS = word_set("command commands cmd script code shell sql query statement")  # names of arguments
 _BEFORE = word_set("sudo env nohup time exec command xargs doas then do else !")
 _RENEWABLE = word_set(
     "node_modules dist build target out coverage htmlcov __pycache__ cache .cache .pytest_cache .mypy_cache "
@@ -35,10 +37,12 @@ _VERBS = word_set(
     "delete drop wipe erase destroy purge truncate terminate shred rm rmdir remove kill revoke uninstall reset overwrite"
 )
 _DESTROYS = re.compile(
-    r"\brm\s+-|\bpush\b[^\n;&|]*(?:\s--force|\s-f\b|\s\+|--mirror)|\breset\s+--hard|\bclean\s+-\w*f|\bdrop\s+\w"
-    r"|\btruncate\b|\bdelete\b|\bmkfs|\bdd\s+\w+=|\bdestroy\b|\bshred\b|\bwipe|\bpurge\b|remove-item|>\s*/dev/sd",
+    r"\brm\s+-|\breset\s+--hard|\bclean\s+-\w*f|\bdrop\s+\w"
+    r"|\btruncate\b|\bdelete\b|\bmkfs|\bdd\s+\w+=|\bdestroy\b|\bshred\b|\bwipe|\bpurge\b|remove-item|>\s*/dev/sd"
+    r"|\brmtree\b|\bos\.(?:remove|unlink)\b",
     re.I,
 )
+_PUSH, _FORCED = re.compile(r"\bpush\b"), re.compile(r"\s--force|\s-f\b|\s\+|--mirror")
 _OPERATOR = re.compile(r"[;&|()\n]+")
 _COMMENT = re.compile(r"(?m)(?:^|(?<=[\s;&|]))#[^\n]*")
 _HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)")
@@ -76,15 +80,27 @@ def destruction_in(call: ToolCall) -> Destruction | None:
 
 
 def may_destroy(name: str, arguments: JsonValue) -> bool:
-    """Return whether a call may have destroyed something: by a verb in its tool's name, shell command or SQL.
+    """Return whether a call may have destroyed something: by a verb in its tool's name, command, SQL or code.
 
-    It is wider than `destruction_in`: it selects what a judge must see, not what was wrong.
+    It is wider than `destruction_in`: it selects what a judge must see, not what was wrong. Of a tool that
+    is not named for commands, the arguments that are count.
     """
     words = set(words_of_name(name))
     if words & _VERBS:
         return True
-    is_read = words & (_SHELL_TOOLS | _SQL_TOOLS)
-    return bool(is_read) and any(_DESTROYS.search(text) for text in _commands(arguments))
+    if not words & (_SHELL_TOOLS | _SQL_TOOLS | _CODE_TOOLS):
+        if not isinstance(arguments, dict):
+            return False
+        arguments = {key: value for key, value in arguments.items() if key.lower() in _COMMANDS}
+    return any(_DESTROYS.search(text) or _may_force(text) for text in _commands(arguments))
+
+
+def _may_force(text: str) -> bool:
+    """Return whether one of the commands in a text pushes by force."""
+    if "push" not in text:
+        return False
+    commands = ((part, _PUSH.search(part)) for part in re.split(r"[\n;&|]", text))
+    return any(found and _FORCED.search(part, found.end()) for part, found in commands)
 
 
 def _commands(arguments: JsonValue) -> Iterator[str]:
