@@ -1,23 +1,31 @@
 """How far corrected rates are from the truth, and how often their 95 % intervals hold it.
 
-A judge with known sensitivity and specificity judges a pool of conversations; people label some of them, as many
-that it passed as that it failed, with the sampling weights. The rate of another agent (its own share of passes) is
-corrected with these labels. Simulated with a fixed seed. `python -m benchmarks calibration`.
+A judge with known sensitivity and specificity judges conversations; people label some of them, drawn by the judge's
+answer, with the sampling weights. First the rate of these conversations is corrected, then that of another agent with
+the same labels. Simulated with a fixed seed. `python -m benchmarks calibration`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent_eval.scores.statistics.agreement import Pairs
-from agent_eval.scores.statistics.corrected_rate import CorrectedRate, accuracy, corrected_rate
+from agent_eval.scores.statistics.corrected_rate import (
+    CorrectedRate,
+    DoubleSample,
+    accuracy,
+    corrected_rate,
+    double_sampled_rate,
+)
 
 SEED = 20261123
 POOL, JUDGED = 2_000, 1_000  # conversations that labels are drawn from, and those of the other agent
+OWN = 1_000  # answers of the rate that has labels of its own
 SIZES, ENDS = (50, 100, 200), (0.7, 0.95)
-RATES = (0.2, 0.5, 0.8)
+RATES, ACCURACIES = (0.2, 0.5, 0.8), (0.7, 0.825, 0.95)
 
 
 class Design(NamedTuple):
@@ -27,6 +35,10 @@ class Design(NamedTuple):
     rate: float
     sensitivity: float | None = None
     specificity: float | None = None
+    is_halved: bool = True  # as many labels of each answer of the judge; else as its answers are
+    turns: int = 1  # of a conversation
+    correlation: float = 0.0  # of the truth and of the judge's errors within a conversation
+    answers: int = OWN
 
 
 class Result(NamedTuple):
@@ -38,30 +50,50 @@ class Result(NamedTuple):
     refused: float
 
 
+Replicate = Callable[[Design, float, float, np.random.Generator], CorrectedRate]
+
+
 def measure(repeats: int = 2_000) -> Iterator[str]:
     random = np.random.default_rng(SEED)
-    results = []
-    for labels in SIZES:
-        for rate in RATES:
-            results.append(simulate(Design(labels, rate), repeats, random))
-            yield _line(f"n {labels}, rate {rate}, judges of all kinds", results[-1])
-    yield _line("all of these", pooled(results))
-    for labels in (SIZES[0], SIZES[-1]):
-        for ends in ((ENDS[0], ENDS[0]), (ENDS[0], ENDS[1]), (ENDS[1], ENDS[0]), (ENDS[1], ENDS[1])):
-            yield _line(
-                f"n {labels}, rate 0.3, judge {ends}", simulate(Design(labels, 0.3, *ends), repeats, random)
-            )
-    chance = simulate(Design(100, 0.3, 0.5, 0.5), repeats, random)
-    yield f"a judge at chance, n 100: refused in {100 * chance.refused:.1f} %"
+    yield "Labels of the conversations of the rate"
+    cells = [
+        Design(n, rate, sensitivity, specificity, is_halved)
+        for is_halved in (True, False)
+        for n, rate, sensitivity, specificity in product(SIZES, RATES, ACCURACIES, ACCURACIES)
+    ]
+    yield from _table(cells, repeats, random)
+    yield "Labels of the conversations of the rate, 5 turns each, correlation 0.3"
+    yield from _table(
+        [
+            Design(n, rate, is_halved=is_halved, turns=5, correlation=0.3)
+            for is_halved, n, rate in product((True, False), SIZES, RATES)
+        ],
+        repeats,
+        random,
+    )
+    yield "Labels of other conversations"
+    others = [Design(n, rate) for n, rate in product(SIZES, RATES)]
+    corners = [
+        Design(n, 0.3, sensitivity, specificity)
+        for n, sensitivity, specificity in product((SIZES[0], SIZES[-1]), ENDS, ENDS)
+    ]
+    yield from _table(others, repeats, random, of_another_agent)
+    yield from _table(corners, repeats, random, of_another_agent)
+    for name, one in (("the same", of_own_labels), ("other", of_another_agent)):
+        chance = simulate(Design(100, 0.3, 0.5, 0.5), repeats, random, one)
+        yield f"a judge at chance, 100 labels of {name} conversations: refused in {100 * chance.refused:.1f} %"
 
 
-def simulate(design: Design, repeats: int, random: np.random.Generator) -> Result:
-    """Return bias and coverage of one design; the pool's own rate is drawn evenly from 0.3–0.7."""
+def simulate(
+    design: Design, repeats: int, random: np.random.Generator, one: Replicate | None = None
+) -> Result:
+    """Return bias and coverage of one design; by default with labels of the rate's own conversations."""
     found, refused = [], 0
     for _ in range(repeats):
         drawn = random.uniform(*ENDS, 2)
-        judge = [d if given is None else given for given, d in zip(design[2:], drawn, strict=True)]
-        corrected = one(design, float(judge[0]), float(judge[1]), random)
+        given = (design.sensitivity, design.specificity)
+        judge = [d if fixed is None else fixed for fixed, d in zip(given, drawn, strict=True)]
+        corrected = (one or of_own_labels)(design, float(judge[0]), float(judge[1]), random)
         if corrected.value is None or corrected.low is None or corrected.high is None:
             refused += 1
         else:
@@ -74,34 +106,88 @@ def simulate(design: Design, repeats: int, random: np.random.Generator) -> Resul
     )
 
 
-def one(design: Design, sensitivity: float, specificity: float, random: np.random.Generator) -> CorrectedRate:
-    """Draw a pool, its labels and the other agent's verdicts, and correct the agent's rate."""
+def of_own_labels(
+    design: Design, sensitivity: float, specificity: float, random: np.random.Generator
+) -> CorrectedRate:
+    """Draw an agent's conversations, the judge's answers and some labels, and correct the agent's rate."""
+    n = design.answers // design.turns
+    clusters = np.repeat(np.arange(n), design.turns)
+    truth = random.random(len(clusters)) < _of_clusters(design, design.rate, random, n)[clusters]
+    hit, passed_over = (_of_clusters(design, p, random, n)[clusters] for p in (sensitivity, specificity))
+    verdicts = np.asarray(random.random(len(clusters)) < np.where(truth, hit, 1 - passed_over))
+    drawn, weights = _drawn(verdicts, design, random)
+    names = clusters.tolist()
+    human, of_label = np.full(len(clusters), np.nan), np.ones(len(clusters))
+    human[drawn], of_label[drawn] = truth[drawn], weights
+    shares = np.full(len(clusters), 1 / len(clusters))
+    sample = DoubleSample(verdicts.astype(np.float64), human, shares, of_label, names)
+    if not sample.has_labels:
+        return CorrectedRate(None, refused="an answer without labels")
+    strata = verdicts[drawn].tolist()
+    pairs = Pairs(strata, truth[drawn].tolist(), clusters[drawn].tolist(), weights.tolist(), strata)
+    return double_sampled_rate(sample, accuracy(pairs, positive=True))
+
+
+def of_another_agent(
+    design: Design, sensitivity: float, specificity: float, random: np.random.Generator
+) -> CorrectedRate:
+    """Draw a pool, its labels and another agent's verdicts; the pool's own rate is drawn evenly from 0.3–0.7."""
     truth = random.random(POOL) < random.uniform(0.3, 0.7)
     verdicts = _judged(truth, sensitivity, specificity, random)
-    chosen = [
-        random.choice(np.flatnonzero(verdicts == side), design.labels // 2, replace=False)
-        for side in (True, False)
-    ]
-    drawn = np.concatenate(chosen)
-    of_judge = verdicts[drawn]
-    strata = of_judge.tolist()
-    weights = np.where(of_judge, verdicts.sum(), (~verdicts).sum()) / (design.labels // 2)
+    drawn, weights = _drawn(verdicts, design, random)
+    strata = verdicts[drawn].tolist()
     pairs = Pairs(strata, truth[drawn].tolist(), drawn.tolist(), weights.tolist(), strata)
     rate = float(_judged(random.random(JUDGED) < design.rate, sensitivity, specificity, random).mean())
     return corrected_rate(rate, rate * (1 - rate) / JUDGED, accuracy(pairs, positive=True))
 
 
-def pooled(results: list[Result]) -> Result:
-    """Return the mean over designs of equally many replicates."""
-    of_all = np.array(results).mean(axis=0)
-    error = float(np.sqrt((np.array([r.error for r in results]) ** 2).sum()) / len(results))
-    return Result(float(of_all[0]), error, float(of_all[2]), float(of_all[3]))
+def _drawn(
+    verdicts: NDArray[np.bool_], design: Design, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return which parts are labelled, by the judge's answer, and their weights."""
+    n_passed = int(verdicts.sum())
+    share = 0.5 if design.is_halved else n_passed / len(verdicts)
+    wanted = max(1, round(design.labels * share))
+    drawn, weights = [], []
+    for side, n in ((True, wanted), (False, max(1, design.labels - wanted))):
+        of_side = np.flatnonzero(verdicts == side)
+        n = min(n, len(of_side))
+        drawn.append(random.choice(of_side, n, replace=False))
+        weights.append(np.full(n, len(of_side) / max(n, 1)))
+    return np.concatenate(drawn), np.concatenate(weights)
+
+
+def _of_clusters(design: Design, share: float, random: np.random.Generator, n: int) -> NDArray[np.float64]:
+    """Return a probability for each conversation, with the given mean and correlation of its turns."""
+    if not design.correlation:
+        return np.full(n, share)
+    size = 1 / design.correlation - 1
+    return random.beta(share * size, (1 - share) * size, n)
 
 
 def _judged(
     truth: NDArray[np.bool_], sensitivity: float, specificity: float, random: np.random.Generator
 ) -> NDArray[np.bool_]:
     return np.asarray(random.random(len(truth)) < np.where(truth, sensitivity, 1 - specificity))
+
+
+def _table(
+    designs: list[Design], repeats: int, random: np.random.Generator, one: Replicate | None = None
+) -> Iterator[str]:
+    """Yield a line for each design, and one for all of them."""
+    results = []
+    for design in designs:
+        results.append(simulate(design, repeats, random, one))
+        judge = "judges of all kinds" if design.sensitivity is None else f"judge {design[2:4]}"
+        by = "" if one else ", in halves" if design.is_halved else ", as answered"
+        yield _line(f"n {design.labels}{by}, rate {design.rate}, {judge}", results[-1])
+    bias, _, coverage, refused = np.array(results).T
+    kept = bias * (1 - refused)
+    yield (
+        f"{len(designs)} designs: bias {bias.min():+.4f} to {bias.max():+.4f}, of all their replicates "
+        f"{kept.sum() / (1 - refused).sum():+.4f}; coverage {100 * coverage.min():.1f} to "
+        f"{100 * coverage.max():.1f} %, mean {100 * coverage.mean():.1f} %"
+    )
 
 
 def _line(name: str, result: Result) -> str:

@@ -40,7 +40,7 @@ def import_labels(
     """Write the labels of files into data/ratings and print how far judges agree with people or outcomes.
 
     Returns:
-        0; 1 when a label was refused or could not be read; 2 when no label was read.
+        0; 1 when a label was refused or could not be read; 2 when no label could be read or stored.
 
     Raises:
         UnknownAgentError: If the agent is not known.
@@ -71,7 +71,8 @@ def import_labels(
         _print(out, agreement)
     for line in said:
         err.print(one_line(f"{line}. Next: agent-eval run"), markup=False, soft_wrap=True)
-    if not any(label.answer is not None for label in labels):
+    is_compared = bool(agreement["n"].sum())
+    if not said and not is_compared:
         err.print("No label was read.")
         return 2
     return 1 if refusals else 0

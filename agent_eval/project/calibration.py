@@ -7,7 +7,7 @@ import polars as pl
 from agent_eval.judge.inputs.human_ratings import SAMPLED, by_people, latest_ratings
 from agent_eval.metrics.base import NO_FAILURE
 from agent_eval.project.project import Project
-from agent_eval.scores.reliability.trials import GOAL_METRIC
+from agent_eval.scores.reliability.trials import ANSWER_METRIC, GOAL_METRIC
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables import table
 
@@ -52,7 +52,10 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
         pairs: agent_id and methodology_version.
         by_task: Correct pass@1 where goal completion decides, rather than the rates of each metric.
     """
-    from agent_eval.scores.calibration import judge_accuracies  # imports numpy: only if there is work
+    from agent_eval.scores.calibration import (
+        judge_accuracies,
+        judge_labels,
+    )  # imports numpy: only if there is work
     from agent_eval.scores.corrected_rates import SCHEMA, corrected_rates
 
     versions = pairs["methodology_version"].unique().to_list()
@@ -61,11 +64,12 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
     metrics = sorted({metric for _, metric, _, _ in accuracies if not by_task or metric == GOAL_METRIC})
     if not metrics:
         return SCHEMA.to_frame()
+    labels = judge_labels(judgments, sampling)
     places = project.store.read(
         table("transcripts"), pairs, columns=[*_PAIR, "conversation_id", "session_id", "task_id", "task_set"]
     )
     known = _answers_of_judges(project, pairs.join(pl.DataFrame({"metric": metrics}), how="cross"))
-    placed = known.join(places, on=[*_PAIR, "conversation_id"])
+    placed = _with_labels(known, labels).join(places, on=[*_PAIR, "conversation_id"])
     if by_task:
         placed = placed.drop_nulls("task_id").with_columns(
             quantity=pl.col("task_set").fill_null("default"), unit="task_id", cluster="task_id"
@@ -77,6 +81,17 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
         unit="conversation_id", cluster=pl.when(n_sessions > 1).then("session_id").otherwise(alone)
     )
     return corrected_rates(unit, accuracies)
+
+
+def _with_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers with people's about the same part, and whether the labels are of this agent only (`is_only`)."""
+    key = [name for name in labels.columns if name not in ("human", "weight")]
+    judged = ["methodology_version", "metric", "judge", "rubric_hash"]
+    agents = labels.group_by(judged).agg(labelled=pl.col("agent_id").unique())
+    found = answers.join(labels, on=key, how="left", nulls_equal=True)
+    found = found.join(agents, on=judged, how="left", nulls_equal=True)
+    is_only = pl.col("labelled") == pl.concat_list("agent_id")
+    return found.with_columns(is_only=is_only.fill_null(value=False)).drop("labelled")
 
 
 def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
@@ -98,7 +113,11 @@ def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
         "value",
         "label",
     ]
-    rows = pl.concat(project.store.read(table(name), keys, columns=columns) for name in _JUDGED)
+    turn = {"turn_judgments": ["turn_index"]}
+    tables = [
+        project.store.read(table(name), keys, columns=[*columns, *turn.get(name, [])]) for name in _JUDGED
+    ]
+    rows = pl.concat(tables, how="diagonal")
     judges = [judge for judge in rows["judge"].unique() if is_judge(judge)]
     is_failure = pl.col("metric").is_in({m.name for m in project.metrics.metrics if m.is_failure})
     by_rule = (pl.col("judge") == "rule") & pl.col("is_effective") & ~is_failure
@@ -125,12 +144,35 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
 
 def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
-    """Return a board with its columns CALIBRATED, from the stored tables; null where no judge answered."""
+    """Return a board with its columns CALIBRATED, from the stored tables; null where no judge answered.
+
+    On the board of reliability those of the metrics that decide whether the trials of a row are correct; null where the
+    declared outcome does.
+    """
     from agent_eval.scores.judge_standing import board_calibration
 
-    found = board_calibration(standings(project, board["methodology_version"].unique().to_list()))
-    rows = board.drop([c for c in found.columns if c not in _PAIR], strict=False)
-    return rows.join(found, on=_PAIR, how="left", maintain_order="left").select(board.columns)
+    known = standings(project, board["methodology_version"].unique().to_list())
+    key, found = _PAIR, board_calibration(known)
+    if "correctness_source" in board.columns:
+        key = [*_PAIR, "correctness_source"]
+        sources = board["correctness_source"].drop_nulls().unique().to_list()
+        of_source = [
+            board_calibration(known.filter(pl.col("metric").is_in(_deciding(source)))).with_columns(
+                correctness_source=pl.lit(source, pl.String)
+            )
+            for source in sources
+        ]
+        found = pl.concat(
+            [found.clear().with_columns(correctness_source=pl.lit(None, pl.String)), *of_source]
+        )
+    rows = board.drop([c for c in found.columns if c not in key], strict=False)
+    return rows.join(found, on=key, how="left", maintain_order="left").select(board.columns)
+
+
+def _deciding(source: str) -> list[str]:
+    """Return the metrics that decide trials of a correctness_source."""
+    metrics = {GOAL_METRIC: GOAL_METRIC, "interactions": ANSWER_METRIC}
+    return [metrics[name] for name in source.split(" + ") if name in metrics]
 
 
 def _sampling(project: Project, versions: Sequence[str]) -> pl.DataFrame:

@@ -32,6 +32,17 @@ SAMPLING = pl.Schema(
     }
 )
 """Columns of the sampling of labels: the part and its rater, its weight, stratum and the rubric that the rater saw."""
+LABELS = pl.Schema(
+    {
+        **dict.fromkeys(
+            ("methodology_version", "metric", "judge", "rubric_hash", "agent_id", "conversation_id"),
+            pl.String,
+        ),
+        "turn_index": pl.Int64,
+        **dict.fromkeys(("human", "weight"), pl.Float64),
+    }
+)
+"""Columns of people's answers about the parts that a judge answered."""
 _MOST_CELLS = 400  # of a confusion
 Kind = Literal["label", "rating", "binary", "value"]
 _LEVELS: Mapping[Kind, Level] = {
@@ -85,6 +96,29 @@ def judge_accuracies(
         few = "labels of fewer than five conversations of each kind do not show sensitivity and specificity"
         found[version, metric, judge, rubric] = known or (stale if is_stale else few)
     return found
+
+
+def judge_labels(judgments: pl.DataFrame, sampling: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Return what people said of the parts that each judge answered, as shares of positives: columns LABELS.
+
+    One row per part and judge: `human` is 1 for a failure or the value 1 (several raters: their mean), `weight` how many
+    parts it represents. Arguments as of `judge_calibration`; the metrics are those of `judge_accuracies`.
+    """
+    found = [LABELS.to_frame()]
+    for _, pairs in _pairs(judgments, sampling):
+        both, kind, _ = _compared(pairs)
+        if kind not in ("label", "binary"):
+            continue
+        both, positive = _two_values(both, kind)
+        human = pl.Series([float(answer == positive) for answer in both.human], dtype=pl.Float64)
+        key = [name for name in LABELS if name not in ("human", "weight")]
+        labelled = pairs.with_columns(human=human, weight=pl.col("weight").fill_null(1.0))
+        found.append(
+            labelled.group_by(key, maintain_order=True)
+            .agg(pl.col("human", "weight").mean())
+            .select(list(LABELS))
+        )
+    return pl.concat(found)
 
 
 def _pairs(

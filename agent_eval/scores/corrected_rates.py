@@ -9,17 +9,27 @@ from typing import Any
 import polars as pl
 
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS, clustered_mean
-from agent_eval.scores.statistics.corrected_rate import Accuracy, corrected_rate
+from agent_eval.scores.statistics.corrected_rate import (
+    Accuracy,
+    CorrectedRate,
+    DoubleSample,
+    corrected_rate,
+    double_sampled_rate,
+)
 
 CORRECTED = ("corrected", "corrected_low", "corrected_high")
+BY = "corrected_by"
+OWN_LABELS, ACCURACY = "labels of these conversations", "sensitivity and specificity"
 REFUSED = "correction_refused"
 SCHEMA = pl.Schema(
     {
         **dict.fromkeys(("methodology_version", "agent_id", "quantity", "judge"), pl.String),
         **dict.fromkeys(("judge_rate", *CORRECTED), pl.Float64),
-        REFUSED: pl.String,
+        **dict.fromkeys((BY, REFUSED), pl.String),
     }
 )
+FEWEST_OWN = 30
+"""Labels of an agent's own conversations from which on they correct its rates, if other agents have labels too."""
 _QUANTITY = ["methodology_version", "agent_id", "quantity"]
 JudgedMetric = tuple[str, str, str, str | None]
 """Version, metric, judge and rubric hash."""
@@ -29,11 +39,14 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
     """Return the corrected rate of each quantity, or why there is none (`correction_refused`).
 
     `judge_rate`, `corrected` and its interval are shares, 0–1: means over units, of each the mean of its answers. The
-    judge's own answers count, also where a person decided otherwise.
+    judge's own answers count, also where a person decided otherwise. `corrected_by`: labels of these conversations, if
+    there are 30 of them with each answer of the judge (or no labels of other agents), else the judge's sensitivity and
+    specificity from the labels of all agents.
 
     Args:
         answers: One row per answer of a judge: _QUANTITY, metric, judge, rubric_hash, unit (what the mean is over),
-            cluster (what is independent) and value (0 or 1); all quantities whose judge was compared with people.
+            cluster (what is independent), value (0 or 1), human (the same by people, null without a label), weight (of
+            the label) and is_only (no other agent has labels); all quantities whose judge was compared with people.
         accuracies: Sensitivity and specificity, or the reason why they are not known.
     """
     rows: list[dict[str, Any]] = []
@@ -55,7 +68,28 @@ def corrected_rates(answers: pl.DataFrame, accuracies: Mapping[JudgedMetric, Acc
         elif isinstance(known, str):
             rows.append(row | {REFUSED: known})
         else:
-            value, low, high, refused = corrected_rate(min(max(mean.mean, 0.0), 1.0), mean.error**2, known)
-            limits = dict(zip(CORRECTED, (value, low, high), strict=True))
-            rows.append(row | limits | {REFUSED: refused})
+            own = _own_labels(found)
+            rate = min(max(mean.mean, 0.0), 1.0)
+            corrected = double_sampled_rate(own, known) if own else corrected_rate(rate, mean.error**2, known)
+            rows.append(row | _cells(corrected, OWN_LABELS if own else ACCURACY))
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _cells(corrected: CorrectedRate, by: str) -> dict[str, Any]:
+    *limits, refused = corrected
+    return dict(zip(CORRECTED, limits, strict=True)) | {REFUSED: refused, BY: None if refused else by}
+
+
+def _own_labels(answers: pl.DataFrame) -> DoubleSample | None:
+    """Return the answers of a quantity with the labels of the same parts; None if these are too few."""
+    n_of_unit, n_units = pl.len().over("unit", "cluster"), pl.struct("unit", "cluster").n_unique()
+    rows = answers.with_columns(share=1 / n_of_unit / n_units)
+    sample = DoubleSample(
+        rows["value"].to_numpy(),
+        rows["human"].cast(pl.Float64).fill_null(float("nan")).to_numpy(),
+        rows["share"].to_numpy(),
+        rows["weight"].fill_null(1.0).to_numpy(),
+        rows["cluster"].to_list(),
+    )
+    is_enough = sample.n_labels >= FEWEST_OWN or bool(rows["is_only"].all())
+    return sample if is_enough and sample.has_labels else None

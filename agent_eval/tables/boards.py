@@ -204,6 +204,7 @@ DECLARED: tuple[Table[Any], ...] = (
             ),
             Column("n_common_tasks", I, "Tasks that all agents of the task_group were estimated on"),
             *PASS_K,
+            *CALIBRATED,
         ),
         ("methodology_version",),
     ),

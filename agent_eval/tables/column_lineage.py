@@ -121,7 +121,8 @@ _COMPUTED: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "reliability_leaderboard": {
         "reliability": dict.fromkeys(
             ("rank", "rank_low", "rank_high", "task_group", "n_common_tasks"), ("pass_hat_k", "tasks")
-        )
+        ),
+        "judge_calibration": _CALIBRATED,
     },
     "pairwise_comparisons": {
         "composite_scores": {

@@ -71,3 +71,15 @@ def test_a_file_without_labels_exits_with_2(sample_copy: Path) -> None:
     path.write_text("")
     code, _, err = imported(path)
     assert (code, err.strip()) == (2, "No label was read.")
+
+
+@pytest.mark.parametrize("answer", ["great", "6", "", "-", "4.5"])
+def test_a_file_whose_labels_cannot_be_read_exits_with_2_and_stores_nothing(
+    sample_copy: Path, answer: str
+) -> None:
+    path = sample_copy / "l.csv"
+    path.write_text(f"conversation,turn,metric,rater,label\n{TURN},0,helpfulness,anna,{answer}\n")
+    code, _, err = imported(path)
+    assert (code, err.strip().endswith("No label was read.")) == (2, True)
+    assert "l.csv:2" in err
+    assert not list((sample_copy / "data" / "ratings").glob("import-*"))

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from agent_eval.scores.statistics.agreement import Pairs
-from agent_eval.scores.statistics.corrected_rate import Accuracy, accuracy, corrected_rate
+from agent_eval.scores.statistics.corrected_rate import (
+    Accuracy,
+    DoubleSample,
+    accuracy,
+    corrected_rate,
+    double_sampled_rate,
+)
 from agent_eval.scores.statistics.intervals import OutOfRangeError
-from benchmarks.calibration import Design, simulate
+from benchmarks.calibration import Design, of_another_agent, simulate
 
 EXACT = Accuracy(0.9, 0.8, 0.0, 0.0, 0.0, 49)
 GOOD = Accuracy(0.9, 0.8, 0.003, 0.004, 0.0, 49)
@@ -87,6 +93,94 @@ def test_a_rate_that_is_none_is_refused(rate: float, variance: float) -> None:
 
 def test_intervals_of_a_stratified_sample_hold_the_truth() -> None:
     # `python -m benchmarks calibration` has all designs with 2,000 repetitions each
-    found = simulate(Design(100, 0.3), 200, np.random.default_rng(3))
+    found = simulate(Design(100, 0.3), 200, np.random.default_rng(3), of_another_agent)
     assert 0.90 <= found.coverage <= 0.99
+    assert abs(found.bias) < 4 * found.error
+
+
+def double_sample(
+    judge: list[float],
+    human: list[float],
+    *,
+    weights: list[float] | None = None,
+    clusters: list[int] | None = None,
+) -> DoubleSample:
+    """Answers of equal shares; without weights all count alike."""
+    n = len(judge)
+    given = np.ones(n) if weights is None else np.array(weights)
+    return DoubleSample(
+        np.array(judge), np.array(human), np.full(n, 1 / n), given, clusters or list(range(n))
+    )
+
+
+# of 100 answers 60 pass; people pass 15 of 20 of these and 2 of 10 of the others
+NONE = float("nan")
+ANSWERS = [1.0] * 60 + [0.0] * 40
+SAID = [1.0] * 15 + [0.0] * 5 + [NONE] * 40 + [1.0] * 2 + [0.0] * 8 + [NONE] * 30
+
+
+def test_labels_of_the_same_conversations_correct_the_rate_by_hand() -> None:
+    sample = double_sample(ANSWERS, SAID)
+    found = double_sampled_rate(sample, GOOD)
+    # 0.6 · 15/20 + 0.4 · 2/10, which is the judge's 0.6 plus the weighted mean of (person − judge), −0.6 · 5/20 + 0.4 · 2/10
+    assert found.value == pytest.approx(0.53)
+    assert found.value == pytest.approx(0.6 - 0.6 * 5 / 20 + 0.4 * 2 / 10)
+    # Tenenbein's variance: Σ A² p q / n + Σ A (p − rate)² / N
+    error = (0.36 * 0.1875 / 20 + 0.16 * 0.16 / 10 + (0.6 * 0.22**2 + 0.4 * 0.33**2) / 100) ** 0.5
+    assert ((found.high or 0) - (found.low or 0)) / 2 == pytest.approx(1.96 * error, rel=0.06)
+    assert (sample.n_labels, sample.has_labels) == (30, True)
+
+
+def test_its_interval_is_that_of_redrawn_conversations() -> None:
+    random, sample = np.random.default_rng(1), double_sample(ANSWERS, SAID)
+    rates = []
+    for _ in range(4_000):
+        drawn = random.integers(100, size=100)
+        judge, human = sample.judge[drawn], sample.human[drawn]
+        rates.append(sum((judge == side).mean() * np.nanmean(human[judge == side]) for side in (0, 1)))
+    found = double_sampled_rate(sample, GOOD)
+    assert (found.low, found.high) == pytest.approx(np.quantile(rates, (0.025, 0.975)), abs=0.02)
+
+
+def test_weights_are_how_many_parts_a_label_represents() -> None:
+    weights = [3.0] * 15 + [1.0] * 85
+    found = double_sampled_rate(double_sample(ANSWERS, SAID, weights=weights), GOOD)
+    assert found.value == pytest.approx(0.6 * 45 / 50 + 0.4 * 0.2)
+
+
+def test_turns_of_one_conversation_that_are_alike_widen_the_interval() -> None:
+    # the same answers, five of each conversation
+    apart, together = (
+        double_sampled_rate(double_sample(ANSWERS, SAID, clusters=clusters), GOOD)
+        for clusters in (None, [i // 5 for i in range(100)])
+    )
+    assert (together.high or 0) - (together.low or 0) > 1.5 * ((apart.high or 0) - (apart.low or 0))
+
+
+def test_labels_without_an_error_leave_a_rate_uncertain() -> None:
+    human = [1.0] * 20 + [NONE] * 40 + [0.0] * 10 + [NONE] * 30
+    found = double_sampled_rate(double_sample(ANSWERS, human), GOOD)
+    assert found.value == pytest.approx(0.6)
+    # by the rate's own chance alone: 0.6 ± 0.097
+    assert (found.low or 0) < 0.5
+    assert (found.high or 0) > 0.7
+
+
+def test_a_judge_at_chance_is_refused_with_labels_of_the_same_conversations_too() -> None:
+    chance = Accuracy(0.5, 0.5, 0.004, 0.004, 0.0, 49)
+    assert "better than chance" in (double_sampled_rate(double_sample(ANSWERS, SAID), chance).refused or "")
+    assert double_sampled_rate(double_sample(ANSWERS, SAID), None).value is None
+
+
+def test_every_answer_of_the_judge_needs_a_label() -> None:
+    assert not double_sample(ANSWERS, SAID[:60] + [NONE] * 40).has_labels
+    assert not double_sample(ANSWERS, SAID, clusters=[0] * 60 + [1] * 40).has_labels
+
+
+@pytest.mark.parametrize(
+    "design", [Design(60, 0.3), Design(60, 0.3, is_halved=False, turns=5, correlation=0.3)]
+)
+def test_intervals_by_labels_of_the_same_conversations_hold_the_truth(design: Design) -> None:
+    found = simulate(design, 300, np.random.default_rng(3))
+    assert 0.91 <= found.coverage <= 0.985
     assert abs(found.bias) < 4 * found.error

@@ -28,7 +28,8 @@ def answers(values: list[float], n_clusters: int = 10, judge: str = "gpt") -> pl
         "unit",
         "cluster",
     )
-    return pl.DataFrame(rows, schema=[*names, "value"], orient="row")
+    found = pl.DataFrame(rows, schema=[*names, "value"], orient="row")
+    return found.with_columns(human=pl.lit(None, pl.Float64), weight=pl.lit(None, pl.Float64), is_only=False)
 
 
 def test_a_rate_is_corrected_for_what_the_judge_misses_and_invents() -> None:
@@ -78,3 +79,18 @@ def test_accuracies_are_those_of_judges_on_two_values_and_failure_labels() -> No
     other = judge_accuracies(frame_of(rows), sampled([1.0] * 20, ["x"] * 20, rubric="before"))
     assert "another rubric" in str(other[JUDGED])
     assert judge_accuracies(frame_of(sides("rating_1to5", [1, 2], [1, 2]))) == {}
+
+
+def test_labels_of_the_same_conversations_correct_a_rate_and_few_of_many_do_not() -> None:
+    # of 40 answers of 20 conversations the judge passes half; people pass 3 of 4 of these and 1 of 5 of the others
+    plain = answers([1.0, 1.0, 0.0, 0.0] * 10, 20)
+    passed = [1.0, 1.0, 1.0, 0.0] * 5
+    human = [v for i in range(0, 20, 2) for v in (*passed[i : i + 2], *([1.0, 0.0] if i < 8 else [0.0, 0.0]))]
+    own = plain.with_columns(human=pl.Series(human))
+    (row,) = corrected_rates(own, {JUDGED: KNOWN}).to_dicts()
+    assert row["corrected"] == pytest.approx(0.5 * 15 / 20 + 0.5 * 4 / 20)
+    assert row["corrected_by"] == "labels of these conversations"
+    few = own.with_columns(human=pl.when(pl.int_range(pl.len()) < 12).then("human"))
+    for is_only, by in ((False, "sensitivity and specificity"), (True, "labels of these conversations")):
+        (row,) = corrected_rates(few.with_columns(is_only=is_only), {JUDGED: KNOWN}).to_dicts()
+        assert row["corrected_by"] == by

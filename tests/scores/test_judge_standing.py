@@ -6,11 +6,13 @@ import polars as pl
 import pytest
 
 from agent_eval.gates.calibration import calibration_findings
+from agent_eval.project import calibration
 from agent_eval.report.board import calibration as badge
 from agent_eval.scores.calibration import judge_calibration, with_earlier
 from agent_eval.scores.judge_standing import board_calibration, judge_standings
 from agent_eval.settings.gate_spec import GateSpec
 from agent_eval.tables import table
+from agent_eval.tables.columns import CALIBRATED
 from tests.scores.test_calibration import frame_of, sides
 
 
@@ -29,8 +31,8 @@ def judged(*rows: tuple[str, str, str | None]) -> pl.DataFrame:
     return pl.DataFrame([("1.3.0", "b", *row) for row in rows], schema=schema, orient="row")
 
 
-def standing(calibration: pl.DataFrame, *rows: tuple[str, str, str | None]) -> list[str]:
-    return judge_standings(judged(*rows), calibration)["standing"].to_list()
+def standing(compared: pl.DataFrame, *rows: tuple[str, str, str | None]) -> list[str]:
+    return judge_standings(judged(*rows), compared)["standing"].to_list()
 
 
 @pytest.mark.parametrize(
@@ -93,20 +95,27 @@ def findings(limits: dict[str, Any], *rows: tuple[str, str, str | None]) -> list
 def test_the_gate_holds_the_lower_end_and_says_how_many_labels_it_needs() -> None:
     kappa, low = GOOD["kappa"][0], GOOD["kappa_low"][0]
     assert kappa == pytest.approx(0.9)
-    assert low == pytest.approx(2 / 3)
-    [(result, evidence)] = findings({"min_kappa": 0.8}, ("m", "gpt", "r"))
+    # one difference in 20: at most 24.9 % (Clopper and Pearson), of the 50 % by chance
+    assert low == pytest.approx(1 - 0.24873 / 0.5, abs=1e-4)
+    [(result, evidence)] = findings({"min_kappa": 0.6}, ("m", "gpt", "r"))
     assert result == "failed"
-    # the half-width 0.9 − 2/3 has to become 0.1: (7/3)² times as many
-    assert "kappa 0.90, lower end at least 0.8, 95 % 0.67 to 1.00" in evidence
-    assert "at this kappa it needs about 109 labels" in evidence
-    assert findings({"min_kappa": 0.6, "min_n": 20}, ("m", "gpt", "r"))[0][0] == "passed"
+    # 20 · (0.397 / 0.3)²
+    assert "kappa 0.90, lower end at least 0.6, 95 % 0.50 to 1.00" in evidence
+    assert "at this kappa it needs about 36 labels" in evidence
+    assert findings({"min_kappa": 0.5, "min_n": 20}, ("m", "gpt", "r"))[0][0] == "passed"
     assert "more labels alone do not help" in findings({"min_kappa": 0.95}, ("m", "gpt", "r"))[0][1]
     [(result, evidence)] = findings({"min_kappa": 0.6, "min_n": 50}, ("m", "gpt", "r"))
     assert (result, "needs 30 more labels" in evidence) == ("failed", True)
 
 
+def test_as_many_labels_as_the_gate_asks_for_pass_it() -> None:
+    human = [1.0, 0.0] * 18
+    more = compared([0.0, 0.0, *human[2:18], 0.0, 0.0, *human[20:]], human)  # 2 of 36 differ: kappa 0.889
+    assert more["kappa_low"][0] > 0.6
+
+
 def test_the_gate_is_unknown_without_labels_or_with_stale_ones() -> None:
-    limits = {"min_kappa": 0.6}
+    limits = {"min_kappa": 0.5}
     assert findings(limits)[0][0] == "unknown"
     assert findings(limits, ("x", "gpt", "r"))[0][0] == "unknown"
     assert findings(limits, ("m", "other", "r"))[0][0] == "unknown"
@@ -127,3 +136,20 @@ def test_ratings_of_sessions_are_compared_by_criterion() -> None:
     other = [{**row, "criterion": "accuracy"} for row in rows if row["judge"] == "gpt"]
     both = judge_calibration(frame_of([*rows, *other]))  # people rated no criterion
     assert both["n"].to_list() == [2]
+
+
+def test_the_board_of_reliability_shows_the_judge_that_decides_its_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goal = GOOD.with_columns(metric=pl.lit("goal_completion"))
+    held = judge_standings(judged(("goal_completion", "gpt", "r"), ("helpfulness", "gpt", "r")), goal)
+    monkeypatch.setattr(calibration, "standings", lambda *_: held)
+    sources = ("outcome", "goal_completion", "interactions", "goal_completion + outcome", None)
+    names = ("methodology_version", "agent_id", "correctness_source")
+    board = pl.DataFrame(
+        [("1.3.0", "b", s) for s in sources], schema=dict.fromkeys(names, pl.String), orient="row"
+    )
+    board = board.with_columns(pl.lit(None).alias(column.name) for column in CALIBRATED)
+    found = calibration.with_calibration(None, board)  # type: ignore[arg-type]
+    assert found["calibration"].to_list() == [None, "calibrated", None, "calibrated", None]
+    assert found["calibration_n"].to_list() == [None, 20, None, 20, None]

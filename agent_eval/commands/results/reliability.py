@@ -199,7 +199,7 @@ def _corrected(rows: pl.DataFrame) -> Iterator[str]:
             low, high = row["corrected_low"], row["corrected_high"]
             yield sanitize(
                 f"{of} of the judge {row['judge_rate']:.3f}, corrected for its errors {row['corrected']:.3f} "
-                f"({low:.3f}–{high:.3f}, 95 %)."
+                f"({low:.3f}–{high:.3f}, 95 %), by {row['corrected_by']}."
             )
 
 

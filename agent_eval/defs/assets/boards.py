@@ -98,13 +98,14 @@ def pairwise_comparisons(
     group_name="boards",
     partitions_def=VERSIONS,
     ins=mapped_inputs(reliability=TO_VERSION),
+    deps=["judge_calibration"],
     freshness_policy=WEEKLY,
 )
 def reliability_leaderboard(
     context: dg.AssetExecutionContext, reliability: Reliability, project: dg.ResourceParam[Project]
 ) -> TableEvents:
     """Agents ranked by pass^k within each task set: who succeeds every time."""
-    ranked = trials.reliability_leaderboard(reliability)
+    ranked = with_calibration(project, trials.reliability_leaderboard(reliability))
     _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
 

@@ -133,6 +133,7 @@ def _reliability(
             "href": paths.agent(row["agent_id"], version),
             "pass_at": spans(row, "pass_at_k"),
             "pass_hat": spans(row, "pass_hat_k"),
+            "badges": tuple(badge(text) for text in (words.calibration(row),) if text),
         }
         for row in order.to_dicts()
     ]

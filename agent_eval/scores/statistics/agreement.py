@@ -28,6 +28,7 @@ from agent_eval.scores.statistics.resampling import (
 
 Level: TypeAlias = Literal["nominal", "ordinal", "interval"]
 Answer: TypeAlias = str | float
+_FEW_DIFFERENCES = 3
 MOST_VALUES = 100
 """Most distinct values of a nominal or ordinal alpha: each pair of them is a cell."""
 
@@ -150,7 +151,8 @@ def cohen_kappa(pairs: Pairs) -> IntervalEstimate:
         *(_equals(pairs.judge, word) for word in words),
         *(_equals(pairs.human, word) for word in words),
     )
-    return _estimate(sums, label_kappa_of, least=lambda s: 1 / (1 - label_chance(s)), bounds=(-1, 1))
+    found = _estimate(sums, label_kappa_of, least=lambda s: 1 / (1 - label_chance(s)), bounds=(-1, 1))
+    return _with_few_differences(pairs, found)
 
 
 def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
@@ -165,7 +167,8 @@ def quadratic_kappa(pairs: Pairs) -> IntervalEstimate:
     middle = human.mean() if len(human) else 0.0  # kappa does not depend on it; sums of squares stay exact
     judge, human = judge - middle, human - middle
     sums = pairs.sums(judge, human, judge**2, human**2, judge * human)
-    return _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
+    found = _estimate(sums, number_kappa_of, least=lambda s: 1 / number_chance(s), bounds=(-1, 1))
+    return _with_few_differences(pairs, found)
 
 
 def mean_bias(pairs: Pairs) -> IntervalEstimate:
@@ -283,7 +286,9 @@ def number_kappa_of(sums: Floats) -> Floats:
     return np.where(chance > 1e-12, 1 - seen / np.where(chance > 1e-12, chance, 1), np.nan)
 
 
-def share_interval(share: float, variance: float, n_effective: float, freedom: float) -> tuple[float, float]:
+def share_interval(
+    share: float, variance: float, n_effective: float, freedom: float, *, prior: float = 0.5
+) -> tuple[float, float]:
     """Return Beta quantiles of a share with Jeffreys' prior for its effective number of labels.
 
     Args:
@@ -291,6 +296,7 @@ def share_interval(share: float, variance: float, n_effective: float, freedom: f
         variance: Of the share; 0 if it is 0 or 1.
         n_effective: Number of labels that is used if the variance is 0.
         freedom: Degrees of freedom of the variance.
+        prior: Successes and failures that are added.
     """
     from scipy.special import betaincinv, ndtri, stdtrit
 
@@ -298,7 +304,7 @@ def share_interval(share: float, variance: float, n_effective: float, freedom: f
     if variance > 0:
         upper = 0.5 + LEVEL / 2
         n = share * (1 - share) / variance * float(ndtri(upper) / stdtrit(freedom, upper)) ** 2
-    a, b = share * n + 0.5, (1 - share) * n + 0.5
+    a, b = share * n + prior, (1 - share) * n + prior
     low, high = (float(betaincinv(a, b, q)) for q in (0.5 - LEVEL / 2, 0.5 + LEVEL / 2))
     return min(low, share), max(high, share)
 
@@ -329,6 +335,24 @@ def _estimate(
     if limits is None:
         return IntervalEstimate(value)
     return IntervalEstimate(value, *(min(max(limit, bounds[0]), bounds[1]) for limit in limits))
+
+
+def _with_few_differences(pairs: Pairs, kappa: IntervalEstimate) -> IntervalEstimate:
+    """Return a kappa whose lower limit is not above what one or two differing clusters show.
+
+    Redrawn clusters hold as few differences, so that their percentiles are too narrow. The limit is that of Clopper and
+    Pearson's bound of the share of differing answers, at the same chance agreement and distances.
+    """
+    if kappa.value is None or kappa.low is None:
+        return kappa
+    by_cluster = pairs.sums(1 - _is(pairs.judge, pairs.human)).sum(axis=1)
+    weight, differing = by_cluster.T
+    if not 0 < (differing > 0).sum() < _FEW_DIFFERENCES:
+        return kappa
+    share = float(differing.sum() / weight.sum())
+    n_effective = float(weight.sum() ** 2 / (weight**2).sum())
+    low = 1 - (1 - kappa.value) * scale_bound(share, n_effective)[1] / share
+    return kappa._replace(low=max(min(kappa.low, low), -1.0))
 
 
 def _share(pairs: Pairs, numerator: Floats, denominator: Floats) -> IntervalEstimate:

@@ -1,19 +1,32 @@
-"""Correct a judge's rate for its errors: sensitivity and specificity against people (Rogan and Gladen, 1978).
+"""Correct a judge's rate for its errors, with labels by people of the same conversations or of other ones.
 
-Sensitivity and specificity are those of the judge and pass to other agents; the share of positives may differ.
-The interval (Fieller) has both uncertainties: that of the judge's rate and that of the labels. Functions take
-and return numbers.
+Labels of the conversations of the rate itself: `double_sampled_rate` (Tenenbein, 1970), which takes the share of
+positives among the labels of each answer of the judge. Labels of other conversations: `corrected_rate` (Rogan and
+Gladen, 1978), from the judge's sensitivity and specificity, which have to be the same there; the share of positives may
+differ. Both intervals have the uncertainty of the judge's rate and that of the labels. Functions take and return
+numbers.
 """
 
 import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from agent_eval.scores.statistics.agreement import Answer, Pairs
+from agent_eval.scores.statistics.agreement import Answer, Pairs, share_interval
 from agent_eval.scores.statistics.clustered import FEWEST_CLUSTERS
 from agent_eval.scores.statistics.intervals import LEVEL, OutOfRangeError
-from agent_eval.scores.statistics.resampling import Floats, leave_one_out, strata_covariance, total
+from agent_eval.scores.statistics.resampling import (
+    Floats,
+    cluster_sums,
+    leave_one_out,
+    strata_covariance,
+    total,
+)
+
+_PRIOR = 0.4  # of Beta, between Jeffreys' 1/2 and Kerman's 1/3: chosen by measured coverage
+TOO_FEW = "too few labels of each kind for sensitivity and specificity"
 
 
 class Accuracy(NamedTuple):
@@ -34,6 +47,38 @@ class CorrectedRate(NamedTuple):
     low: float | None = None
     high: float | None = None
     refused: str | None = None
+
+
+@dataclass(frozen=True)
+class DoubleSample:
+    """Hold a judge's answers and, for some of the same parts, those of people: one entry per answer of the judge.
+
+    Args:
+        judge: 0 or 1.
+        human: 0 or 1; of several raters their mean; NaN where people labelled nothing.
+        shares: Of each answer in the rate; together 1.
+        weights: How many parts each labelled one represents; ignored where there is no label.
+        clusters: What is drawn independently, e.g. the session of each part.
+    """
+
+    judge: Floats
+    human: Floats
+    shares: Floats
+    weights: Floats
+    clusters: Sequence[Hashable]
+
+    @property
+    def n_labels(self) -> int:
+        """Return the number of labelled parts."""
+        return int(np.isfinite(self.human).sum())
+
+    @property
+    def has_labels(self) -> bool:
+        """Return whether people labelled parts of each answer that the judge gave, in five clusters or more."""
+        is_labelled = np.isfinite(self.human)
+        labelled = {c for c, known in zip(self.clusters, is_labelled.tolist(), strict=True) if known}
+        answers = {*self.judge[self.shares > 0].tolist()}
+        return len(labelled) >= FEWEST_CLUSTERS and answers <= {*self.judge[is_labelled].tolist()}
 
 
 def accuracy(pairs: Pairs, positive: Answer) -> Accuracy | None:
@@ -93,24 +138,80 @@ def corrected_rate(rate: float, variance: float, of_judge: Accuracy | None) -> C
         raise OutOfRangeError("rate", rate, "0 to 1")
     if not variance >= 0:
         raise OutOfRangeError("variance", variance, "0 or more")
-    if of_judge is None:
-        return CorrectedRate(None, refused="too few labels of each kind for sensitivity and specificity")
+    if of_judge is None or (reason := _not_better_than_chance(of_judge)):
+        return CorrectedRate(None, refused=TOO_FEW if of_judge is None else reason)
     se, sp, var_se, var_sp, covariance, freedom = of_judge
     better, above = se + sp - 1, rate + sp - 1
     squared = float(stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
     a = better**2 - squared * (var_se + var_sp + 2 * covariance)
-    if better <= 0 or a <= 0:
-        reach = math.sqrt(squared * max(var_se + var_sp + 2 * covariance, 0.0))
-        return CorrectedRate(
-            None,
-            refused="the judge is not shown to be better than chance: sensitivity + specificity − 1 is "
-            f"{better:.2f} ({better - reach:.2f} to {better + reach:.2f})",
-        )
     b = above * better - squared * (var_sp + covariance)
     c = above**2 - squared * (variance + var_sp)
     root = math.sqrt(max(b**2 - a * c, 0.0))
     low, value, high = (min(max(x, 0.0), 1.0) for x in ((b - root) / a, above / better, (b + root) / a))
     return CorrectedRate(value, low, high)
+
+
+def double_sampled_rate(sample: DoubleSample, of_judge: Accuracy | None) -> CorrectedRate:
+    """Return Σ A p with its interval: A, the share of an answer of the judge, and p, that of positives where it said so.
+
+    p is estimated from the labels; it is unbiased whatever the judge's errors are, and equal to the judge's rate plus
+    the weighted mean of (person − judge). Refused, as `corrected_rate`, for a judge that is not shown to be better than
+    chance: then its answers add nothing to the labels.
+
+    The limits have the distances √(Σ A² d² + t² V), after Zou and Donner. d are the distances of Beta quantiles of each
+    p for its effective number of labels: few labels may show no error although there are some. V has the rest of the
+    variance: that of A, and what parts of a cluster have in common.
+
+    Args:
+        sample: With `has_labels`.
+        of_judge: As of `accuracy`, of any labels.
+
+    Source: Tenenbein, A double sampling scheme for estimating from binomial data with misclassifications, 1970;
+    Zou, Donner, Construction of confidence limits about effect measures, 2008.
+    """
+    from scipy.special import stdtrit
+
+    if of_judge is None or (reason := _not_better_than_chance(of_judge)):
+        return CorrectedRate(None, refused=TOO_FEW if of_judge is None else reason)
+    shares, is_labelled = sample.shares, np.isfinite(sample.human)
+    positive, label_shares = np.zeros(len(shares)), np.zeros(len(shares))
+    below, above = 0.0, 0.0
+    for answer in {*sample.judge[shares > 0].tolist()}:
+        is_answer = sample.judge == answer
+        labelled = is_answer & is_labelled
+        own = sample.weights[labelled] * shares[labelled]
+        of_answer = float(shares[is_answer].sum())
+        label_shares[labelled] = of_answer * own / own.sum()
+        share = min(float(own @ sample.human[labelled] / own.sum()), 1.0)
+        n_effective = float(own.sum() ** 2 / (own**2).sum())
+        low, high = share_interval(share, 0.0, n_effective, 1, prior=_PRIOR)
+        positive[is_answer] = share
+        below += (of_answer * (share - low)) ** 2
+        above += (of_answer * (high - share)) ** 2
+    value = min(float(shares @ positive), 1.0)
+    first = shares * (positive - value)
+    second = label_shares * (np.where(is_labelled, sample.human, 0.0) - positive)
+    sums = cluster_sums(np.stack([first + second, shares, label_shares], axis=1), sample.clusters)[:, 0]
+    together, *concentrations = (sums**2).sum(axis=0).tolist()
+    rest = (together - float((second**2 + 2 * first * second).sum())) / (1 - concentrations[0])
+    squared = float(stdtrit(1 / max(concentrations) - 1, 0.5 + LEVEL / 2)) ** 2
+    low, high = (math.sqrt(distance + squared * max(rest, 0.0)) for distance in (below, above))
+    return CorrectedRate(value, max(value - low, 0.0), min(value + high, 1.0))
+
+
+def _not_better_than_chance(of_judge: Accuracy) -> str | None:
+    """Return the reason why a judge corrects nothing, with the interval of sensitivity + specificity − 1."""
+    from scipy.special import stdtrit
+
+    better = of_judge.sensitivity + of_judge.specificity - 1
+    variance = of_judge.variance_sensitivity + of_judge.variance_specificity + 2 * of_judge.covariance
+    reach = float(stdtrit(of_judge.freedom, 0.5 + LEVEL / 2)) * math.sqrt(max(variance, 0.0))
+    if better - reach > 0:
+        return None
+    return (
+        "the judge is not shown to be better than chance: sensitivity + specificity − 1 is "
+        f"{better:.2f} ({better - reach:.2f} to {better + reach:.2f})"
+    )
 
 
 def _rates(sums: Floats) -> Floats:

@@ -130,7 +130,7 @@ def _lower_limit(share: float, n: int, reach: float) -> float:
     return max(leaning, scale_bound(share, n)[0])
 
 
-def scale_bound(share: float, n: int) -> tuple[float, float]:
+def scale_bound(share: float, n: float) -> tuple[float, float]:
     """Return bounds of the mean of n independent values on the scale 0–1 from their mean alone, 97.5 % each.
 
     Of all values with this mean those at the two ends of the scale vary most. Their number is binomial:
