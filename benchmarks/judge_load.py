@@ -1,7 +1,8 @@
 """One judging pass over made-up conversations, in a process of its own; prints what it took as one line of JSON.
 
-python -m benchmarks.judge_load ROOT CONVERSATIONS TURNS [calls], with the judge in the environment as for
-`agent-eval run`. With `calls` every turn has a tool call, so that eight metrics are asked instead of six.
+python -m benchmarks.judge_load ROOT CONVERSATIONS TURNS [calls] [from=N], with the judge in the environment as for
+`agent-eval run`. With `calls` every turn has a tool call, so that eight metrics are asked instead of six. With `from`
+the conversations are numbered from N and are those of an agent of their own.
 """
 
 import json
@@ -23,13 +24,15 @@ from agent_eval.transcripts.models import Conversation, Message, MessageToolCall
 from tests.untyped import any_table
 
 
-def conversations(count: int, n_turns: int, *, has_calls: bool = False) -> ConversationRows:
+def conversations(
+    count: int, n_turns: int, *, has_calls: bool = False, first: int = 0, agent: str = "load"
+) -> ConversationRows:
     """Orders and parcels; every turn differs from every other."""
     rows = ConversationRows()
-    for i in range(count):
+    for i in range(first, first + count):
         messages = [message for turn in range(n_turns) for message in _turn(i, turn, has_calls=has_calls)]
         rows.add(
-            "load",
+            agent,
             "s1",
             None,
             Conversation(conversation_id=f"c{i}", goal="find a parcel", messages=tuple(messages)),
@@ -55,7 +58,7 @@ def judge(project: Project, rows: ConversationRows) -> Judged:
         metrics=project.metrics,
         panel=panel,
     )
-    pairs = pl.DataFrame({"agent_id": ["load"], "methodology_version": ["1.3.0"]})
+    pairs = admitted.select("agent_id", "methodology_version").unique()
     for name in ("turn_judgments", "conversation_judgments"):
         project.store.replace(table(name), getattr(judged, name), pairs, run_id="load")
     return judged
@@ -87,15 +90,19 @@ def _turn(i: int, turn: int, *, has_calls: bool) -> list[Message]:
 if __name__ == "__main__":
     root, count, n_turns = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     project = Project(Home(root, root), Settings())
-    rows = conversations(count, n_turns, has_calls="calls" in sys.argv[4:])
+    first = next((int(given[5:]) for given in sys.argv[4:] if given.startswith("from=")), 0)
+    rows = conversations(
+        count, n_turns, has_calls="calls" in sys.argv[4:], first=first, agent=f"load{first or ''}"
+    )
     before = time.process_time()
     imported()
     import_cpu_s = time.process_time() - before
-    wall, cpu = time.perf_counter(), time.process_time()
+    began, wall, cpu = time.time(), time.perf_counter(), time.process_time()
     judged = judge(project, rows)
     both = pl.concat([judged.turn_judgments.drop("turn_index"), judged.conversation_judgments])
     budget = project.judge_runtime.budget
     took = {
+        "began": began,
         "wall_s": time.perf_counter() - wall,
         "cpu_s": time.process_time() - cpu,
         "import_cpu_s": import_cpu_s,

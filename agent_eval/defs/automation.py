@@ -84,7 +84,8 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
     environment = os.environ | {PARENT_RUN: f"{context.run_id} {by}"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    with Project.open().store.process_of_run(context.run_id):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
         context.log.info(line)
     if done.returncode == 1:

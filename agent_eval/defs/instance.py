@@ -53,17 +53,18 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     """Mark runs left open by a killed process as failed; return their ids. Dagster would wait forever.
 
     Call only while holding the store's lock for runs: then a run of `agent-eval run` is dead, since the
-    command held the lock before it started one, and so is the run recorded as holder that did not release it.
+    command held the lock before it started one, and so is a run whose recorded process is gone.
     """
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
-    if last := store.recorded_holder("run"):
-        under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=[last]))
+    if abandoned := store.abandoned_runs():
+        under_way.append(dg.RunsFilter(statuses=UNDER_WAY, run_ids=abandoned))
     lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
     for run in lost.values():
         instance.report_run_failed(
             run, "The process was killed. What it had finished is kept; the next run does the rest."
         )
-    store.record_holder("run", "")
+    if abandoned:
+        store.forget_runs(abandoned)
     return sorted(lost)
 
 

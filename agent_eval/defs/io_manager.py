@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from agent_eval.defs.dagster_internals import release_outputs
 from agent_eval.defs.partitions import key_frame
-from agent_eval.defs.resources import agents_of_run, project_of_run
+from agent_eval.defs.resources import project_of_run, scope_of_run
 from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
 from agent_eval.storage import Store
@@ -20,8 +20,8 @@ class TableIO(dg.ConfigurableIOManager):
     """Store each asset's frame in the table of its name; load exactly the rows of the requested partitions.
 
     Only one run uses the store at a time, from its first step to its last, like `agent-eval run`: newer rows
-    are always computed from the newest ones. In a lake, runs on different agents may go on at once. The lock is
-    released when the process ends, for any reason.
+    are always computed from the newest ones. In a lake, runs on different agents or versions may go on at once.
+    The lock is released when the process ends, for any reason.
 
     Rows of a methodology version that was edited after it was frozen are neither loaded nor stored: an asset of that
     version fails before its body asks a judge, and its tables stay unchanged.
@@ -37,13 +37,11 @@ class TableIO(dg.ConfigurableIOManager):
         """Wait for the store's lock for runs and record the holder. Its files are private to the user."""
         os.umask(0o077)
         self._store = Project.open(self.root).store
-        is_alone = self._turn.enter_context(self._store.run_section(agents_of_run(context)))
+        run_id = context.run.run_id if context.run else ""
+        self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
         held = project_of_run(self.root, context.run)  # its sources, read before any input of the rows
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
-        if context.run and is_alone:
-            self._store.record_holder("run", context.run.run_id)
-            self._turn.callback(self._store.record_holder, "run", "")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Store the spending, and release the store for the next run even on errors."""

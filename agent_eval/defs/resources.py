@@ -1,15 +1,17 @@
 """Build plain objects from Dagster resources; other code does not see the resources."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 import dagster as dg
 
+from agent_eval.defs.partitions import VERSIONS
 from agent_eval.project import Project
 from agent_eval.project.data_versions import Sources, read_sources
 from agent_eval.project.project import Origin
+from agent_eval.storage import RunScope
 from agent_eval.tables import TABLES
 
 RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
@@ -59,8 +61,8 @@ def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
     return InHand(project, read_sources(project, project.known_agents(), versions))
 
 
-def agents_of_run(context: dg.InitResourceContext) -> list[str] | None:
-    """Return the agents whose rows alone a run reads and writes; None if it may need the rows of others too.
+def scope_of_run(context: dg.InitResourceContext) -> RunScope | None:
+    """Return the agents and versions whose rows alone a run writes; None if it may need the rows of other agents too.
 
     Gates may compare an agent with another one.
     """
@@ -68,11 +70,19 @@ def agents_of_run(context: dg.InitResourceContext) -> list[str] | None:
     if run is None or not selected or not all(map(_is_by_agent, selected)):
         return None
     first, last = (run.tags.get(tag) or run.tags.get("dagster/partition", "") for tag in RANGE_TAGS)
-    ends = [key.partition("|")[0] for key in (first, last)]
-    agents = list(context.instance.get_dynamic_partitions("agent")) if context.instance else []
-    if not set(ends) <= set(agents):
+    known = context.instance.get_dynamic_partitions("agent") if context.instance else ()
+    (from_agent, _, from_version), (to_agent, _, to_version) = (key.partition("|") for key in (first, last))
+    agents = _between(known, from_agent, to_agent)
+    if agents is None:
         return None
-    return agents[agents.index(ends[0]) : agents.index(ends[1]) + 1]
+    if not all("methodology_version" in TABLES[asset.path[-1]].partition for asset in selected):
+        return RunScope(agents)
+    return RunScope(agents, _between(VERSIONS.get_partition_keys(), from_version, to_version))
+
+
+def _between(keys: Sequence[str], first: str, last: str) -> list[str] | None:
+    """Return the keys from the first to the last; None if one of these is not a key."""
+    return [*keys[keys.index(first) : keys.index(last) + 1]] if {first, last} <= {*keys} else None
 
 
 def _is_by_agent(asset: dg.AssetKey) -> bool:

@@ -6,7 +6,7 @@ statement: names come from `tables`, all other values are passed as parameters o
 """
 
 from agent_eval.storage.backup import Backup, BackupError, back_up
-from agent_eval.storage.store import Replacement, Store
+from agent_eval.storage.store import Replacement, RunScope, Store
 from agent_eval.storage.store_errors import StoreError
 
-__all__ = ["Backup", "BackupError", "Replacement", "Store", "StoreError", "back_up"]
+__all__ = ["Backup", "BackupError", "Replacement", "RunScope", "Store", "StoreError", "back_up"]

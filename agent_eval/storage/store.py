@@ -54,6 +54,14 @@ _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
 @dataclass(frozen=True)
+class RunScope:
+    """Name the agents whose rows alone a run writes; `versions` None: also the rows that all versions share."""
+
+    agents: Sequence[str]
+    versions: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
 class Replacement:
     """Hold rows to store in the same transaction as others; they replace the rows that match `keys`."""
 
@@ -243,24 +251,36 @@ class Store:
             yield is_held
 
     @contextlib.contextmanager
-    def run_section(self, agents: Collection[str] | None) -> Iterator[bool]:
-        """Hold the section for a run that writes rows of these agents only; None: of all.
-
-        Yields whether no other run can be in progress: always True for a file.
-        """
+    def run_section(self, scope: RunScope | None, run_id: str) -> Iterator[None]:
+        """Hold the section for a run that writes rows of its scope only (None: of all), and record the run."""
         with self.exclusive_section("run"):
-            yield True
+            self._holder.write_text(run_id)
+            try:
+                yield
+            finally:
+                self._holder.write_text("")
 
-    def record_holder(self, purpose: str, name: str) -> None:
-        """Record the holder of a section that is held by the caller. An empty name: released normally."""
-        place = self._place(purpose)
-        place.with_name(f"{place.name}.by").write_text(name)
+    @contextlib.contextmanager
+    def process_of_run(self, run_id: str) -> Iterator[None]:
+        """Record that this process works for a run, outside the section for runs.
 
-    def recorded_holder(self, purpose: str) -> str:
-        """Return the last holder of the section that did not release it normally; empty if none."""
-        place = self._place(purpose)
-        book = place.with_name(f"{place.name}.by")
-        return book.read_text() if book.exists() else ""
+        For a file nothing is recorded: its runs are on one machine, where Dagster finds a process that is gone.
+        """
+        yield
+
+    def abandoned_runs(self) -> list[str]:
+        """Return the recorded runs whose process is gone. Call only while holding the section for runs."""
+        return list(filter(None, [self._holder.read_text()])) if self._holder.exists() else []
+
+    def forget_runs(self, run_ids: Collection[str]) -> None:
+        """Forget abandoned runs. Call only while holding the section for runs."""
+        if {*self.abandoned_runs()} <= {*run_ids}:
+            self._holder.write_text("")
+
+    @property
+    def _holder(self) -> Path:
+        place = self._place("run")
+        return place.with_name(f"{place.name}.by")
 
     def _place(self, purpose: str) -> Path:
         if self.lock_file is None:

@@ -26,13 +26,13 @@ def test_reconcile_leaves_the_place_for_runs_to_the_process_that_it_starts(
     held = []
 
     def started(*_: object, **__: object) -> object:
-        held.append(store.recorded_holder("run"))
+        held.append(store.abandoned_runs())
         return subprocess.CompletedProcess([], 0, "done", "")
 
     monkeypatch.setattr(subprocess, "run", started)
     with dg.DagsterInstance.from_config(str(sample_copy / ".dagster")) as instance:
         assert defs.resolve_job_def("reconcile").execute_in_process(instance=instance).success
-    assert held == [""]
+    assert held == [[]]
 
 
 def test_reconcile_fails_when_the_run_could_not_do_it(sample_copy: Path) -> None:

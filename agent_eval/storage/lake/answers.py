@@ -7,9 +7,9 @@ catalog's: a worker whose clock is wrong neither keeps nor takes claims for too 
 
 import contextlib
 import json
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -25,10 +25,12 @@ _CLAIM = f"""
     INSERT INTO {_ANSWER} AS held (cache_key, worker, expires_at)
     SELECT key, %(worker)s, clock_timestamp() + %(lasting)s * INTERVAL '1 s' FROM unnest(%(keys)s) AS key ORDER BY key
     ON CONFLICT (cache_key) DO UPDATE SET worker = excluded.worker, expires_at = excluded.expires_at
-    WHERE held.answer IS NULL AND (held.worker = excluded.worker OR held.expires_at < clock_timestamp())
+    WHERE held.answer IS NULL AND (held.worker = excluded.worker OR held.expires_at < clock_timestamp()
+        OR held.worker NOT IN ({catalog.SESSIONS}))
     RETURNING cache_key"""
 _ARRIVED = f"""
     SELECT cache_key, answer, answer IS NULL AND worker <> %(worker)s AND expires_at >= clock_timestamp()
+        AND worker IN ({catalog.SESSIONS})
     FROM {_ANSWER} WHERE cache_key = ANY(%(keys)s)"""
 _RELEASE = f"DELETE FROM {_ANSWER} WHERE worker = %(worker)s AND answer IS NULL"
 _RENEW = f"""
@@ -53,13 +55,20 @@ class AnswersNotStoredError(OSError):
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class ClaimedQuestions:
-    """Claim questions for one worker, through a session of its own (a `ClaimTable`)."""
+    """Claim questions for one worker, through a session of its own (a `ClaimTable`).
+
+    A claim ends when it expires or when this session ends, so the questions of a killed worker are free at once.
+    """
 
     session: CatalogSession
     lasting_s: float
-    worker: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @cached_property
+    def worker(self) -> str:
+        """Return the name of the session."""
+        return self.session.name()
 
     def claim(self, keys: Collection[str]) -> bool:
         """Claim all keys or none; return False if one is claimed by another worker or answered."""

@@ -21,7 +21,7 @@ SCHEMA = "agent_eval"
 TABLES = (
     f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.lake (data_path text, marker text, secret bytea)",
-    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.holder (purpose text PRIMARY KEY, name text NOT NULL)",
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.run_process (run_id text PRIMARY KEY, session text NOT NULL)",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.answer (cache_key text PRIMARY KEY, worker text NOT NULL, "
     "expires_at timestamptz NOT NULL, answer text, is_merged boolean NOT NULL DEFAULT false)",
     f"CREATE INDEX IF NOT EXISTS answer_unmerged ON {SCHEMA}.answer (is_merged) WHERE NOT is_merged",
@@ -30,6 +30,8 @@ TABLES = (
     "n_tokens_in bigint DEFAULT 0, n_tokens_out bigint DEFAULT 0, cost_usd double precision DEFAULT 0, "
     "PRIMARY KEY (day, run, model, session))",
 )
+SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_start IS NOT NULL"
+"""The names of all sessions of the server; no two sessions ever have the same."""
 _CONNECT_S = 10
 _ALIVE = {"keepalives": 1, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 _HOLDER = """
@@ -111,6 +113,10 @@ class CatalogSession:
                 self.rows("ROLLBACK")
             raise
         self.rows("COMMIT")
+
+    def name(self) -> str:
+        """Return the name of this session among `SESSIONS`."""
+        return str(self.rows(f"{SESSIONS} AND pid = pg_backend_pid()")[0][0])
 
     def is_alive(self) -> bool:
         """Return whether the server still has this session, and with it every lock that it took."""
@@ -226,10 +232,13 @@ def section(attach: str, conninfo: str, purpose: str, *, wait: bool) -> Iterator
 
 
 @contextlib.contextmanager
-def agents_section(attach: str, conninfo: str, agents: Collection[str]) -> Iterator[None]:
-    """Hold the section for runs together with runs on other agents, and the agents exclusively.
+def scope_section(
+    attach: str, conninfo: str, agents: Collection[str], versions: Collection[str] | None
+) -> Iterator[None]:
+    """Hold the section for runs together with runs on other agents, or on other versions of these agents.
 
-    Within the exclusive section of this thread it does nothing.
+    `versions` None: what is common to all versions of the agents. Within the exclusive section of this thread it does
+    nothing.
     """
     held, place = _own(), (attach, "run", threading.get_ident())
     if place in held:
@@ -239,8 +248,11 @@ def agents_section(attach: str, conninfo: str, agents: Collection[str]) -> Itera
         session.lock(
             "section run", limit_s=None, what=f"the store {attach} (a run on all agents)", shared=True
         )
-        for agent in sorted(agents):
-            session.lock(f"agent {agent}", limit_s=None, what=f"agent {agent} in the store {attach}")
+        names = [(f"agent {agent}", versions is not None) for agent in sorted(agents)]
+        for version in sorted(versions or ()):
+            names += [(f"agent {agent} version {version}", False) for agent in sorted(agents)]
+        for name, is_shared in names:  # in one order: no two runs wait for each other
+            session.lock(name, limit_s=None, what=f"{name} in the store {attach}", shared=is_shared)
         held[place] = session
         try:
             yield

@@ -39,10 +39,9 @@ _SETTLE = f"""
     UPDATE {_SPENDING} SET n_reserved = n_reserved - 1, n_unknown_cost = n_unknown_cost + %(unknown)s,
         n_tokens_in = n_tokens_in + %(n_in)s, n_tokens_out = n_tokens_out + %(n_out)s, cost_usd = cost_usd + %(cost)s
     WHERE day = %(day)s AND run = %(run)s AND model = %(model)s AND session = %(session)s"""
-_SESSION = "SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 _CLOSE_LOST = f"""
     UPDATE {_SPENDING} SET n_unknown_cost = n_unknown_cost + n_reserved, n_reserved = 0
-    WHERE n_reserved > 0 AND session NOT IN (SELECT pid || ' ' || backend_start FROM pg_stat_activity WHERE pid IS NOT NULL AND backend_start IS NOT NULL)"""
+    WHERE n_reserved > 0 AND session NOT IN ({catalog.SESSIONS})"""
 
 
 class CatalogLedgerError(StorageError):
@@ -71,15 +70,11 @@ class CatalogLedger:
 
     @cached_property
     def _session(self) -> CatalogSession:
-        session = self.store.catalog_session("write")
-        session.rows(
-            "SET synchronous_commit = off"
-        )  # loses calls if the server crashes, not if a worker does
-        return session
+        return self.store.catalog_session("write")
 
     @cached_property
     def _name(self) -> str:
-        return str(self._session.rows(_SESSION)[0][0])
+        return self._session.name()
 
     def reserve(self, model: str) -> str | None:
         """Count a call before it is sent; if a cap does not allow it, return which one.

@@ -20,9 +20,9 @@ import duckdb
 from agent_eval.storage import locks
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.connections import Lake, pooled
-from agent_eval.storage.lake.errors import ConflictError, DataFolderError, NotInitialisedError
+from agent_eval.storage.lake.errors import CatalogError, ConflictError, DataFolderError, NotInitialisedError
 from agent_eval.storage.lake.extensions import load_statements
-from agent_eval.storage.store import Store, columns_of, ensure_columns
+from agent_eval.storage.store import RunScope, Store, columns_of, ensure_columns
 from agent_eval.storage.store_errors import BusyStoreError, NewerStoreError, StoreError
 from agent_eval.storage.versions import SCHEMA_VERSION, migrate, stamped
 from agent_eval.tables import Table
@@ -89,36 +89,51 @@ class LakeStore(Store):
             yield is_held
 
     @contextlib.contextmanager
-    def run_section(self, agents: Collection[str] | None) -> Iterator[bool]:
-        """Hold the section for a run, together with runs on other agents unless the run is of all agents.
+    def run_section(self, scope: RunScope | None, run_id: str) -> Iterator[None]:
+        """Hold the section for a run, together with runs on other agents or versions unless the run is of all.
 
-        Yields whether no other run can be in progress.
+        The run is recorded before it waits.
         """
-        if agents is None:
-            with self.exclusive_section("run"):
-                yield True
-            return
-        with catalog.agents_section(self.attach, self.conninfo, agents):
-            yield False
+        section = (
+            self.exclusive_section("run")
+            if scope is None
+            else catalog.scope_section(self.attach, self.conninfo, scope.agents, scope.versions)
+        )
+        with self.process_of_run(run_id), section:
+            yield
 
     @property
     def is_shared(self) -> bool:
         """Return True: other workers use the lake."""
         return True
 
-    def record_holder(self, purpose: str, name: str) -> None:
-        """Record the holder of a section in the catalog. An empty name: released normally."""
+    @contextlib.contextmanager
+    def process_of_run(self, run_id: str) -> Iterator[None]:
+        """Record in the catalog that this process works for a run, with a session that ends with the process."""
         with contextlib.closing(self.catalog_session("write")) as session:
             session.rows(
-                f"INSERT INTO {catalog.SCHEMA}.holder VALUES (%s, %s) ON CONFLICT (purpose) DO UPDATE SET name = excluded.name",
-                [purpose, name],
+                f"INSERT INTO {catalog.SCHEMA}.run_process VALUES (%s, %s) "
+                "ON CONFLICT (run_id) DO UPDATE SET session = excluded.session",
+                [run_id, session.name()],
             )
+            try:
+                yield
+            finally:
+                with contextlib.suppress(CatalogError):
+                    session.rows(f"DELETE FROM {catalog.SCHEMA}.run_process WHERE run_id = %s", [run_id])
 
-    def recorded_holder(self, purpose: str) -> str:
-        """Return the last holder of the section that did not release it normally; empty if none."""
+    def abandoned_runs(self) -> list[str]:
+        """Return the recorded runs whose session has ended: the process or its machine is gone."""
         with contextlib.closing(self.catalog_session("read")) as session:
-            found = session.rows(f"SELECT name FROM {catalog.SCHEMA}.holder WHERE purpose = %s", [purpose])
-        return str(found[0][0]) if found else ""
+            found = session.rows(
+                f"SELECT run_id FROM {catalog.SCHEMA}.run_process WHERE session NOT IN ({catalog.SESSIONS}) ORDER BY run_id"
+            )
+        return [run_id for (run_id,) in found]
+
+    def forget_runs(self, run_ids: Collection[str]) -> None:
+        """Forget abandoned runs."""
+        with contextlib.closing(self.catalog_session("write")) as session:
+            session.rows(f"DELETE FROM {catalog.SCHEMA}.run_process WHERE run_id = ANY(%s)", [list(run_ids)])
 
     @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:

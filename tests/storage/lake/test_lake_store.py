@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from agent_eval.storage import Replacement, Store, StoreError
+from agent_eval.storage import Replacement, RunScope, Store, StoreError
 from agent_eval.storage.lake import LakeStore
 from agent_eval.storage.lake.connections import Lake
 from agent_eval.storage.lake.errors import (
@@ -22,7 +22,7 @@ from agent_eval.storage.lake.errors import (
 )
 from agent_eval.storage.lake.upkeep import check, compact, initialise
 from agent_eval.tables import table
-from tests.storage.lake.conftest import PASSWORD, Server
+from tests.storage.lake.server import PASSWORD, Server
 from tests.storage.test_store import STATE, pairs, state
 
 
@@ -130,32 +130,46 @@ def test_one_holder_has_a_section_and_the_next_waits(lake: LakeStore) -> None:
         assert not entered.is_set()
     waiting.join(10)
     assert entered.is_set()
-    lake.record_holder("run", "run 1")
-    lake.record_holder("run", "run 2")
-    assert (lake.recorded_holder("run"), lake.recorded_holder("registry")) == ("run 2", "")
 
 
-def test_runs_on_other_agents_go_on_at_once_and_a_run_on_all_waits_for_them(lake: LakeStore) -> None:
+def test_runs_on_other_agents_or_versions_go_on_at_once_and_a_run_on_all_waits_for_them(
+    lake: LakeStore,
+) -> None:
     entered: dict[str, threading.Event] = {}
 
-    def start(name: str, agents: list[str] | None) -> threading.Event:
+    def start(name: str, scope: RunScope | None) -> threading.Event:
         def run() -> None:
-            with lake.run_section(agents) as is_alone:
-                assert is_alone == (agents is None)
+            with lake.run_section(scope, name):
                 entered[name].set()
 
         entered[name] = threading.Event()
         threading.Thread(target=run, daemon=True).start()
         return entered[name]
 
-    with lake.run_section(["a", "b"]):
-        assert start("other agent", ["c"]).wait(20)
-        waiting = [start("same agent", ["b", "d"]), start("all", None)]
+    with lake.run_section(RunScope(["a", "b"], ["1", "2"]), "run"):
+        assert start("other agent", RunScope(["c"])).wait(60)
+        assert start("other version", RunScope(["a", "d"], ["3"])).wait(60)
+        waiting = [start("same agent and version", RunScope(["b", "d"], ["2"]))]
+        waiting += [start("all versions", RunScope(["b"])), start("all", None)]
         time.sleep(0.3)
         assert not any(event.is_set() for event in waiting)
-    assert all(event.wait(20) for event in waiting)
-    with lake.run_section(None) as is_alone, lake.run_section(["a"]):
-        assert is_alone
+    assert all(event.wait(60) for event in waiting)
+    with lake.run_section(None, "outer"), lake.run_section(RunScope(["a"]), "inner"):
+        assert lake.abandoned_runs() == []
+
+
+def test_a_run_whose_process_is_gone_is_abandoned_until_it_is_forgotten(
+    lake: LakeStore, server: Server
+) -> None:
+    with lake.process_of_run("ended"):
+        assert lake.abandoned_runs() == []
+    with lake.run_section(RunScope(["a"]), "first"), lake.process_of_run("second"):
+        server.restart()  # ends their sessions, as the end of their processes does
+        assert lake.abandoned_runs() == ["first", "second"]
+        with lake.process_of_run("second"):
+            assert lake.abandoned_runs() == ["first"]
+        lake.forget_runs(["first"])
+    assert lake.abandoned_runs() == []
 
 
 def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None:
@@ -163,7 +177,7 @@ def test_a_store_without_a_lock_service_refuses_sections(tmp_path: Path) -> None
     with pytest.raises(StoreError, match="no lock service"), store.exclusive_section("run"):
         pass
     with pytest.raises(StoreError, match="no lock service"):
-        store.record_holder("run", "r")
+        store.abandoned_runs()
 
 
 def test_the_connection_is_kept_open(lake: LakeStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from agent_eval.storage.ledger import SPENDING, SpendingCap
 from agent_eval.tables import table
 from tests.judge.fakes import ScriptedClient
 from tests.judge.test_panel import NOTHING, SEQUENCES
-from tests.storage.lake.conftest import Server
+from tests.storage.lake.server import Server
 
 NO_CAP = SpendingCap(None, None, "", "")
 CACHE = table("judge_cache")
@@ -75,6 +75,16 @@ def test_claims_are_taken_all_or_none_and_expire_unless_they_are_renewed(lake: L
     assert second.claim(["b"])
     second.close()
     assert claimed(lake).claim(["b"])
+
+
+def test_the_claims_of_a_worker_whose_session_has_ended_are_free_at_once(lake: LakeStore) -> None:
+    gone, other = claimed(lake), claimed(lake)
+    assert gone.claim(["a"])
+    assert other.arrived(["a"])[1] == {"a"}
+    gone.session.close()  # as the end of its process does
+    while other.arrived(["a"])[1]:
+        time.sleep(0.01)  # until the server has ended the session
+    assert other.claim(["a"])
 
 
 def test_an_answer_is_merged_once_also_if_its_worker_is_gone(lake: LakeStore) -> None:
