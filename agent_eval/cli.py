@@ -212,8 +212,8 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="auto: each file's format is recognised. Or agentest, atif, claude-code, codex, fair-forge, inspect, "
-            "langfuse, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
+            help="auto: each file's format is recognised. Or agentest, atif, chatgpt, claude-ai, claude-code, codex, "
+            "fair-forge, inspect, langfuse, langsmith, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
         ),
     ],
     paths: Annotated[

@@ -175,7 +175,7 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
         line = f"{one.name} ({one.format_name}): {counts}, {_state(report)}: {agent_id}/{report.session_id}"
         out.print(one_line(line), markup=False, soft_wrap=True)
     if skipped := sum(one.is_skipped for one in reports):
-        was = "file that is not JSON was" if skipped == 1 else "files that are not JSON were"
+        was = "file without conversations was" if skipped == 1 else "files without conversations were"
         out.print(f"{skipped:,} {was} skipped.", markup=False)
     if is_alone:
         (one, report) = done[0]

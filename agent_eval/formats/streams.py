@@ -1,5 +1,6 @@
 """Read files one record at a time, gzipped or not: memory does not grow with the file."""
 
+import codecs
 import gzip
 import io
 import zlib
@@ -27,6 +28,7 @@ TOO_LONG = f"the record is longer than {LONGEST_LINE // MEGABYTE} MB"
 KEPT = "records before it are kept"
 BREAKS = (EOFError, OSError, zlib.error)
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_UTF16, _UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,19 @@ class Record:
 def opened(path: Path | ZipMember) -> Iterator[BinaryIO]:
     """Open a file or the member of a zip archive: its bytes, unzipped if they are gzip, without a byte order mark.
 
+    UTF-16 with a byte order mark, which PowerShell writes, is read as UTF-8.
+
     Raises:
         OSError: If the member is larger than a zip of its size may hold, or cannot be unpacked.
     """
     with path.open("rb") if isinstance(path, Path) else _member(path) as raw:
         is_gzip = raw.peek(2)[:2] == _GZIP
         stream = io.BufferedReader(_Unzipped(raw)) if is_gzip else raw
-        if stream.peek(3)[:3] == _BOM:
+        head = stream.peek(4)[:4]
+        if head[:3] == _BOM:
             stream.read(3)
-        yield stream
+        is_utf16 = head[:2] in _UTF16 and head not in _UTF32
+        yield io.BufferedReader(_Recoded(stream)) if is_utf16 else stream
 
 
 @contextmanager
@@ -80,6 +86,31 @@ class _Unzipped(io.RawIOBase):
             raise OSError(
                 f"its content is more than {MOST_UNZIPPED} times the file; unzip it first if it is meant"
             )
+        return n_read
+
+
+class _Recoded(io.RawIOBase):
+    """Recode a stream of UTF-16 to UTF-8."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._ready = io.BytesIO()
+
+    def readable(self) -> bool:
+        """Return true: the stream is read only."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Fill the buffer; raise OSError if the content is not UTF-16."""
+        while not (n_read := self._ready.readinto(buffer)):
+            block = self._raw.read(MEGABYTE)
+            try:
+                self._ready = io.BytesIO(self._decoder.decode(block, final=not block).encode())
+            except UnicodeDecodeError as error:
+                raise OSError("its content is not valid UTF-16; save the file as UTF-8") from error
+            if not block:
+                return self._ready.readinto(buffer)
         return n_read
 
 

@@ -1,7 +1,9 @@
 """Small session folders and files for the tests of this room."""
 
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,6 +18,15 @@ def conversation(conversation_id: str, **fields: object) -> dict[str, object]:
 
 def lines(values: Iterable[object]) -> bytes:
     return "".join(f"{json.dumps(value)}\n" for value in values).encode()
+
+
+def zipped(**content: bytes) -> bytes:
+    """A zip archive of these files."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
 
 
 def write_session(

@@ -8,9 +8,9 @@ from pydantic import JsonValue
 from agent_eval.transcripts.importers import openai, tau2, tau_bench
 from agent_eval.transcripts.importers.base import Importer, Source, listed, mapping
 from agent_eval.transcripts.importers.benchmarks import agentest, fair_forge, inspect, whowhen
-from agent_eval.transcripts.importers.chats import openai_responses, sharegpt
+from agent_eval.transcripts.importers.chats import chatgpt, claude_ai, openai_responses, sharegpt
 from agent_eval.transcripts.importers.coding import atif, claude_code, codex, mini_swe_agent, swe_agent
-from agent_eval.transcripts.importers.traces import langfuse, otel_genai
+from agent_eval.transcripts.importers.traces import langfuse, langsmith, otel_genai
 
 Record = Mapping[str, JsonValue]
 
@@ -37,6 +37,9 @@ RECOGNISED = (
     Format(mini_swe_agent.NAME, mini_swe_agent.read, mini_swe_agent.looks_like),
     Format(claude_code.NAME, claude_code.read, claude_code.looks_like),
     Format(codex.NAME, codex.read, codex.looks_like),
+    Format(chatgpt.NAME, chatgpt.read, chatgpt.looks_like),
+    Format(claude_ai.NAME, claude_ai.read, claude_ai.looks_like),
+    Format(langsmith.NAME, langsmith.read, langsmith.looks_like),
     Format(langfuse.NAME, langfuse.read, langfuse.looks_like),
     Format(otel_genai.NAME, otel_genai.read, otel_genai.looks_like),
     Format(openai_responses.NAME, openai_responses.read, openai_responses.looks_like),
@@ -55,6 +58,20 @@ class Unsupported:
     name: str
     reason: str
     looks_like: Callable[[Record], bool]
+    is_beside: bool = (
+        False  # it comes with conversations and holds none, so it is skipped in a folder or an archive
+    )
+
+
+def _keys(*alternatives: str) -> Callable[[Record], bool]:
+    """Return a test whether a record has all keys of one of the alternatives, each keys with spaces between."""
+    return lambda record: any(set(keys.split()) <= set(record) for keys in alternatives)
+
+
+def _exchange(*alternatives: str) -> Callable[[Record], bool]:
+    """Return a test whether a record has two texts under the keys of one of the alternatives."""
+    pairs = [keys.split() for keys in alternatives]
+    return lambda record: any(all(isinstance(record.get(key), str) for key in pair) for pair in pairs)
 
 
 def _is_ragas(record: Record) -> bool:
@@ -81,6 +98,14 @@ def _is_inspect_header(record: Record) -> bool:
     return "eval" in record and "results" in record and "samples" not in record and "status" in record
 
 
+def _is_autogen(record: Record) -> bool:
+    values = (record, *map(mapping, listed(record.get("messages"))[:1]))
+    return any("source" in value and "models_usage" in value for value in values)
+
+
+_CHAT = 'write each conversation as {"messages": [{"role", "content"}]}, one a line'
+_TRACES = f"not read; export OpenTelemetry traces and import otel-genai, or {_CHAT}"
+_SPEAKERS = f"it does not say who is the agent; {_CHAT}"
 UNSUPPORTED = (
     Unsupported(
         "ragas annotations",
@@ -102,6 +127,54 @@ UNSUPPORTED = (
         "inspect header",
         "it holds the header of a log without samples; write it with log_samples=true",
         _is_inspect_header,
+    ),
+    Unsupported(
+        "preference pairs",
+        f"it holds two replies to one prompt, of which neither is known to be the agent's; {_CHAT}",
+        _keys("chosen rejected", "preferred_output non_preferred_output"),
+    ),
+    Unsupported(
+        "batch responses",
+        'it holds responses without their requests; join both files by custom_id to {"request", "response"}',
+        _keys("custom_id response", "custom_id result"),
+    ),
+    Unsupported(
+        "batch requests",
+        'it holds requests without responses; join both files by custom_id to {"request", "response"}',
+        _keys("custom_id body", "custom_id params"),
+    ),
+    Unsupported(
+        "single exchanges",
+        f"whether the second text is the agent's reply or the expected one is not known; {_CHAT}",
+        _exchange(*("prompt completion", "prompt response", "question answer", "input output")),
+    ),
+    Unsupported("alpaca", f"it is training data; {_CHAT}", _keys("instruction output")),
+    Unsupported("phoenix table of spans", _TRACES, _keys("context.trace_id")),
+    Unsupported("autogen", _TRACES, _is_autogen),
+    Unsupported("crewai log", _TRACES, _keys("task_name agent output")),
+    Unsupported("google adk session", _TRACES, _keys("appName events")),
+    Unsupported("pydantic-ai messages", _TRACES, _keys("kind parts")),
+    Unsupported("mlflow trace", _TRACES, lambda record: "spans" in mapping(record.get("data"))),
+    Unsupported("weave calls", _TRACES, _keys("op_name trace_id")),
+    Unsupported("gemini-cli session", _TRACES, _keys("projectHash messages")),
+    Unsupported("bedrock invocation log", _TRACES, _keys("schemaType modelId")),
+    Unsupported(
+        "openhands events",
+        f"not read; run the agent under Harbor, which writes atif, or {_CHAT}",
+        _keys("source action", "source observation", "instance_id history"),
+    ),
+    Unsupported("discord export", _SPEAKERS, _keys("guild channel messages")),
+    Unsupported("slack export", _SPEAKERS, _keys("type ts text")),
+    Unsupported("librechat export", _SPEAKERS, _keys("conversationId endpoint messages")),
+    Unsupported("rasa tracker", f"not read; {_CHAT}", _keys("sender_id events")),
+    Unsupported("promptfoo results", f"not read; {_CHAT}", _keys("evalId results")),
+    Unsupported("deepeval test cases", f"not read; {_CHAT}", _keys("conversationalTestCases")),
+    Unsupported("openassistant trees", f"not read; {_CHAT}", _keys("message_tree_id")),
+    Unsupported(
+        "account data",
+        "it holds no conversations",
+        _keys("full_name email_address", "id email", "uuid docs"),
+        True,
     ),
 )
 """Formats that are named in the message when detected, instead of \"not recognised\"."""

@@ -9,9 +9,11 @@ from pydantic import JsonValue
 from agent_eval.formats.json_arrays import TruncatedJsonError, top_level_keys
 from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import BREAKS, MEGABYTE, opened
-from agent_eval.transcripts.importers.base import Source, mapping
+from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.benchmarks import inspect
 from agent_eval.transcripts.importers.catalog import RECOGNISED, UNSUPPORTED, Record
+from agent_eval.transcripts.importers.shared.csv_rows import columns
+from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
 
 LARGEST_SAMPLE = 20 * MEGABYTE
@@ -27,7 +29,13 @@ _PACKED = {
     b"7z\xbc\xaf": "a 7z archive; unpack it first",
 }
 """First bytes of files that may hold transcripts but are not read."""
+_TAR = (b"ustar", 257)
+_UTF32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _OTHER = {b"\x89PNG": "a picture", b"%PDF": "a PDF document", b"\x7fELF": "a program"}
+
+
+_TABLE = "CSV with the columns role and content (and conversation_id), or messages"
+_AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one a line'
 
 
 @dataclass(frozen=True)
@@ -51,18 +59,36 @@ def detect(source: Source) -> Detected:
             head = stream.read(HEAD)
         if not head.strip():
             return Detected(None, "it is empty", may_hold_transcripts=False)
-        if packed := _kind(head, _PACKED):
+        if packed := _packed(head):
             return Detected(None, packed)
         if reason := _no_json(head):
             return Detected(None, reason, may_hold_transcripts=False)
-        samples = _samples(source, head)
+        samples, refused = _samples(source, head)
     except (*BREAKS, TruncatedJsonError) as error:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
+    if not samples and refused:
+        first = f"record {refused[0].line}: {refused[0].reason}"
+        return Detected(None, f"none of its records is JSON; {first}{_hint(refused[0].reason)}")
     return _named(samples)
+
+
+def _hint(reason: str) -> str:
+    """Return what helps where values are not one a line."""
+    return ". Write one JSON value a line, as `jq -c .` does" if "Extra data" in reason else ""
 
 
 def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
     return next((f"it is {what}" for magic, what in kinds.items() if head.startswith(magic)), None)
+
+
+def _packed(head: bytes) -> str | None:
+    """Return why a file that may hold transcripts is not read."""
+    magic, offset = _TAR
+    if head[offset : offset + len(magic)] == magic:
+        return "it is a tar archive; unpack it first"
+    if head.startswith(_UTF32):
+        return "it is UTF-32; save it as UTF-8"
+    return _kind(head, _PACKED)
 
 
 def _no_json(head: bytes) -> str | None:
@@ -70,39 +96,39 @@ def _no_json(head: bytes) -> str | None:
         return other
     if b"\x00" in head:
         return "it is binary, not JSON"
-    return (
-        None
-        if head.lstrip()[:1] in (b"{", b"[")
-        else "it is not JSON; expected an object, an array or JSON lines"
-    )
+    if head.lstrip()[:1] in (b"{", b"[") or columns(head):
+        return None
+    return f"it is not JSON; expected an object, an array or JSON lines, or {_TABLE}"
 
 
-def _samples(source: Source, head: bytes) -> list[JsonValue]:
-    """Return the first records; for a large single value an object with its keys and no values."""
+def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:
+    """Return the first records and refusals; for a large single value an object with its keys and no values."""
     if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)
         is_document = b"\n" not in text.strip() or layout_of(source) == "document"
         if is_document and len(text) > LARGEST_SAMPLE:
             with opened(source.path) as stream:
-                return [dict.fromkeys(top_level_keys(stream))]
-    records = records_of(source, "JSON", lambda value: "role" in mapping(value))
-    return [r.value for r in islice(records, _LINES) if not isinstance(r, Refusal)]
+                return [dict.fromkeys(top_level_keys(stream))], []
+    found = list(islice(records_of(source, "JSON", is_chat_message), _LINES))
+    refused = [record for record in found if isinstance(record, Refusal)]
+    return [record.value for record in found if not isinstance(record, Refusal)], refused
 
 
 def _named(samples: list[JsonValue]) -> Detected:
-    if not samples:
-        return Detected(None, "none of its records is JSON")
+    if not any(samples):
+        return Detected(None, "it holds no records", may_hold_transcripts=False)
     lists = [value for value in samples if isinstance(value, list) and value]
     records: list[Record] = [value for value in samples if isinstance(value, dict)]
-    records += [{"messages": value} for value in lists if "role" in mapping(value[0])]
+    records += [{"messages": value} for value in lists if is_chat_message(value[0])]
     for entry in RECOGNISED:
         if any(entry.looks_like(record) for record in records):
             return Detected(entry.name)
     for other in UNSUPPORTED:
         if any(other.looks_like(record) for record in records):
-            return Detected(None, f"{other.name}: {other.reason}")
+            may_hold = not other.is_beside
+            return Detected(None, f"{other.name}: {other.reason}", may_hold_transcripts=may_hold)
     keys = ", ".join(repr(key)[:40] for key in list(next(iter(records), {}))[:8])
     description = f"its first record has the keys {keys}" if keys else "its records are no objects"
     names = ", ".join(entry.name for entry in RECOGNISED)
-    return Detected(None, f"its format is not recognised: {description}. Formats: {names}")
+    return Detected(None, f"its format is not recognised: {description}. Formats: {names}; or {_AS_LINES}")

@@ -30,11 +30,12 @@ from agent_eval.transcripts.importers.base import (
     text_of,
     trial_of,
 )
-from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
 from agent_eval.transcripts.importers.shared.histories import PAIR, folded, thread_of
-from agent_eval.transcripts.importers.shared.layouts import records_of
+from agent_eval.transcripts.importers.shared.layouts import Item, records_of
 from agent_eval.transcripts.importers.shared.pairs import as_record, is_pair
 from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
@@ -58,28 +59,20 @@ def read(source: Source) -> Iterator[Found]:
 
 def looks_like(value: Mapping[str, JsonValue]) -> bool:
     """Return whether a record is a chat, or a request with its response."""
-    messages = value.get("messages")
-    is_chat = isinstance(messages, list) and all("role" in mapping(m) for m in messages[:3])
-    return is_chat or is_pair(dict(value)) or ("messages" in value and messages is None)
+    is_unanswered = "messages" in value and value["messages"] is None
+    return has_chats(value) or is_pair(dict(value)) or is_unanswered
 
 
-def _whole(source: Source) -> Iterator[Record | Refusal]:
-    """Yield the records; bare lists of messages and request/response pairs become objects with messages."""
-    for record in records_of(source, EXPECTED, _is_message):
-        if isinstance(record, Record) and isinstance(record.value, list):
-            yield Record(record.number, {"messages": record.value}, record.size)
-        elif isinstance(record, Record) and is_pair(record.value):
+def _whole(source: Source) -> Iterator[Item]:
+    """Yield the records; lists of messages, wrapped chats and request/response pairs become objects with messages."""
+    for record in unwrapped(source, lambda: records_of(source, EXPECTED, is_chat_message)):
+        if isinstance(record, Record) and is_pair(record.value):
             try:
                 yield Record(record.number, as_record(mapping(record.value)), record.size)
             except NotThisFormatError as error:
                 yield Refusal(source.file, record.number, shorten(str(error)))
         else:
             yield record
-
-
-def _is_message(value: JsonValue) -> bool:
-    """Return whether an array that begins with the value is one conversation, not a list of conversations."""
-    return isinstance(value, dict) and "role" in value
 
 
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:

@@ -316,14 +316,80 @@ SHAREGPT = [
     }
 ]
 
+
+def node(node_id: str, parent: str | None, role: str, content: Any, **more: Any) -> dict[str, Any]:
+    """A node of a chat in ChatGPT's export."""
+    content = {"content_type": "text", "parts": [content]} if isinstance(content, str) else content
+    message = {"id": node_id, "author": {"role": role, "name": more.pop("name", None)}, "content": content}
+    return {
+        "id": node_id,
+        "parent": parent,
+        "children": [],
+        "message": {**message, "create_time": 1.75e9, **more},
+    }
+
+
+CHATGPT = [
+    {
+        "title": "Weather",
+        "conversation_id": "g1",
+        "current_node": "n5",
+        "mapping": {
+            "n0": {"id": "n0", "parent": None, "children": ["n1"], "message": None},
+            "n1": node("n1", "n0", "user", QUESTION),
+            "old": node("old", "n1", "assistant", "It rains."),
+            "n2": node("n2", "n1", "assistant", {"content_type": "thoughts", "thoughts": [{"content": "I look it up."}]}),
+            "n3": node("n3", "n2", "assistant", json.dumps(CITY), recipient="weather"),
+            "n4": node("n4", "n3", "tool", SNOW, name="weather"),
+            "n5": node("n5", "n4", "assistant", REPLY, metadata={"model_slug": "m-1"}),
+        },
+    }
+]  # fmt: skip
+CLAUDE_AI = [
+    {
+        "uuid": "u1",
+        "name": "Weather",
+        "chat_messages": [
+            {"uuid": "1", "sender": "human", "text": QUESTION, "created_at": "2026-01-01T00:00:00Z"},
+            {
+                "uuid": "2",
+                "sender": "assistant",
+                "text": "",
+                "content": [
+                    {"type": "tool_use", "id": "c1", "name": "weather", "input": CITY},
+                    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]},
+                    {"type": "text", "text": REPLY},
+                ],
+            },
+        ],
+    }
+]
+LANGSMITH = [
+    {"id": "r", "trace_id": "t1", "run_type": "chain", "name": "agent", "inputs": {"input": QUESTION},
+     "outputs": {"output": REPLY}, "start_time": "2026-01-01T00:00:00", "session_id": "project"},
+    {"id": "r1", "trace_id": "t1", "parent_run_id": "r", "run_type": "llm", "start_time": "2026-01-01T00:00:01",
+     "end_time": "2026-01-01T00:00:03", "inputs": {"messages": [CHAT[:1]]}, "total_cost": 0.02,
+     "extra": {"metadata": {"ls_model_name": "m-1"}},
+     "outputs": {"generations": [[{"text": "", "message": {
+         "lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "AIMessage"],
+         "kwargs": {"content": "", "tool_calls": [{"id": "c1", "name": "weather", "args": CITY}]}}}]]}},
+    {"id": "r2", "trace_id": "t1", "parent_run_id": "r", "run_type": "tool", "name": "weather",
+     "start_time": "2026-01-01T00:00:04", "inputs": CITY, "outputs": {"output": SNOW}},
+    {"id": "r3", "trace_id": "t1", "parent_run_id": "r", "run_type": "llm", "start_time": "2026-01-01T00:00:05",
+     "inputs": {"messages": [CHAT[:3]]}, "outputs": {"generations": [[{"text": REPLY}]]}},
+]  # fmt: skip
+
 SAMPLES: dict[str, Sample] = {
     "agentest": Sample(AGENTEST, False, 1, 1, 1),
     "atif": Sample(ATIF, False, 1, 1, 1),
+    "chatgpt": Sample(CHATGPT, False, 1, 1, 1),  # the answer that was generated again is left out
+    "claude-ai": Sample(CLAUDE_AI, False, 1, 1, 1),
     "claude-code": Sample(CLAUDE, True, 2, 2, 1),  # the subagent's is a conversation of its own
     "codex": Sample(CODEX, True, 1, 1, 1),
     "fair-forge": Sample(FAIR_FORGE, False, 1, 2, 1),
     "inspect": Sample(INSPECT, False, 1, 1, 1),
     "langfuse": Sample(LANGFUSE, False, 1, 1, 1),
+    "langsmith": Sample(LANGSMITH, True, 1, 1, 1),
     "mini-swe-agent": Sample(MINI, False, 1, 1, 1),
     "openai": Sample([{"messages": CHAT}], True, 1, 1, 1),
     "openai-responses": Sample(RESPONSES, True, 1, 1, 1),

@@ -1,12 +1,15 @@
 """One call and its answer in every provider's form come out alike."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_eval.transcripts.importers.base import NotThisFormatError
+from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers.base import NotThisFormatError, Source
 from agent_eval.transcripts.importers.shared.dialects import native_messages
+from agent_eval.transcripts.models import Conversation
 from tests.transcripts.importers.samples import CALL, CITY, QUESTION, REPLY, SNOW
 
 FORMS: dict[str, list[Any]] = {
@@ -59,6 +62,39 @@ FORMS: dict[str, list[Any]] = {
         {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "c1", "result": SNOW}]},
         {"role": "assistant", "content": REPLY},
     ],
+    "ai sdk 4, as its UI stores it": [
+        {"role": "user", "content": QUESTION},
+        {"role": "assistant", "content": REPLY, "toolInvocations": [
+            {"state": "result", "toolCallId": "c1", "toolName": "weather", "args": CITY, "result": SNOW}]},
+    ],
+    "ai sdk 5, as its UI stores it": [
+        {"role": "user", "parts": [{"type": "text", "text": QUESTION}]},
+        {"role": "assistant", "parts": [
+            {"type": "step-start"},
+            {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": CITY, "output": SNOW},
+            {"type": "step-start"},
+            {"type": "text", "text": REPLY, "state": "done"}]},
+    ],
+    "a tool that the provider runs": [
+        QUESTION,
+        {"role": "assistant", "content": [
+            {"type": "server_tool_use", "id": "c1", "name": "weather", "input": CITY},
+            {"type": "web_search_tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": SNOW}]},
+            {"type": "text", "text": REPLY}]},
+    ],
+    "haystack": [
+        {"role": "user", "content": [{"text": QUESTION}]},
+        {"role": "assistant", "content": [{"tool_call": {"tool_name": "weather", "arguments": CITY, "id": "c1"}}]},
+        {"role": "tool", "content": [{"tool_call_result": {
+            "result": SNOW, "origin": {"tool_name": "weather", "arguments": CITY, "id": "c1"}, "error": False}}]},
+        {"role": "assistant", "content": [{"text": REPLY}]},
+    ],
+    "llamaindex": [
+        {"role": "user", "blocks": [{"block_type": "text", "text": QUESTION}]},
+        {"role": "assistant", "additional_kwargs": {"tool_calls": [CALL]}, "blocks": []},
+        {"role": "tool", "additional_kwargs": {"tool_call_id": "c1"}, "blocks": [{"block_type": "text", "text": SNOW}]},
+        {"role": "assistant", "blocks": [{"block_type": "text", "text": REPLY}]},
+    ],
 }  # fmt: skip
 
 
@@ -73,6 +109,31 @@ def test_a_call_and_its_answer_come_out_alike(form: str) -> None:
     assert (json.loads(arguments) if isinstance(arguments, str) else arguments) == CITY
     assert (answered["role"], answered["tool_call_id"], answered["content"]) == ("tool", "c1", SNOW)
     assert (replied["role"], replied["content"]) == ("assistant", REPLY)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if not isinstance(FORMS[form][0], str)])
+def test_a_chat_file_reads_messages_in_every_form(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps({"messages": FORMS[form]}))
+    (found,) = FORMATS["openai"](Source(path, "s"))
+    assert isinstance(found, Conversation)
+    (turn,) = found.turns()
+    (call,) = turn.tool_calls
+    assert (turn.user_message, turn.agent_message, call.name, call.result) == (
+        QUESTION,
+        REPLY,
+        "weather",
+        SNOW,
+    )
+
+
+def test_a_tool_of_the_ai_sdk_that_failed_or_has_not_answered() -> None:
+    part = {"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "input": CITY}
+    failed = {**part, "state": "output-error", "errorText": "too late"}
+    _, answered = native_messages([{"role": "assistant", "parts": [failed]}])
+    assert (answered["content"], answered["is_error"]) == ("too late", True)
+    (called,) = native_messages([{"role": "assistant", "parts": [{**part, "state": "input-available"}]}])
+    assert called["tool_calls"] == [{"id": "c1", "name": "weather", "arguments": CITY}]
 
 
 def test_what_is_no_text_is_named_in_brackets_and_an_unknown_role_is_refused() -> None:

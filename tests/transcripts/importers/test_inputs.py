@@ -5,7 +5,6 @@ import io
 import json
 import os
 import stat
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,17 +18,9 @@ from agent_eval.transcripts.importers.import_errors import NoTranscriptsError
 from agent_eval.transcripts.importers.inputs import input_files, session_ids, spooled
 from tests.transcripts.importers.samples import INSPECT_SAMPLE as SAMPLE
 from tests.transcripts.importers.samples import SAMPLES, inspect_archive
-from tests.transcripts.making import snapshot
+from tests.transcripts.making import snapshot, zipped
 
 CHAT = SAMPLES["openai"].to_bytes()
-
-
-def zipped(**content: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in content.items():
-            archive.writestr(name, data)
-    return stream.getvalue()
 
 
 def take(root: Path, *paths: str, format_name: str = "auto") -> list[FileReport]:

@@ -83,11 +83,23 @@ def test_importing_a_sample_twice_equals_importing_it_once(format_name: str, tmp
 
 
 @pytest.mark.parametrize(
-    "format_name", ["atif", "codex", "langfuse", "openai", "openai-responses", "otel-genai", "sharegpt"]
+    "format_name",
+    [
+        "atif",
+        "chatgpt",
+        "claude-ai",
+        "codex",
+        "langfuse",
+        "langsmith",
+        "openai",
+        "openai-responses",
+        "otel-genai",
+        "sharegpt",
+    ],
 )
 def test_question_call_answer_and_reply_come_out_alike(format_name: str, tmp_path: Path) -> None:
     said = [m for m in spoken(one(format_name, tmp_path)) if m[0] not in ("system", "developer")]
-    if format_name == "sharegpt":  # its calls have no ids
+    if format_name in ("chatgpt", "sharegpt"):  # its calls have no ids
         said = [
             (role, text, [("c1", *c[1:]) for c in calls], "c1" if role == "tool" else None)
             for role, text, calls, _ in said
@@ -100,7 +112,7 @@ def test_instructions_beside_the_messages_are_the_policy(format_name: str, tmp_p
     assert one(format_name, tmp_path).metadata["policy"] == "Be brief."
 
 
-@pytest.mark.parametrize("format_name", ["atif", "claude-code", "codex", "openai-responses"])
+@pytest.mark.parametrize("format_name", ["atif", "chatgpt", "claude-code", "codex", "openai-responses"])
 def test_what_the_model_thought_is_kept_beside_the_messages(format_name: str, tmp_path: Path) -> None:
     conversation = one(format_name, tmp_path)
     index = next(i for i, m in enumerate(conversation.messages) if m.tool_calls)
@@ -191,6 +203,15 @@ def test_an_inspect_archive_is_read_like_its_json(tmp_path: Path) -> None:
     assert found[0].messages == one("inspect", tmp_path).messages
     import_file("inspect", path, sessions_folder=tmp_path / "x", agent_id="a")
     assert read_sessions("a", tmp_path / "x" / "a").sessions["task_set"].to_list() == ["weather"]
+
+
+def test_langsmith_maps_costs_times_and_models(tmp_path: Path) -> None:
+    conversation = one("langsmith", tmp_path)
+    assert [(m.cost_usd, m.latency_ms) for m in conversation.messages] == [
+        (None, None), (0.02, 2000), (None, None), (None, None),
+    ]  # fmt: skip
+    assert conversation.metadata["models"] == ["m-1"]
+    assert conversation.conversation_id == "s:t1"
 
 
 def test_langfuse_orders_by_time_maps_costs_and_keeps_scores_of_the_source(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from agent_eval.transcripts.importers.base import (
     paid,
     text_of,
 )
+from agent_eval.transcripts.importers.shared.steps import is_stepped, steps
 
 ROLES: Mapping[str, str] = {
     **dict.fromkeys(("user", "human", "HumanMessage", "HumanMessageChunk"), "user"),
@@ -129,8 +130,10 @@ def is_foreign(message: Mapping[str, JsonValue]) -> bool:
     kinds = {_kind(part) for part in content} if isinstance(content, list) else set[str]()
     is_other = not kinds.isdisjoint(_CALL_PARTS | _RESULT_PARTS | _REASONING_PARTS)
     role = message.get("role")
-    is_renamed = isinstance(role, str) and ROLES.get(role, role) != role and role != "function"
-    return is_other or is_renamed or isinstance(message.get("parts"), list)
+    is_renamed = isinstance(role, str) and ROLES.get(role.lower(), role) != role and role != "function"
+    is_typed = role is None and _role(_opened(dict(message))) is not None
+    is_listed = isinstance(message.get("parts"), list) or is_stepped(message)
+    return is_other or is_renamed or is_typed or is_listed
 
 
 def is_message(value: JsonValue) -> bool:
@@ -160,7 +163,8 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
         names = ", ".join(sorted(set(ROLES.values())))
         raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
     else:
-        yield from _spoken(value, found)
+        for step in steps({**value, "role": found}):
+            yield from _spoken(step, found)
 
 
 def _opened(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -180,7 +184,13 @@ def _kind(value: JsonValue) -> str:
 
 def _role(value: Mapping[str, JsonValue]) -> str | None:
     named = value.get("role") or value.get("from") or value.get("type")
-    return ROLES.get(named) if isinstance(named, str) else None
+    return ROLES.get(named, ROLES.get(named.lower())) if isinstance(named, str) else None
+
+
+def is_chat_message(value: JsonValue) -> bool:
+    """Return whether a value is a message of a chat: it has a role and a text or parts."""
+    fields = _opened(value) if isinstance(value, dict) else {}
+    return "role" in fields or (_role(fields) is not None and "content" in fields)
 
 
 def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
@@ -193,7 +203,8 @@ def _spoken(value: Mapping[str, JsonValue], role: str) -> Iterator[Fields]:
     parts.reasoning += reasoning[:1]
     name = value.get("name") if isinstance(value.get("name"), str) else None
     if role == "tool":
-        call_id = text_of(value.get("tool_call_id") or value.get("id")) or _first_id(value)
+        beside = mapping(value.get("additional_kwargs")).get("tool_call_id")
+        call_id = text_of(value.get("tool_call_id") or value.get("id") or beside) or _first_id(value)
         own: Fields = {"role": "tool", "content": parts.text, "tool_call_id": call_id, **parts.attached}
         results = parts.results or [own]
         for result in results:
@@ -264,8 +275,12 @@ def _take(part: Mapping[str, JsonValue], found: _Parts) -> None:
         found.calls.append(_call(call))
     elif isinstance(answer := part.get("functionResponse", part.get("function_response")), dict):
         found.results.append(_result(answer))
-    elif isinstance(call := part.get("toolUse"), dict):
+    elif isinstance(call := part.get("toolUse", part.get("tool_call")), dict):
         found.calls.append(_call(call))
+    elif isinstance(answer := part.get("tool_call_result"), dict):  # Haystack
+        found.results.append(
+            _result({**mapping(answer.get("origin")), "is_error": answer.get("error"), **answer})
+        )
     elif isinstance(answer := part.get("toolResult"), dict):
         found.results.append(_result(answer))
     elif kind in _CALL_PARTS and _call_name(part):

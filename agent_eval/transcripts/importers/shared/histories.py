@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pydantic import JsonValue
 
 from agent_eval.formats.hashing import canonical
-from agent_eval.formats.refusals import Refusal
 from agent_eval.formats.streams import Record
 from agent_eval.transcripts.importers.base import LeftOut, Source, listed, mapping, text_of
 from agent_eval.transcripts.importers.shared import api_calls
@@ -21,7 +20,7 @@ _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session
 _OWN = ("task_id", "conversation_id", "outcome", "correct", "reward")
 
 
-def folded(source: Source, records: Callable[[], Iterator[Record | Refusal]]) -> Iterator[Item]:
+def folded(source: Source, records: Callable[[], Iterator[Item]]) -> Iterator[Item]:
     """Yield the records: those of one session together, and none that a later record repeats from its beginning.
 
     A session is grouped by `session_id` or `thread_id`, also in `metadata`; a record with a task, an outcome or an id
@@ -64,7 +63,7 @@ def session_of(value: JsonValue) -> str | None:
     return next((text for place in places for key in _SESSION if (text := text_of(place.get(key)))), None)
 
 
-def _looked_through(records: Iterator[Record | Refusal]) -> tuple[set[int], bool]:
+def _looked_through(records: Iterator[Item]) -> tuple[set[int], bool]:
     """Return the numbers of records that a later one repeats, and whether any belongs to a session."""
     ends: dict[bytes, list[int]] = {}
     repeated: set[int] = set()

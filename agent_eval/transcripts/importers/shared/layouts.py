@@ -22,8 +22,9 @@ from agent_eval.formats.streams import (
     record_of,
 )
 from agent_eval.transcripts.importers.base import LeftOut, Source, array_records
+from agent_eval.transcripts.importers.shared.csv_rows import columns, csv_rows
 
-Layout = Literal["lines", "array", "document"]
+Layout = Literal["lines", "array", "document", "table"]
 Item = Record | Refusal | LeftOut
 HEAD = 64 * 1024
 MOST_HELD = 100 * MEGABYTE
@@ -33,7 +34,7 @@ MOST_HELD = 100 * MEGABYTE
 def records_of(
     source: Source, expected: str, is_part: Callable[[JsonValue], bool] | None = None
 ) -> Iterator[Record | Refusal]:
-    """Yield the records of a file: its lines, the elements of its array, or the one value that it holds.
+    """Yield the records of a file: its lines, the elements of its array, the rows of its table, or its one value.
 
     Args:
         source: The file.
@@ -43,6 +44,8 @@ def records_of(
     layout = layout_of(source, is_part)
     if layout == "lines":
         return json_lines(source.path, source.file)
+    if layout == "table":
+        return csv_rows(source)
     return array_records(source, "item") if layout == "array" else _document(source, expected)
 
 
@@ -56,6 +59,8 @@ def layout_of(source: Source, is_part: Callable[[JsonValue], bool] | None = None
     line, newline, _ = head.partition(b"\n")
     if head[:1] == b"[" and _holds_records(source, is_part):
         return "array"
+    if head[:1] not in (b"{", b"[") and columns(head):
+        return "table"
     is_opening = line.rstrip() in (b"{", b"[", b"[{")
     is_lines = not newline or _is_json(line) or not (is_opening or ".json" in PurePath(source.file).suffixes)
     return "lines" if is_lines else "document"

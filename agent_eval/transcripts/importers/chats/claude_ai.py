@@ -1,0 +1,62 @@
+"""Data export of claude.ai, conversations.json: {"uuid", "chat_messages": [{"sender", "text", "content"}]}."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.streams import Record
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    LeftOut,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    text_of,
+    without_nulls,
+)
+from agent_eval.transcripts.importers.shared.dialects import native_messages
+from agent_eval.transcripts.importers.shared.layouts import Item, records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+
+NAME = "claude-ai"
+EXPECTED = '{"uuid": …, "chat_messages": […]}, as in conversations.json of an export'
+_EMPTY = "chats hold no messages; they are left out"
+
+
+def read(source: Source) -> Iterator[Found]:
+    """Yield the chats of an export; those without messages are left out."""
+    return conversations(source, NAME, or_nothing_found(source, _chats(source), EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a chat of the export."""
+    messages = value.get("chat_messages")
+    return isinstance(messages, list) and all("sender" in mapping(message) for message in messages[:3])
+
+
+def _chats(source: Source) -> Iterator[Item]:
+    for record in records_of(source, EXPECTED):
+        is_empty = isinstance(record, Record) and mapping(record.value).get("chat_messages") == []
+        yield LeftOut(_EMPTY) if is_empty else record
+
+
+def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    messages = record.get("chat_messages")
+    if not isinstance(messages, list):
+        raise NotThisFormatError(f"chat_messages is missing or no list; expected {EXPECTED}")
+    thread = Thread()
+    thread.extend(native_messages([_message(mapping(value)) for value in messages]))
+    thread.metadata = without_nulls({"title": record.get("name") or None})
+    return thread.fields() | {"conversation_id": ids.named(text_of(record.get("uuid")) or str(number))}
+
+
+def _message(value: Mapping[str, JsonValue]) -> JsonValue:
+    content = listed(value.get("content")) or value.get("text")
+    files = [file for key in ("attachments", "files") for file in listed(value.get(key))]
+    when = value.get("created_at")
+    return {"role": value.get("sender"), "content": content, "attachments": files, "timestamp": when}

@@ -1,0 +1,76 @@
+"""Split a message that holds several steps of an agent: calls, their results, and text after them.
+
+UI messages of the AI SDK hold a whole reply with its tools, as `parts` or `toolInvocations`; replies of Anthropic
+with tools that its servers run, and exports of claude.ai, hold results between the texts.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.transcripts.importers.base import listed, mapping
+
+_RESULTS = ("tool_result", "tool-result", "web_search_tool_result", "mcp_tool_result", "toolResult")
+_BARE = ("toolUse", "toolResult", "functionCall", "functionResponse", "tool_call", "tool_call_result")
+"""Keys of content parts without a type: Bedrock, Gemini, Haystack."""
+
+
+def is_stepped(message: Mapping[str, JsonValue]) -> bool:
+    """Return whether a message has calls or results in a form that OpenAI's chat form does not have."""
+    parts = listed(message.get("content"))
+    is_bare = any("type" not in mapping(part) and set(_BARE) & set(mapping(part)) for part in parts)
+    return is_bare or any(isinstance(message.get(key), list) for key in ("toolInvocations", "blocks"))
+
+
+def steps(message: Mapping[str, JsonValue]) -> list[dict[str, JsonValue]]:
+    """Return the message as messages of one step each; a message of one step unchanged."""
+    key = next((key for key in ("parts", "content", "blocks") if isinstance(message.get(key), list)), None)
+    given = listed(message[key]) if key else []
+    invoked = listed(message.get("toolInvocations")) if key != "parts" else []
+    said = message.get("content")
+    parts = [new for part in (*invoked, *given) for new in _expanded(part)]
+    if invoked and isinstance(said, str) and said:
+        parts.append({"type": "text", "text": said})
+    rest = {k: v for k, v in message.items() if k not in ("parts", "content", "blocks", "toolInvocations")}
+    if message.get("role") != "assistant":
+        return [{**rest, "content": parts}] if key == "blocks" else [dict(message)]
+    cut: list[list[JsonValue]] = [[]]
+    for part in parts:
+        if cut[-1] and _is_result(cut[-1][-1]) and not _is_result(part):
+            cut.append([])
+        cut[-1].append(part)
+    is_one = len(cut) == 1 and key != "blocks" and parts == given
+    return [dict(message)] if is_one else [{**rest, "content": step} for step in cut]
+
+
+def _is_result(part: JsonValue) -> bool:
+    return mapping(part).get("type") in _RESULTS or "toolResult" in mapping(part)
+
+
+def _expanded(part: JsonValue) -> list[JsonValue]:
+    """Return a tool part of the AI SDK as a call and, if there is one, its result; other parts unchanged."""
+    fields = mapping(part)
+    kind = fields.get("type")
+    kind = kind if isinstance(kind, str) else ""
+    if kind == "step-start":
+        return []
+    inner = mapping(fields.get("toolInvocation")) if kind == "tool-invocation" else fields
+    is_tool = kind.startswith("tool-") and kind not in ("tool-call", "tool-result")
+    is_tool = is_tool or kind == "dynamic-tool" or (not kind and "toolName" in fields)
+    if not is_tool or "toolCallId" not in inner:
+        return [part]
+    call_id = inner["toolCallId"]
+    name = inner.get("toolName") or kind.removeprefix("tool-")
+    arguments = inner.get("input", inner.get("args"))
+    call: JsonValue = {"type": "tool-call", "toolCallId": call_id, "toolName": name, "args": arguments}
+    failed = inner.get("errorText")
+    result = failed if failed is not None else inner.get("output", inner.get("result"))
+    if inner.get("state") not in ("result", "output-available", "output-error"):
+        return [call]
+    answer: dict[str, JsonValue] = {
+        "type": "tool-result",
+        "toolCallId": call_id,
+        "toolName": name,
+        "result": result,
+    }
+    return [call, answer | ({"is_error": True} if failed is not None else {})]

@@ -1,0 +1,147 @@
+"""Find the chats in records that name their messages otherwise, wrap several chats, or are single messages."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+
+from pydantic import JsonValue
+
+from agent_eval.formats.refusals import Refusal
+from agent_eval.formats.streams import Record
+from agent_eval.transcripts.importers.base import Source, listed, mapping, text_of
+from agent_eval.transcripts.importers.shared.dialects import is_chat_message, parsed
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped
+
+_MESSAGES = (
+    *("messages", "conversation", "conversations", "turns", "history", "chat_history", "contents"),
+    *("dialogue", "transcript"),
+)
+_HOLDERS = ("chat", "values", "conversation", "thread", "session")
+"""Keys of an object that holds the messages: Open WebUI, LangGraph, and others."""
+_LISTS = (
+    *("data", "conversations", "records", "items", "chats", "sessions", "threads", "rows", "results"),
+    *("logs", "examples"),
+)
+"""Keys of a list of chats."""
+_OF_MESSAGES = (
+    *("conversation_id", "conversationId", "session_id", "sessionId", "thread_id", "threadId"),
+    *("chat_id", "chatId", "dialogue_id", "dialog_id"),
+)
+"""Keys of a message that name its conversation."""
+_BESIDE = ("chosen", "rejected", "preferred_output", "non_preferred_output")
+_FEW = 3
+
+
+def with_messages(value: JsonValue) -> JsonValue:
+    """Return a record with its messages under `messages`; a value that holds no chat unchanged."""
+    record = mapping(value)
+    if isinstance(record.get("messages"), list) or any(key in record for key in _BESIDE):
+        return value
+    for key in _MESSAGES:
+        messages = parsed(record.get(key))
+        if _is_chat(messages):
+            rest = {name: inner for name, inner in record.items() if name != key}
+            system = rest.pop("systemInstruction", rest.pop("system_instruction", None))
+            instructed = {} if system is None else {"instructions": system}
+            return {**rest, **instructed, "messages": messages}
+    for key in _HOLDERS:
+        held = mapping(record.get(key))
+        if _is_chat(held.get("messages")):
+            rest = {name: inner for name, inner in record.items() if name != key}
+            return {**rest, "messages": held["messages"]}
+    return value
+
+
+def has_chats(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a chat, wraps chats, or is one message."""
+    return is_chat(with_messages(dict(value))) or bool(_wrapped(dict(value))) or is_bare_message(dict(value))
+
+
+def is_chat(value: JsonValue) -> bool:
+    """Return whether a record has a list of messages, which may be empty."""
+    messages = mapping(value).get("messages")
+    return isinstance(messages, list) and all(map(is_chat_message, messages[:_FEW]))
+
+
+def is_bare_message(value: JsonValue) -> bool:
+    """Return whether a record is one message of a chat: a role and a text or calls, and no messages."""
+    record = mapping(value)
+    has_text = bool({"content", "parts", "tool_calls", "text"} & set(record)) and "messages" not in record
+    return has_text and isinstance(record.get("role"), str) and is_chat_message(dict(record))
+
+
+def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) -> Iterator[Item]:
+    """Yield a record {"messages": […], …} for each chat of a file; records that are no chats unchanged.
+
+    Lines that are single messages are put together by the conversation that they name, in the order of the file;
+    if the first names none, all are one conversation.
+
+    Args:
+        source: The file.
+        read: Yields the records; called up to three times.
+    """
+    first = next((item for item in islice(read(), _FEW) if isinstance(item, Record)), None)
+    if first is None or not is_bare_message(first.value):
+        yield from _each(read())
+        return
+    has_names = _named(first.value) is not None
+    key = _named if has_names else _all_together
+    for item in grouped(source, read, key):
+        if isinstance(item, Record):
+            group = mapping(item.value)
+            named = {"conversation_id": group["key"]} if has_names and group.get("key") else {}
+            yield Record(item.number, {**named, "messages": listed(group.get("records"))}, item.size)
+        else:
+            yield item
+
+
+def _each(items: Iterator[Record | Refusal]) -> Iterator[Item]:
+    n_more = 0
+    for item in items:
+        if not isinstance(item, Record):
+            yield item
+            continue
+        chats = _wrapped(item.value) or _separated(item.value)
+        for chat in chats:
+            yield Record(item.number + n_more, chat, item.size // len(chats))
+            n_more += 1
+        if chats:
+            n_more -= 1
+        else:
+            yield Record(item.number + n_more, _with_list(with_messages(item.value)), item.size)
+
+
+def _with_list(value: JsonValue) -> JsonValue:
+    return {"messages": value} if isinstance(value, list) else value
+
+
+def _wrapped(value: JsonValue) -> list[JsonValue]:
+    """Return the chats that a record holds in a list; none if it holds no such list."""
+    record = mapping(value)
+    if "messages" in record:
+        return []
+    lists = (listed(record.get(key)) for key in _LISTS)
+    found = next((chats for chats in lists if chats and is_chat(with_messages(chats[0]))), [])
+    return [with_messages(chat) for chat in found]
+
+
+def _separated(value: JsonValue) -> list[JsonValue]:
+    """Return the chats of a list of messages that name more than one conversation; none of any other value."""
+    names: dict[str | None, list[JsonValue]] = {}
+    for message in listed(value):
+        names.setdefault(_named(message), []).append(message)
+    if len(names) < 2 or None in names:
+        return []
+    return [{"conversation_id": name, "messages": messages} for name, messages in names.items()]
+
+
+def _named(value: JsonValue) -> str | None:
+    record = mapping(value)
+    return next((text for key in _OF_MESSAGES if (text := text_of(record.get(key)))), None)
+
+
+def _all_together(value: JsonValue) -> str | None:
+    return "" if isinstance(value, dict) else None
+
+
+def _is_chat(value: JsonValue) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_chat_message, value[:_FEW]))

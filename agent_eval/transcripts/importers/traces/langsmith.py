@@ -1,0 +1,161 @@
+"""LangSmith runs, as its API and its SDK give them: {"run_type", "trace_id", "inputs", "outputs", …}."""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import JsonValue
+
+from agent_eval.formats.streams import Record
+from agent_eval.formats.timestamps import seconds
+from agent_eval.transcripts.importers.base import (
+    Fields,
+    Found,
+    Ids,
+    NotThisFormatError,
+    Source,
+    conversations,
+    listed,
+    mapping,
+    or_nothing_found,
+    paid,
+    text_of,
+)
+from agent_eval.transcripts.importers.shared.dialects import parsed
+from agent_eval.transcripts.importers.shared.layouts import Item, grouped, records_of
+from agent_eval.transcripts.importers.shared.threads import Thread
+from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
+
+NAME = "langsmith"
+EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one a line or in a JSON array'
+_THREAD = ("session_id", "thread_id", "conversation_id")
+
+
+def read(source: Source) -> Iterator[Found]:
+    """Yield the traces of a file of runs; those of one thread are one conversation."""
+    records = grouped(source, lambda: _runs(source), lambda value: _key(mapping(value)))
+    return conversations(source, NAME, or_nothing_found(source, records, EXPECTED), _conversation)
+
+
+def looks_like(value: Mapping[str, JsonValue]) -> bool:
+    """Return whether a record is a run."""
+    return isinstance(value.get("run_type"), str) and "inputs" in value
+
+
+def _runs(source: Source) -> Iterator[Item]:
+    """Yield the runs; those in `child_runs` each as a record of its own."""
+    for record in records_of(source, EXPECTED):
+        if not isinstance(record, Record):
+            yield record
+            continue
+        waiting = [record.value]
+        size = record.size
+        while waiting:
+            run = waiting.pop(0)
+            yield Record(record.number, run, size)
+            waiting += listed(mapping(run).get("child_runs"))
+            size = 0
+
+
+def _metadata(run: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    return mapping(mapping(parsed(run.get("extra"))).get("metadata"))
+
+
+def _key(run: Mapping[str, JsonValue]) -> str | None:
+    """Return the run's thread; else its trace. A run's own `session_id` is its project."""
+    named = (text_of(_metadata(run).get(key)) for key in _THREAD)
+    return next(filter(None, named), None) or text_of(run.get("trace_id") or run.get("id"))
+
+
+def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
+    traces: dict[str, list[Mapping[str, JsonValue]]] = {}
+    for run in map(mapping, listed(group.get("records"))):
+        traces.setdefault(text_of(run.get("trace_id") or run.get("id")) or "", []).append(run)
+    whole = Thread()
+    for runs in sorted(
+        traces.values(), key=lambda runs: min(seconds(_text(run, "start_time")) for run in runs)
+    ):
+        whole.follow(_thread(runs))
+    if not whole.messages:
+        raise NotThisFormatError("the trace holds no run with inputs or outputs")
+    whole.metadata["trace_ids"] = [*filter(None, traces)]
+    return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
+
+
+def _thread(runs: list[Mapping[str, JsonValue]]) -> Thread:
+    kinds = {text_of(run.get("id")): run.get("run_type") for run in runs}
+    around = {text_of(run.get("parent_run_id")) for run in runs if run.get("run_type") == "llm"}
+    found = Trace()
+    for run in runs:
+        if run.get("run_type") == "llm" and text_of(run.get("id")) not in around:
+            found.calls.append(_call(run))
+        elif run.get("run_type") == "tool":
+            found.runs.append(_tool(run))
+    roots = [run for run in runs if text_of(run.get("parent_run_id")) not in kinds]
+    if not found.calls:
+        found.runs = []  # without the model's calls, the whole run is a question and an answer
+        found.calls += [_call(run) for run in roots[:1]]
+    return thread_of_trace(found)
+
+
+def _call(run: Mapping[str, JsonValue]) -> ModelCall:
+    start, inputs = _text(run, "start_time"), mapping(parsed(run.get("inputs")))
+    outputs = mapping(parsed(run.get("outputs")))
+    more = mapping(parsed(run.get("extra")))
+    parameters = mapping(more.get("invocation_params"))
+    model = _metadata(run).get("ls_model_name", parameters.get("model"))
+    took = (seconds(_text(run, "end_time")) - seconds(start)) * 1000
+    usage = mapping(outputs.get("usage_metadata")) or {
+        key: run.get(key) for key in ("prompt_tokens", "completion_tokens")
+    }
+    return ModelCall(
+        start=start,
+        input=dict(inputs) if {"messages", "input", "prompt", "question"} & set(inputs) else _only(inputs),
+        output=_output(outputs, n_given=_n_messages(inputs)),
+        tools=parameters.get("tools"),
+        model=model if isinstance(model, str) else None,
+        usage=dict(usage),
+        cost_usd=paid(run.get("total_cost")),
+        latency_ms=round(took, 3) if 0 <= took < float("inf") else None,
+        timestamp=start or None,
+    )
+
+
+def _n_messages(inputs: Mapping[str, JsonValue]) -> int:
+    return len(listed(inputs.get("messages")))
+
+
+def _output(outputs: Mapping[str, JsonValue], n_given: int) -> JsonValue:
+    """Return a reply: a generation's message or text, the messages after those given, or the outputs' value."""
+    generations = listed(outputs.get("generations"))
+    first = mapping(next(iter(listed(generations[0])), None)) if generations else {}
+    if first:
+        return first.get("message") or first.get("text")
+    if messages := listed(outputs.get("messages")):
+        return messages[n_given:] or messages[-1:]
+    if isinstance(outputs.get("choices"), list):
+        return dict(outputs)
+    return _only(outputs)
+
+
+def _only(values: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the one value of an object, else the object; null if it is empty."""
+    return next(iter(values.values())) if len(values) == 1 else dict(values) or None
+
+
+def _tool(run: Mapping[str, JsonValue]) -> ToolRun:
+    inputs = mapping(parsed(run.get("inputs")))
+    output = mapping(parsed(run.get("outputs"))).get("output")
+    message = mapping(mapping(output).get("kwargs")) or mapping(output)
+    given = parsed(inputs.get("input")) if set(inputs) == {"input"} else dict(inputs)
+    call_id = message.get("tool_call_id")
+    return ToolRun(
+        start=_text(run, "start_time"),
+        name=text_of(run.get("name")),
+        arguments=given,
+        result=message.get("content", output),
+        call_id=call_id if isinstance(call_id, str) else None,
+        is_error=True if run.get("error") else None,
+    )
+
+
+def _text(run: Mapping[str, JsonValue], key: str) -> str:
+    return text_of(run.get(key)) or ""
