@@ -128,7 +128,7 @@ def test_a_chat_file_reads_messages_in_every_form(form: str, tmp_path: Path) -> 
 
 
 def test_a_tool_of_the_ai_sdk_that_failed_or_has_not_answered() -> None:
-    part = {"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "input": CITY}
+    part: dict[str, Any] = {"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "input": CITY}
     failed = {**part, "state": "output-error", "errorText": "too late"}
     _, answered = native_messages([{"role": "assistant", "parts": [failed]}])
     assert (answered["content"], answered["is_error"]) == ("too late", True)

@@ -14,7 +14,8 @@ from agent_eval.transcripts.sessions import read_sessions
 from tests.transcripts.importers.samples import CHATGPT, CLAUDE_AI, LANGSMITH
 from tests.transcripts.making import lines, zipped
 
-HI, HO = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}
+HI: dict[str, Any] = {"role": "user", "content": "Hi"}
+HO: dict[str, Any] = {"role": "assistant", "content": "Ho"}
 CHAT = [HI, HO]
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 WITH_CALL = [

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from agent_eval.formats.refusals import Refusal
-from agent_eval.transcripts.importers import FORMATS
+from agent_eval.transcripts.importers import FORMATS, ImportReport
+from agent_eval.transcripts.importers.auto import import_files
 from agent_eval.transcripts.importers.base import Source
 from agent_eval.transcripts.importers.detection import detect
+from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation
+from tests.transcripts.making import snapshot
 
 FILES = [
     # file, format, conversations, turns, tool calls
@@ -53,8 +56,15 @@ FILES = [
 REFUSED = [
     ("formats/openclaw__session.jsonl", "openclaw: "),
     ("formats/ragas__annotated_data.json", "ragas annotations: "),
-    ("formats/langfuse_trace__crewai-2025-07-11.expected_chatml.json", "langfuse ChatML check: "),
+    *(
+        (f"formats/langfuse_trace__{trace}.expected_chatml.json", "langfuse ChatML check: ")
+        for trace in (
+            *("claude-agent-2025-12-22", "crewai-2025-07-11", "langgraph-python-2025-08-22"),
+            *("microsoft-agent-2025-12-17", "openai-agents-2025-09-30", "vercel-aisdk-2025-11-17"),
+        )
+    ),
 ]
+TOOL_RUN = "formats/otel_genai_tool_execution_span.json"  # recognised, and its record refused
 
 
 @pytest.mark.parametrize(("file", "format_name", "n", "turns", "calls"), FILES)
@@ -70,6 +80,23 @@ def test_a_real_file_is_recognised_and_counted(
     assert (len(conversations), len(spoken), sum(len(t.tool_calls) for t in spoken)) == (n, turns, calls)
 
 
+@pytest.mark.parametrize("file", [file for file, *_ in FILES if file.startswith("formats/")])
+def test_importing_a_real_file_twice_equals_importing_it_once(
+    shared_data: Path, tmp_path: Path, file: str
+) -> None:
+    def take() -> ImportReport:
+        (one,) = import_files(
+            "auto", input_files([str(shared_data / file)]), sessions_folder=tmp_path, agent_id="a"
+        )
+        assert one.report is not None
+        return one.report
+
+    assert take().is_changed
+    before = snapshot(tmp_path)
+    assert not take().is_changed
+    assert snapshot(tmp_path) == before
+
+
 @pytest.mark.parametrize(("file", "begins"), REFUSED)
 def test_a_real_file_that_is_not_read_is_named_with_the_reason(
     shared_data: Path, file: str, begins: str
@@ -79,10 +106,13 @@ def test_a_real_file_that_is_not_read_is_named_with_the_reason(
     assert found.reason.startswith(begins)
 
 
+def test_every_sample_of_other_tools_is_counted_or_refused_here(shared_data: Path) -> None:
+    known = {TOOL_RUN, *(file for file, *_ in FILES), *(file for file, _ in REFUSED)}
+    assert {f"formats/{path.name}" for path in (shared_data / "formats").iterdir()} - known == set()
+
+
 def test_a_tool_run_without_its_model_call_is_refused_with_the_reason(shared_data: Path) -> None:
-    found = list(
-        FORMATS["otel-genai"](Source(shared_data / "formats/otel_genai_tool_execution_span.json", "s"))
-    )
+    found = list(FORMATS["otel-genai"](Source(shared_data / TOOL_RUN, "s")))
     assert "without the model call that asked" in str(found[0])
     assert isinstance(found[1], Refusal)
 

@@ -56,7 +56,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
     """Return the messages from the beginning to the current node; without one, to the last node of the file."""
     nodes = mapping(record.get("mapping"))
-    at = text_of(record.get("current_node")) or next(reversed(nodes), None)
+    at = text_of(record.get("current_node")) or next(iter([*nodes][::-1]), None)
     found: list[Mapping[str, JsonValue]] = []
     seen: set[str] = set()
     while at is not None and at in nodes and at not in seen:
