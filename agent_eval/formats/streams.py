@@ -90,11 +90,11 @@ class _Unzipped(io.RawIOBase):
 
 
 class _Recoded(io.RawIOBase):
-    """Recode a stream of UTF-16 to UTF-8."""
+    """Recode a stream of UTF-16 to UTF-8; invalid bytes become U+FFFD."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self._decoder = codecs.getincrementaldecoder("utf-16")()
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
         self._ready = io.BytesIO()
 
     def readable(self) -> bool:
@@ -102,13 +102,10 @@ class _Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Fill the buffer; raise OSError if the content is not UTF-16."""
+        """Fill the buffer."""
         while not (n_read := self._ready.readinto(buffer)):
             block = self._raw.read(MEGABYTE)
-            try:
-                self._ready = io.BytesIO(self._decoder.decode(block, final=not block).encode())
-            except UnicodeDecodeError as error:
-                raise OSError("its content is not valid UTF-16; save the file as UTF-8") from error
+            self._ready = io.BytesIO(self._decoder.decode(block, final=not block).encode())
             if not block:
                 return self._ready.readinto(buffer)
         return n_read

@@ -99,9 +99,13 @@ def _check_whole(ingested: IngestedSession, found: Input) -> None:
         assert ingested.conversations.is_empty()
         assert ingested.import_errors["file"].to_list() == ["s/session.yaml"]
     elif not found.conversations.startswith(b"\x1f\x8b"):
-        there = [
-            line for line in found.conversations.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()
-        ]
+        content = found.conversations.removeprefix(b"\xef\xbb\xbf")
+        if content[:2] in (b"\xff\xfe", b"\xfe\xff") and content[:4] not in (
+            b"\xff\xfe\0\0",
+            b"\0\0\xfe\xff",
+        ):
+            content = content.decode("utf-16", "replace").encode()
+        there = [line for line in content.split(b"\n") if line.strip()]
         assert ingested.conversations.height + refused.height == max(len(there), 1)
 
 

@@ -329,7 +329,7 @@ def node(node_id: str, parent: str | None, role: str, content: Any, **more: Any)
     }
 
 
-CHATGPT = [
+CHATGPT: list[dict[str, Any]] = [
     {
         "title": "Weather",
         "conversation_id": "g1",
@@ -345,7 +345,7 @@ CHATGPT = [
         },
     }
 ]  # fmt: skip
-CLAUDE_AI = [
+CLAUDE_AI: list[dict[str, Any]] = [
     {
         "uuid": "u1",
         "name": "Weather",
@@ -364,7 +364,7 @@ CLAUDE_AI = [
         ],
     }
 ]
-LANGSMITH = [
+LANGSMITH: list[dict[str, Any]] = [
     {"id": "r", "trace_id": "t1", "run_type": "chain", "name": "agent", "inputs": {"input": QUESTION},
      "outputs": {"output": REPLY}, "start_time": "2026-01-01T00:00:00", "session_id": "project"},
     {"id": "r1", "trace_id": "t1", "parent_run_id": "r", "run_type": "llm", "start_time": "2026-01-01T00:00:01",
