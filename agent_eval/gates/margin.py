@@ -15,7 +15,7 @@ from agent_eval.gates.finding import GateFinding, Result, listed, worst
 from agent_eval.scores.composite.leaderboard import SIGNIFICANCE
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import scale_bound
-from agent_eval.scores.statistics.power import Design, shared, units_needed
+from agent_eval.scores.statistics.power import Design, paired_design, shared, units_needed
 
 _SCORES = ("composite", "raw composite", "universal", "domain")
 _RATING_POINTS = 4.0  # from 1 to 5
@@ -115,8 +115,11 @@ def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] 
 def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
     """Return how many sessions or tasks let an equal agent pass with a probability of 80 %, same spread."""
     unit = row["unit"]
-    design: Design = "paired" if unit == "tasks" else "unpaired"
     n = shared(row["n"], row["other_n"])
+    design: Design = "unpaired"
+    if unit == "tasks":
+        seen = row["low"], row["high"], row["smallest_detectable"]
+        design = "paired" if row["n_clusters"] else paired_design(row["n"], *seen)
     needed = None
     if allowed > 0 and row["smallest_detectable"] is not None:
         needed = units_needed(n, row["smallest_detectable"], allowed, design)

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from agent_eval.errors import AgentEvalError
+from agent_eval.scores.statistics.clustered import paired_by_cluster
 from agent_eval.scores.statistics.intervals import (
-    FEWEST_FLIPPED,
     Sample,
     paired,
     smallest_detectable,
     welch,
     welch_multiple,
 )
-from agent_eval.scores.statistics.power import units_needed
+from agent_eval.scores.statistics.power import paired_design, units_needed
+from agent_eval.scores.statistics.sign_flips import FEWEST_FLIPPED, repeats
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 8, 49, 1000])
@@ -62,10 +63,64 @@ def test_fifty_tasks_with_a_standard_error_of_7_65_points_show_22() -> None:
 def test_comparisons_carry_what_they_can_show() -> None:
     a, b = Sample.of([80.0, 85.0, 90.0]), Sample.of([70.0, 75.0, 80.0])
     assert welch(a, b).smallest_detectable == pytest.approx(5 * math.sqrt(2 / 3) * welch_multiple(2, 2, 0.5))
-    differences = [1.0, 0.0, -1.0, 1.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0]
+    differences = [0.3, -0.1, 1.2, 0.4, -0.5, 0.7, 0.9, 0.2, -0.6, 0.8]
     error = float(stats.sem(differences))
     assert paired(differences).smallest_detectable == pytest.approx(smallest_detectable(error, 9))
     assert paired([0.0] * 9).smallest_detectable is None
+
+
+@pytest.mark.parametrize("n", range(8, 17))
+def test_if_all_tasks_differ_by_one_the_detectable_difference_is_that_of_the_sign_test(n: int) -> None:
+    shows = paired([1.0] * (n // 2) + [-1.0] * (n - n // 2)).smallest_detectable
+    least = min(w for w in range(n + 1) if stats.binomtest(w, n).pvalue < 0.05 and w > n / 2)
+    assert shows is not None
+    assert stats.binom.sf(least - 1, n, (1 + shows) / 2) == pytest.approx(0.8, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"),
+    [
+        (50, [1.0] * 10),
+        (20, [0.25, 0.25, 0.5, 1.0, 0.25, 0.75, 0.25, 0.5]),
+        (12, [0.05, 0.1, 0.1, 0.2, 0.3, 0.3, 0.5, 0.9, 1.4]),
+        (40, [1.0, 0.5] * 7),
+        (60, [1.0, 0.5] * 26),
+    ],
+)
+def test_with_tasks_that_tie_it_is_found_in_80_of_100_simulations(n: int, sizes: list[float]) -> None:
+    shows = paired([*sizes[::2], *(-s for s in sizes[1::2]), *[0.0] * (n - len(sizes))]).smallest_detectable
+    assert shows is not None
+    random, all_sizes = np.random.default_rng(7), np.array([*sizes, *[0.0] * (n - len(sizes))])
+    found = []
+    for _ in range(250):
+        drawn = random.choice(all_sizes, n)
+        wins = random.random(n) < (1 + shows / all_sizes.mean()) / 2
+        found.append(paired(np.where(wins, drawn, -drawn).tolist(), plans=False).p_value)
+    assert np.mean([p is not None and p < 0.05 for p in found]) == pytest.approx(0.8, abs=0.07)
+
+
+def test_amounts_tie_in_few_tasks_and_shares_in_many() -> None:
+    assert not repeats([0.01 * i**1.5 for i in range(1, 20)] + [0.0])
+    assert repeats([0.01 * i**1.5 for i in range(1, 10)] + [0.0] * 10)
+    assert repeats([0.1 + 0.2, -0.3, 0.5, 1.0])
+
+
+def test_fewer_than_eight_families_plan_nothing() -> None:
+    random = np.random.default_rng(3)
+    differences, names = random.normal(0, 1, 40).tolist(), [f"f{i % 8}" for i in range(40)]
+    assert paired_by_cluster(differences, names).smallest_detectable is not None
+    seven = paired_by_cluster(differences[:35], [f"f{i % 7}" for i in range(35)])
+    assert (seven.smallest_detectable, seven.p_value is None) == (None, False)
+
+
+def test_units_needed_keep_what_the_smallest_difference_was_planned_with() -> None:
+    signs = paired([1.0, -1.0] * 6 + [0.0] * 28)
+    assert signs.smallest_detectable is not None
+    assert paired_design(40, signs.low, signs.high, signs.smallest_detectable) == "signs"
+    assert units_needed(40, signs.smallest_detectable, signs.smallest_detectable, "signs") == 40
+    amounts = paired([0.1 * i**1.5 - 2 for i in range(12)])
+    assert paired_design(12, amounts.low, amounts.high, amounts.smallest_detectable) == "paired"
+    assert paired_design(12, None, None, None) == "paired"
 
 
 @pytest.mark.parametrize("n", [14, 20, 50])
@@ -79,14 +134,20 @@ def test_with_seven_tasks_that_differ_no_difference_is_found_with_80_percent_pow
     assert paired(eight).smallest_detectable is not None
 
 
-@given(st.integers(2, 200), st.floats(0.01, 50), st.floats(0.5, 30), st.sampled_from(["paired", "unpaired"]))
+@given(
+    st.integers(2, 200),
+    st.floats(0.01, 50),
+    st.floats(0.5, 30),
+    st.sampled_from(["paired", "unpaired", "signs"]),
+)
 def test_so_many_units_show_the_wanted_difference_and_one_less_does_not(
     n: int, smallest: float, wanted: float, design: str
 ) -> None:
     def multiple(units: int) -> float:
-        if design == "paired":
-            return smallest_detectable(1.0, units - 1)
-        return welch_multiple(units - 1, units - 1, 0.5)
+        if design == "unpaired":
+            return welch_multiple(units - 1, units - 1, 0.5)
+        t = smallest_detectable(1.0, units - 1)
+        return t if design == "paired" else t / math.sqrt((units - 1 + t**2) / units)
 
     needed = units_needed(n, smallest, wanted, design)  # type: ignore[arg-type]
     spread = smallest * math.sqrt(n) / multiple(n)

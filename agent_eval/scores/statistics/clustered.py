@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent_eval.scores.statistics.intervals import (
-    FEWEST_FLIPPED,
     LEVEL,
-    MOST_FLIPPED,
     Difference,
     Interval,
     Sample,
@@ -22,6 +20,7 @@ from agent_eval.scores.statistics.intervals import (
     smallest_detectable,
     welch_multiple,
 )
+from agent_eval.scores.statistics.sign_flips import FEWEST_FLIPPED, FEWEST_PLANNED, MOST_FLIPPED, repeats
 
 FEWEST_CLUSTERS = 5
 """With fewer families their spread is too uncertain for an interval."""
@@ -90,12 +89,15 @@ def has_two_clusters(side: ClusteredMean) -> bool:
     return side.freedom >= 1 - 1e-9
 
 
-def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> Difference:
+def paired_by_cluster(
+    differences: Sequence[float], clusters: Sequence[str], *, plans: bool = True
+) -> Difference:
     """Return A − B per task if tasks of a family depend on each other: families are the units.
 
     p by flipping the signs of whole families, exact up to 16 of them, else t; the interval is that of t over
     families. With fewer than six families no difference has p < 5 %, and significance is not reported
-    (`too_few`); neither is it if nearly all tasks are in one family.
+    (`too_few`); neither is it if nearly all tasks are in one family. No difference is detectable with fewer than
+    eight families by their sizes, or if fewer than eight differ.
     """
     found = clustered_mean(differences, clusters)
     mean = math.fsum(differences) / len(differences)
@@ -104,8 +106,13 @@ def paired_by_cluster(differences: Sequence[float], clusters: Sequence[str]) -> 
     sums: dict[str, float] = defaultdict(float)
     for value, cluster in zip(differences, clusters, strict=True):
         sums[cluster] += value
-    flipped = paired([value if abs(value) > 1e-9 else 0.0 for value in sums.values()])
-    compared = clustered_difference(found)
+    families = [value if abs(value) > 1e-9 else 0.0 for value in sums.values()]
+    flipped, compared = paired(families, plans=plans), clustered_difference(found)
+    shows = None
+    if flipped.smallest_detectable is not None and found.freedom + 1 > FEWEST_PLANNED - 0.5:
+        per_task = flipped.smallest_detectable * len(families) / len(differences)
+        shows = per_task if repeats(families) else compared.smallest_detectable
+    compared = compared._replace(smallest_detectable=shows)
     if compared.p_value is None or len(sums) <= MOST_FLIPPED:
         return compared._replace(p_value=flipped.p_value)
     return compared

@@ -333,9 +333,11 @@ def _rate(tasks: pl.DataFrame, n_refused: int, other_n_refused: int) -> dict[str
         differences = [*(_rounded(a - b) for a, b in pairs), *([sign] * extra)]
         families = _families(tasks)
         found = (
-            paired(differences)
+            paired(differences, plans=False)
             if families is None
-            else paired_by_cluster(differences, [*families, *(f"refused {i}" for i in range(extra))])
+            else paired_by_cluster(
+                differences, [*families, *(f"refused {i}" for i in range(extra))], plans=False
+            )
         )
         n = tasks.height + extra
         cases[end] = {**found._asdict(), "difference": _rounded(found.difference), "n": n, "other_n": n}

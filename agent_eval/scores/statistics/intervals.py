@@ -11,20 +11,22 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from agent_eval.errors import InputError
+from agent_eval.scores.statistics.sign_flips import (
+    FEWEST_PLANNED,
+    MOST_FLIPPED,
+    POWER,
+    detectable_by_signs,
+    flipping_p,
+    repeats,
+)
 
 LEVEL = 0.95
 _UPPER = 0.5 + LEVEL / 2
 _LEAN = 0.25  # chosen by measured coverage; 0 would be the log-odds themselves
 _EARLIER = 2.0  # see `_turning_share`
 _ROUNDING = 1e-9
-POWER = 0.8  # of the smallest detectable difference
 _ENOUGH_FREEDOM = 20  # from here on Welch's degrees of freedom hardly vary
 _N_QUANTILES = 48
-MOST_FLIPPED = 16  # up to this number all 2^n sign patterns are tried
-FEWEST_FLIPPED = 6  # with fewer no difference has p < 5 %: 2 / 2^5 = 6 %
-FEWEST_PLANNED = (
-    8  # tasks that differ; if fewer are expected, six of them are drawn in less than 80 % of cases
-)
 
 
 class NotANumberError(InputError, ValueError):
@@ -241,29 +243,40 @@ def welch(a: Sample, b: Sample, *, step: float = 0.0) -> Difference:
     return Difference(difference, difference - reach, difference + reach, min(2 * below, 1.0), better, shows)
 
 
-def paired(differences: Sequence[float]) -> Difference:
+def paired(differences: Sequence[float], *, plans: bool = True) -> Difference:
     """Compare the same tasks done by both: A − B per task.
 
     p by flipping signs, exact for up to 16 tasks that differ: the share of all ways to swap the two agents
     task by task that give a difference at least as large. Beyond, the interval and p are those of t; if all
     tasks differ equally, p is exact for any number of them, 2 / 2^n, without an interval. Without any
-    difference it is a tie: p = 1, and better is as likely as worse. No difference is detectable if fewer than
+    difference it is a tie: p = 1, and better is as likely as worse. The detectable difference is that of t where
+    all tasks move by the same amount; where tasks tie, that of `detectable_by_signs`; null if fewer than
     `FEWEST_PLANNED` tasks differ.
+
+    Args:
+        differences: One per task.
+        plans: Compute the detectable difference, which takes up to ten milliseconds.
     """
-    from scipy.special import stdtr, stdtrit
+    from scipy.special import stdtr
 
     n, mean, deviation = Sample.of(differences)
     if not any(differences):
         return Difference(mean, None, None, 1.0 if n else None, 0.5 if n else None)
     differing = [d for d in differences if d]
-    p_value = _by_flipping(differing) if len(differing) <= MOST_FLIPPED else None
+    p_value = flipping_p(differing) if len(differing) <= MOST_FLIPPED else None
     error = deviation / math.sqrt(n)
     if error == 0:
         return Difference(mean, None, None, 2.0 ** (1 - n), None)
-    reach = float(stdtrit(n - 1, _UPPER)) * error
+    critical = t_reach(n - 1)
+    reach = critical * error
     below = float(stdtr(n - 1, -abs(mean) / error))
     better = below if mean < 0 else 1 - below
-    shows = smallest_detectable(error, n - 1) if len(differing) >= FEWEST_PLANNED else None
+    shows = None
+    if plans and len(differing) >= FEWEST_PLANNED:
+        multiple = detectable_multiple(n - 1)
+        shows = (
+            detectable_by_signs(differences, critical, multiple) if repeats(differences) else error * multiple
+        )
     return Difference(
         mean, mean - reach, mean + reach, 2 * below if p_value is None else p_value, better, shows
     )
@@ -286,6 +299,13 @@ def smallest_detectable(error: float, freedom: float) -> float:
     if not freedom > 0:
         raise OutOfRangeError("number of degrees of freedom", freedom, "above 0")
     return error * detectable_multiple(freedom)
+
+
+def t_reach(freedom: float) -> float:
+    """Return half the width of a 95 % interval of t in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, _UPPER))
 
 
 def detectable_multiple(freedom: float) -> float:
@@ -386,14 +406,3 @@ def _check(name: str, value: float, bounds: tuple[float, float], *, is_positive:
     if not low - _ROUNDING <= value <= high + _ROUNDING or (is_positive and value <= 0):
         above = f"above {low:g} and at most {high:g}" if is_positive else f"{low:g} to {high:g}"
         raise OutOfRangeError(name, value, above)
-
-
-def _by_flipping(differences: Sequence[float]) -> float:
-    """Return the share of the 2^n sign patterns whose sum is at least as far from 0 as that of the data."""
-    import numpy as np
-
-    sums = np.zeros(1)
-    for d in differences:
-        sums = np.concatenate([sums + abs(d), sums - abs(d)])
-    observed = abs(sum(differences))
-    return float(np.mean(np.abs(sums) >= observed - 1e-9 * max(1.0, observed)))

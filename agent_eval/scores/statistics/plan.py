@@ -14,14 +14,14 @@ from agent_eval.scores.reliability.attempts import pass_hat_k
 from agent_eval.scores.statistics.clustered import clustered_difference, clustered_mean, has_two_clusters
 from agent_eval.scores.statistics.compare import LOWER_IS_BETTER, RATES
 from agent_eval.scores.statistics.intervals import (
-    FEWEST_PLANNED,
     Sample,
     detectable_multiple,
     paired,
     smallest_detectable,
     welch,
 )
-from agent_eval.scores.statistics.power import Design, shared, units_needed
+from agent_eval.scores.statistics.power import Design, paired_design, shared, units_needed
+from agent_eval.scores.statistics.sign_flips import FEWEST_PLANNED
 from agent_eval.scores.statistics.unpaired import (
     CONVERSATIONS,
     DOMINATED,
@@ -106,7 +106,10 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
     rows = []
     for row in compared.iter_rows(named=True):
         n = round(shared(row["n"], row["other_n"])) if row["n"] and row["other_n"] else 0
-        design: Design = "paired" if row["unit"] == "tasks" else "unpaired"
+        design: Design = "unpaired"
+        if row["unit"] == "tasks":
+            seen = row["low"], row["high"], row["smallest_detectable"]
+            design = "paired" if row["n_clusters"] else paired_design(n, *seen)
         scale = scale_width(row["quantity"], max(row["value"] or 0.0, row["other_value"] or 0.0))
         planned = _row(
             row["quantity"],
@@ -121,6 +124,10 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
         )
         if row["smallest_detectable"] is None and row["reason"]:
             planned["reason"] = row["reason"]
+        elif design == "paired" and row["difference"] and row["low"] is None:
+            planned["reason"] = f"all {n} tasks differ by the same: no spread to plan with"
+        elif design == "paired" and row["n_clusters"] and row["smallest_detectable"] is None:
+            planned["reason"] = f"fewer than {FEWEST_PLANNED} families differ, too few to plan with"
         rows.append(planned)
     for (task_set,), tasks in common.sort("task_set").group_by("task_set", maintain_order=True):
         counts = list(tasks.select("n", "c", "other_n", "other_c").iter_rows())
@@ -128,7 +135,8 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
             both = [(n, c, m, d) for n, c, m, d in counts if min(n, m) >= k]
             if len(both) < max(2, len(counts) / 2):
                 break
-            found = paired([pass_hat_k(n, c, k) - pass_hat_k(m, d, k) for n, c, m, d in both])
+            differences = [round(pass_hat_k(n, c, k) - pass_hat_k(m, d, k), 12) for n, c, m, d in both]
+            found = paired(differences)
             rows.append(
                 _row(
                     f"pass^{k}",
@@ -137,7 +145,7 @@ def plan_two(compared: pl.DataFrame, common: pl.DataFrame, points: float) -> pl.
                     len(both),
                     found.smallest_detectable,
                     points,
-                    "paired",
+                    paired_design(len(both), found.low, found.high, found.smallest_detectable),
                     1.0,
                 )
             )
@@ -158,9 +166,9 @@ def _row(
     wanted = points / 100 * scale
     needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
     few = (
-        f"fewer than {FEWEST_PLANNED} of {n} tasks differ, too few"
-        if design == "paired"
-        else f"{n} {unit} show no spread"
+        f"{n} {unit} show no spread"
+        if design == "unpaired"
+        else f"fewer than {FEWEST_PLANNED} tasks differ, too few"
     )
     reason = None if shows else f"{few} to plan with"
     if shows and needed is None:
@@ -207,7 +215,10 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
         error_wanted = row["wanted"] / detectable_multiple(varying - 1)
         needed = math.ceil(trials * (error / error_wanted) ** 2 - 1e-9)
         row["trials_needed"] = needed if needed <= _MOST_TRIALS else None
-    if shows is None and error > 0:
+    if shows is None and is_bound:
+        few = "all with the same outcome: no spread" if error == 0 else "too few tasks"
+        row["reason"] = f"one trial of each of {n_tasks} tasks, {few} to plan with"
+    elif shows is None:
         row["reason"] = (
             f"trials of the same task differ in about {varying:.0f} of {n_tasks} tasks; {FEWEST_PLANNED} are needed to plan with"
         )

@@ -7,11 +7,20 @@ Functions take and return numbers.
 import math
 from typing import Literal
 
-from agent_eval.scores.statistics.intervals import OutOfRangeError, detectable_multiple, welch_multiple
+from agent_eval.scores.statistics.intervals import (
+    OutOfRangeError,
+    detectable_multiple,
+    t_reach,
+    welch_multiple,
+)
 
 MOST_UNITS = 1_000_000
-Design = Literal["paired", "unpaired"]
-"""paired: one difference per unit that both agents have. unpaired: n units of each of the two agents."""
+Design = Literal["paired", "signs", "unpaired"]
+"""How two agents are compared, and what stays the same with another difference.
+
+paired: one difference per unit that both have; its standard deviation. signs: likewise, its mean square, because only
+the signs are open. unpaired: n units of each of the two agents; their standard deviations.
+"""
 
 
 def units_needed(
@@ -42,10 +51,10 @@ def units_needed(
         raise OutOfRangeError("number of units", n, "2 or more")
     if smallest <= 0:
         return 2
-    spread = smallest * math.sqrt(n) / _multiple(n, design)
+    spread = smallest / _in_spreads(n, design)
 
     def shows(units: int) -> bool:
-        return spread / math.sqrt(units) * _multiple(units, design) <= wanted
+        return spread * _in_spreads(units, design) <= wanted
 
     low, high = 1, 2
     while not shows(high):
@@ -63,6 +72,17 @@ def shared(n: float, other_n: float) -> float:
     return 2 / (1 / n + 1 / other_n)
 
 
-def _multiple(n: float, design: Design) -> float:
-    """Return the smallest detectable difference of n units (of each agent) in standard errors."""
-    return detectable_multiple(n - 1) if design == "paired" else welch_multiple(n - 1, n - 1, 0.5)
+def paired_design(n: int, low: float | None, high: float | None, smallest: float | None) -> Design:
+    """Return whether n differences with this t interval were planned by their deviation or by their signs."""
+    if low is None or high is None or smallest is None:
+        return "paired"
+    error = (high - low) / 2 / t_reach(n - 1)
+    return "paired" if math.isclose(smallest, error * detectable_multiple(n - 1), rel_tol=1e-6) else "signs"
+
+
+def _in_spreads(n: float, design: Design) -> float:
+    """Return the smallest detectable difference of n units (of each agent), with a spread of 1."""
+    if design == "unpaired":
+        return welch_multiple(n - 1, n - 1, 0.5) / math.sqrt(n)
+    multiple = detectable_multiple(n - 1)
+    return multiple / math.sqrt(n if design == "paired" else n - 1 + multiple**2)
