@@ -2,8 +2,8 @@
 
 For each row with a smallest detectable difference the units are drawn again and again with the spread that the data have and
 a true difference, and tested as `compare` does; printed is the difference that is found in 80 % of the draws. Where the row
-says that a wanted difference needs so many units (up to 1,000), as many are drawn, too. Run it in a project with agents that
-were run: `AGENT_EVAL_HOME=… python -m benchmarks plans`. Two agents: each with the next by name.
+says that a wanted difference needs so many units (up to 1,000), as many are drawn, too, and one less if fewer could do. Run
+it in a project with agents that were run: `AGENT_EVAL_HOME=… python -m benchmarks plans`. Two agents: each with the next by name.
 """
 
 import math
@@ -153,8 +153,18 @@ def _lines(name: str, row: Row, draws: Units) -> Iterator[str]:
     simulated = _at_80_percent(draws(None), planned)
     yield f"{of} {row['n']} {row['unit']}: planned {planned:.4g}, simulated {simulated:.4g}, ratio {simulated / planned:.2f}"
     if row["n_needed"] is not None and row["n_needed"] <= MOST_DRAWN:
-        simulated = _at_80_percent(draws(row["n_needed"]), wanted)
-        yield f"{of} {row['n_needed']} needed {row['unit']}: wanted {wanted:.4g}, simulated {simulated:.4g}, ratio {simulated / wanted:.2f}"
+        ratio = _at_80_percent(draws(row["n_needed"]), wanted) / wanted
+        fewer = row["n_needed"] - _unit(draws)
+        less = ""
+        if ratio < 0.9 and row["unit"] != "tasks" and fewer >= 2 * _unit(draws):
+            less = f", of {fewer} {_at_80_percent(draws(fewer), wanted) / wanted:.2f}"
+        yield f"{of} {row['n_needed']} needed {row['unit']}: wanted {wanted:.4g}, ratio {ratio:.2f}{less}"
+
+
+def _unit(draws: Any) -> int:
+    """What comes at once: the conversations of a cluster, on average."""
+    sizes = draws.args[0].sizes if isinstance(draws.args[0], Conversations) else (1,)
+    return max(1, round(sum(sizes) / len(sizes)))
 
 
 def _at_80_percent(found: Found, planned: float) -> float:

@@ -152,7 +152,9 @@ def test_so_many_units_show_the_wanted_difference_and_one_less_does_not(
     needed = units_needed(n, smallest, wanted, design)  # type: ignore[arg-type]
     spread = smallest * math.sqrt(n) / multiple(n)
     assert needed is None or spread * multiple(needed) / math.sqrt(needed) <= wanted + 1e-9
-    if needed is not None and needed > 2:
+    least = {"unpaired": 2, "paired": 8, "signs": n}[design]
+    assert needed is None or needed >= least
+    if needed is not None and needed > least:
         assert spread * multiple(needed - 1) / math.sqrt(needed - 1) > wanted - 1e-9
 
 

@@ -193,6 +193,22 @@ def test_tasks_that_hardly_vary_make_no_plan() -> None:
     assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 8 are needed to plan with"
 
 
+def test_one_trial_per_task_makes_a_plan_only_if_eight_tasks_would_differ() -> None:
+    # at a rate of 1/4 two equal agents differ in 3/8 of the tasks
+    few, enough = (
+        only(plan_one("a", NO_SESSIONS, pl.DataFrame(rows, schema=COUNTS, orient="row"), conversations(), 50))
+        for n in (16, 24)
+        for rows in [[("set", 1, int(i % 4 == 0)) for i in range(n)]]
+    )
+    assert few["smallest_detectable"] is None
+    assert few["reason"] == "one trial per task: about 6 of 16 tasks would differ; 8 are needed to plan with"
+    error = np.sqrt(2 * 3 / 16 / 24)
+    assert enough["smallest_detectable"] == pytest.approx(smallest_detectable(error, 23))
+    assert (
+        enough["n_needed"] == 24
+    )  # fewer would do for 50 points by the table, but too few of them would differ
+
+
 def test_the_planned_difference_is_found_in_80_of_100_simulations() -> None:
     random = np.random.default_rng(2)
     rates = random.choice([0.25, 0.5, 0.75], 60)

@@ -165,6 +165,8 @@ def _row(
 ) -> dict[str, Any]:
     wanted = points / 100 * scale
     needed = None if not shows or n < 2 or wanted <= 0 else units_needed(n, shows, wanted, design, n_clusters)
+    if needed and design != "unpaired":
+        needed = max(needed, n)  # of fewer tasks too few may differ
     few = (
         f"{n} {unit} show no spread"
         if design == "unpaired"
@@ -207,7 +209,8 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
     n_tasks = len(variances)
     error = math.sqrt(2 * sum(variances)) / n_tasks
     varying = sum(variances) ** 2 / sum(v**2 for v in variances) if error > 0 else 0.0
-    shows = smallest_detectable(error, varying - 1) if varying >= FEWEST_PLANNED else None
+    differing = 2 * sum(variances) if is_bound else varying
+    shows = smallest_detectable(error, varying - 1) if differing >= FEWEST_PLANNED else None
     row = _row("pass@1" if k == 1 else f"pass^{k}", task_set, "tasks", n_tasks, shows, points, "paired", 1.0)
     trials = 1.0 if is_bound else sum(n for n, _ in counting) / n_tasks
     row["trials"] = trials
@@ -216,8 +219,9 @@ def _of_tasks(task_set: str, counts: Sequence[tuple[int, int]], k: int, points: 
         needed = math.ceil(trials * (error / error_wanted) ** 2 - 1e-9)
         row["trials_needed"] = needed if needed <= _MOST_TRIALS else None
     if shows is None and is_bound:
-        few = "all with the same outcome: no spread" if error == 0 else "too few tasks"
-        row["reason"] = f"one trial of each of {n_tasks} tasks, {few} to plan with"
+        row["reason"] = (
+            f"one trial per task: about {differing:.0f} of {n_tasks} tasks would differ; {FEWEST_PLANNED} are needed to plan with"
+        )
     elif shows is None:
         row["reason"] = (
             f"trials of the same task differ in about {varying:.0f} of {n_tasks} tasks; {FEWEST_PLANNED} are needed to plan with"

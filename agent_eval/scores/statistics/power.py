@@ -13,6 +13,7 @@ from agent_eval.scores.statistics.intervals import (
     t_reach,
     welch_multiple,
 )
+from agent_eval.scores.statistics.sign_flips import FEWEST_PLANNED
 
 MOST_UNITS = 1_000_000
 Design = Literal["paired", "signs", "unpaired"]
@@ -37,7 +38,8 @@ def units_needed(
             cluster depend on each other: more units then come in more clusters of these sizes.
 
     Returns:
-        At least 2 units, or the units of 2 clusters; None where it is more than a million (clusters).
+        At least 2 units, or the units of 2 clusters, 8 pairs, or the n pairs whose signs are open: of fewer too
+        few may differ; None where it is more than a million (clusters).
 
     Raises:
         OutOfRangeError: If the wanted difference is not positive, or there are fewer than two units.
@@ -49,14 +51,15 @@ def units_needed(
         return None if clusters is None else math.ceil(clusters * n / n_clusters)
     if n < 2:
         raise OutOfRangeError("number of units", n, "2 or more")
+    least = {"unpaired": 2, "paired": FEWEST_PLANNED, "signs": math.ceil(n)}[design]
     if smallest <= 0:
-        return 2
+        return least
     spread = smallest / _in_spreads(n, design)
 
     def shows(units: int) -> bool:
         return spread * _in_spreads(units, design) <= wanted
 
-    low, high = 1, 2
+    low, high = least - 1, least
     while not shows(high):
         low, high = high, 2 * high
         if high > MOST_UNITS:
