@@ -16,6 +16,8 @@ from dagster._core.definitions.external_asset import create_external_asset_from_
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
 if TYPE_CHECKING:
+    # Events that are in the file of a run only are inserted in one statement.
+    from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
     from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
         INDEX_SHARD_NAME,  # a batch of events commits this file last, so it has to know which one it is
         SqliteEventLogStorage,  # the batched event log is this class with fewer connections and commits
@@ -35,6 +37,7 @@ __all__ = [
     "IN_PROGRESS_RUN_STATUSES",
     "SQLITE_BUSY_TIMEOUT_SECONDS",
     "ConfigurableClassData",
+    "SqlEventLogStorageTable",
     "SqliteEventLogStorage",
     "add_metadata_by_partition",
     "create_engine",
@@ -46,6 +49,7 @@ __all__ = [
 
 _LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import of the definitions may
     "INDEX_SHARD_NAME": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
+    "SqlEventLogStorageTable": "dagster._core.storage.event_log.schema",
     "SqliteEventLogStorage": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
     "create_engine": "dagster._core.storage.sql",
     "SQLITE_BUSY_TIMEOUT_SECONDS": "dagster._core.storage.sqlite",

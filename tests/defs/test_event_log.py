@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -163,7 +164,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_then_stored_one_by_one(
         if next(n_calls) == 3:
             raise OSError("disk full")
 
-    monkeypatch.setattr(BatchedSqliteEventLogStorage, "store_event", failing)
+    monkeypatch.setattr(SqliteEventLogStorage, "store_event", failing)
     with pytest.raises(OSError, match="disk full"):
         batched.event_log_storage.store_event_batch(stored)
     assert [n_events(file) for file in files] == before
@@ -246,6 +247,74 @@ def test_events_of_a_run_share_a_connection_and_whoever_watches_sees_each(
         while len(seen) < 22 and time.monotonic() < until:
             time.sleep(0.02)
     assert seen == ["first", *map(str, range(20)), "last"]
+
+
+def note(instance: dg.DagsterInstance, text: str) -> None:
+    """An event of a run that no other process waits for."""
+    instance.report_engine_event(text, job_name="job", run_id="run")
+
+
+def test_events_of_a_run_wait_until_one_of_them_or_a_reader_needs_them(
+    batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.defs.event_log.DEFERRED_S", 3600.0)
+    report(batched, "run", ["first"])
+    file = folder(batched) / "run.db"
+    for text in ("a", "b"):
+        note(batched, text)
+    assert n_events(file) == 1
+    report(batched, "run", ["second"])
+    assert n_events(file) == 4
+    note(batched, "c")
+    assert len(batched.all_logs("run")) == 5
+    note(batched, "d")
+    batched.event_log_storage.dispose()
+    assert n_events(file) == 6
+
+
+def test_an_event_is_stored_after_a_while_if_no_other_follows(
+    batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_eval.defs.event_log.DEFERRED_S", 0.01)
+    report(batched, "run", ["first"])
+    note(batched, "a")
+    until = time.monotonic() + 60
+    while (n := n_events(folder(batched) / "run.db")) < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert n == 2
+
+
+def test_an_event_that_cannot_be_stored_raises_and_the_others_are_stored(
+    batched: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plainly = BatchedSqliteEventLogStorage._event_to_row
+
+    def failing(self: BatchedSqliteEventLogStorage, event: EventLogEntry) -> dict[str, Any]:
+        if event.message == "b":
+            raise OSError("no")
+        return plainly(self, event)
+
+    monkeypatch.setattr(BatchedSqliteEventLogStorage, "_event_to_row", failing)
+    monkeypatch.setattr("agent_eval.defs.event_log.DEFERRED_S", 3600.0)
+    for text in ("a", "b", "c"):
+        note(batched, text)
+    with pytest.raises(OSError, match="no"):
+        batched.all_logs("run")
+    assert [e.message for e in batched.all_logs("run")] == ["a", "c"]
+
+
+def test_a_run_reads_its_dynamic_partitions_once_and_they_are_read_again_after_it(
+    batched: dg.DagsterInstance,
+) -> None:
+    storage = batched.event_log_storage
+    assert isinstance(storage, BatchedSqliteEventLogStorage)
+    batched.add_dynamic_partitions("agent", ["a", "b"])
+    with storage.partitions_held():
+        assert batched.get_dynamic_partitions("agent") == ["a", "b"]
+        batched.add_dynamic_partitions("agent", ["c"])
+        assert [batched.has_dynamic_partition("agent", key) for key in "abc"] == [True, True, False]
+    assert batched.get_dynamic_partitions("agent") == ["a", "b", "c"]
+    assert batched.has_dynamic_partition("agent", "c")
 
 
 def test_a_commit_does_not_wait_for_the_disk(batched: dg.DagsterInstance) -> None:
