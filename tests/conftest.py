@@ -1,7 +1,9 @@
 """Fixtures that several rooms share: the shipped sample after a run, and the folder of real transcripts."""
 
+import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
@@ -42,17 +44,34 @@ def shared_data() -> Path:
     return folder
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first worker that needs it makes, for the others to read or copy; `make` gets its path."""
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    base = factory.getbasetemp().parent if is_worker else factory.getbasetemp()
+    folder, done = base / f"once-{name}", base / f"once-{name}.done"
+    with (base / f"once-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            done.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def sample_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the shipped data after one run. Read only: tests that change it make their own copy."""
-    root = tmp_path_factory.mktemp("sample")
+    return made_once(tmp_path_factory, "sample", run_sample)
+
+
+def run_sample(root: Path) -> None:
+    from agent_eval.commands.run import run
+
     copy_sample(root)
     with at_home(root) as project:
-        from agent_eval.commands.run import run
-
         report = run(project)
         assert report.exit_code == 0, report
-    return root
 
 
 @pytest.fixture
@@ -71,10 +90,13 @@ def sample_copy(sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return root
 
 
-def copy_sample(root: Path) -> None:
-    """The shipped data without any store."""
+def copy_sample(root: Path, *agents: str) -> None:
+    """The shipped data without any store; of all agents, or of those named."""
     ignored = shutil.ignore_patterns("*.duckdb*", "*.lock", "README.md")
     shutil.copytree(REPOSITORY / "data", root / "data", ignore=ignored)
+    for folder in (root / "data" / "sessions").iterdir():
+        if agents and folder.name not in agents:
+            shutil.rmtree(folder)
 
 
 class at_home:  # noqa: N801

@@ -63,10 +63,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Model:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sample with one agent, before any run; a key in the environment."""
-    copy_sample(tmp_path)
-    for folder in (tmp_path / "data" / "sessions").iterdir():
-        if folder.name != AGENT:
-            shutil.rmtree(folder)
+    copy_sample(tmp_path, AGENT)
     shutil.rmtree(tmp_path / "data" / "verdicts")
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))

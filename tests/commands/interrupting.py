@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +21,7 @@ AGENTS = ("harbor-desk", "forge-coder")
 def project_at(root: Path) -> Path:
     """Two agents of the shipped sample, never run."""
     root.mkdir()
-    copy_sample(root)
-    for folder in (root / "data" / "sessions").iterdir():
-        if folder.name not in AGENTS:
-            shutil.rmtree(folder)
+    copy_sample(root, *AGENTS)
     return root
 
 

@@ -26,10 +26,7 @@ Boards = dict[tuple[str, str], pl.DataFrame]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two agents of the sample with their recorded verdicts, before any run."""
-    copy_sample(tmp_path)
-    for folder in (tmp_path / "data" / "sessions").iterdir():
-        if folder.name not in AGENTS:
-            shutil.rmtree(folder)
+    copy_sample(tmp_path, *AGENTS)
     monkeypatch.setenv("AGENT_EVAL_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / ".dagster"))
     return tmp_path

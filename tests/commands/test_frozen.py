@@ -21,7 +21,7 @@ from agent_eval.methodology.registry import PACKAGED
 from agent_eval.project import Project
 from agent_eval.project.report import publish
 from agent_eval.tables import TABLES, table
-from tests.conftest import at_home, copy_sample
+from tests.conftest import at_home, copy_sample, made_once
 
 AGENTS = ("quill-help", "harbor-desk")
 EDITED = r"^Methodology 1\.4\.0 was published with hash \w+, its content now has \w+; undo the change"
@@ -30,11 +30,11 @@ EDITED = r"^Methodology 1\.4\.0 was published with hash \w+, its content now has
 @pytest.fixture(scope="module")
 def published_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two agents of the sample under 1.3.0 and a frozen version of the user's own; one was never run for it."""
-    root = tmp_path_factory.mktemp("published")
-    copy_sample(root)
-    for folder in (root / "data" / "sessions").iterdir():
-        if folder.name not in AGENTS:
-            shutil.rmtree(folder)
+    return made_once(tmp_path_factory, "published", publish_own_version)
+
+
+def publish_own_version(root: Path) -> None:
+    copy_sample(root, *AGENTS)
     (session,) = (root / "data" / "sessions" / "quill-help").glob("*/session.yaml")
     session.write_text(session.read_text().replace("- 1.3.0\n", "- 1.3.0\n- 1.4.0\n"))
     text = (PACKAGED / "1.3.0.yaml").read_text(encoding="utf-8")
@@ -51,7 +51,6 @@ def published_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (own / "1.4.0.yaml").write_text(text, encoding="utf-8")
     assert freeze(own) == ("1.4.0",)
     in_own_process(root, "-m", "agent_eval", "run", "--methodology", "1.3.0", "--methodology", "1.4.0")
-    return root
 
 
 def in_own_process(root: Path, *arguments: str) -> str:

@@ -8,13 +8,15 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from tests.commands.interrupting import disturbed, project_at, runs_under_way, start, tables
+from tests.conftest import made_once
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = project_at(tmp_path_factory.mktemp("undisturbed") / "project")
-    start(root).communicate(timeout=300)
-    return root
+    def make(folder: Path) -> None:
+        start(project_at(folder / "project")).communicate(timeout=300)
+
+    return made_once(tmp_path_factory, "undisturbed", make) / "project"
 
 
 def assert_same_tables(root: Path, undisturbed: Path) -> None:

@@ -12,6 +12,7 @@ from agent_eval.cli import app
 from agent_eval.commands.run import run
 from agent_eval.project import Project
 from agent_eval.tables import table
+from tests.conftest import copy_sample
 
 
 def board(version: str = "1.3.0", root: Path | None = None) -> dict[str, dict[str, object]]:
@@ -38,10 +39,11 @@ def test_a_lost_dagster_home_loses_no_agent_from_the_boards(sample_copy: Path) -
 
 
 def test_the_data_folder_of_the_settings_holds_for_versions_too(
-    sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "elsewhere"
-    shutil.copytree(sample_root / "data", root / "evals", ignore=shutil.ignore_patterns("*.duckdb*"))
+    copy_sample(root, "quill-help")
+    (root / "data").rename(root / "evals")
     (root / "agent_eval.toml").write_text('data_dir = "evals"\n')
     own = root / "evals" / "methodologies"
     own.mkdir()
@@ -114,14 +116,12 @@ def test_an_agent_that_was_never_run_does_not_pass_its_gate(sample_copy: Path) -
     assert [(row["gate"], row["result"]) for row in json.loads(result.stdout)] == [("status", "unknown")]
 
 
-def test_a_project_runs_from_any_folder(
-    sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_runs_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "far"
-    shutil.copytree(sample_root / "data", root / "data", ignore=shutil.ignore_patterns("*.duckdb*"))
+    copy_sample(root, "quill-help", "harbor-desk")
     monkeypatch.chdir(tmp_path)
-    assert run(Project.open(root)).stale.height == 32
-    assert len(board(root=root)) == 8
+    assert run(Project.open(root)).stale.height == 8
+    assert len(board(root=root)) == 2
     assert (root / ".dagster").is_dir()
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from agent_eval.project import Project
 from agent_eval.tables import table
-from tests.conftest import REPOSITORY, at_home, copy_sample
+from tests.conftest import REPOSITORY, at_home, copy_sample, made_once
 from tests.defs.live import eventually, run_in_process, served
 
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
@@ -22,12 +22,15 @@ pytestmark = pytest.mark.live
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
     """A project that will change, after a run."""
-    root = tmp_path / "live"
-    make_project(root)
-    run_in_process(root)
-    return root
+
+    def make(folder: Path) -> None:
+        make_project(folder / "live")
+        run_in_process(folder / "live")
+
+    made = made_once(tmp_path_factory, "live", make)
+    return Path(shutil.copytree(made / "live", tmp_path / "live"))
 
 
 def make_project(root: Path) -> None:
@@ -36,10 +39,7 @@ def make_project(root: Path) -> None:
     What will change stands side by side, so that a daemon makes it in few runs.
     """
     root.mkdir()
-    copy_sample(root)
-    for folder in (root / "data" / "sessions").iterdir():
-        if folder.name not in AGENTS:
-            shutil.rmtree(folder)
+    copy_sample(root, *AGENTS)
     entries = [e for e in agents_file(root) if e["agent_id"] in AGENTS]
     (root / "data" / "agents.yaml").write_text(yaml.safe_dump(entries))
     for session in (root / "data" / "sessions").glob("*/*/session.yaml"):
