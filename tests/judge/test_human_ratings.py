@@ -216,7 +216,7 @@ def test_a_wrong_header_names_the_columns(tmp_path: Path, header: str, named: st
 
 
 def test_bytes_that_are_no_text_and_broken_quotes_refuse_what_they_spoil(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"\xff\xfe")
+    (tmp_path / "a.csv").write_bytes(b"\xfa\xfb")
     (tmp_path / "b.csv").write_text(",".join(COLUMNS) + '\n"ada"x,1\n')
     (tmp_path / "c.csv").write_text(",".join(COLUMNS) + "\nada,s1\n")
     _, refusals = read_ratings(tmp_path)

@@ -244,3 +244,30 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> Non
     assert labels == []
     assert len(refusals) == (1 if text else 0)
     assert read_labels(tmp_path / "gone", TARGETS, None)[1][0].line == 0
+
+
+def foreign(folder: Path, *entries: dict[str, object]) -> tuple[list[str | None], int]:
+    """The verdicts of a judge viewer's file, and how many were refused."""
+    path = folder / "viewer.json"
+    path.write_text(json.dumps({"entries": [{"simulation_id": f"s{i}"} | e for i, e in enumerate(entries)]}))
+    labels, refusals = read_labels(path, TARGETS, None)
+    return [label.answer for label in labels if label.cells["role"] == "judge"], len(refusals)
+
+
+def test_verdicts_of_a_judge_viewer_are_read_in_any_spelling(tmp_path: Path) -> None:
+    spelled = ("PASS", " Fail. ", "**pass**", True, False, 1, 0, "`fail`")
+    found = foreign(tmp_path, *({"judge_verdict": said} for said in spelled))
+    assert found == (["1", "0", "1", "1", "0", "1", "0", "0"], 0)
+    unread = foreign(tmp_path, *({"judge_verdict": said} for said in (None, 2, "", "?", ["pass"], "tie")))
+    assert unread == ([None] * 6, 6)
+    counted = foreign(tmp_path, {"judge_verdict": "odd", "agreement": 0, "tau2_success": 1})
+    assert counted == (["0"], 0)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_files_of_spreadsheet_programs_are_read(tmp_path: Path, encoding: str, separator: str) -> None:
+    lines = (HEADER, "c1,0,helpfulness,Zoë,,4,größer,")
+    (tmp_path / "l.csv").write_text("\r\n".join(lines).replace(",", separator), encoding, newline="")
+    (label,), refusals = read_labels(tmp_path / "l.csv", TARGETS, None)
+    assert (label.who, label.answer, label.cells["rationale"], refusals) == ("Zoë", "4", "größer", [])

@@ -113,12 +113,11 @@ def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
         return "simulation_id is missing; it is the id of the conversation"
     model, prompt = entry.get("judge_model") or "?", entry.get("judge_prompt_name") or "?"
     is_passed, problem = _verdict(entry)
-    success = entry.get("tau2_success")
     return {
         "conversation_id": clean(name),
         "judge": clean(f"{model} {prompt}"),
         "is_passed": is_passed,
-        "is_success": success if isinstance(success, bool) else None,
+        "is_success": _flag(entry.get("tau2_success")),
         "rationale": clean(str(entry.get("judge_justification") or "")),
         "file": file,
         "entry": number,
@@ -129,11 +128,13 @@ def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
 def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
     """Return whether the judge passed the conversation, or None and why its verdict cannot be read."""
     said = entry.get("judge_verdict")
+    flag = _flag(said)
     by_word, problem = passed_by_word(said if isinstance(said, str) else None)
-    success, agrees = entry.get("tau2_success"), entry.get("agreement")
-    if "agreement" not in entry or not isinstance(success, bool):
+    by_word, problem = (by_word, problem) if flag is None else (flag, None)
+    success, agrees = _flag(entry.get("tau2_success")), _flag(entry.get("agreement"))
+    if "agreement" not in entry or success is None:
         return by_word, problem
-    if not isinstance(agrees, bool):
+    if agrees is None:
         return None, f"judge_verdict {said!r:.40} could not be read by its source: agreement is null"
     by_source = success == agrees
     if by_word is not None and by_word != by_source:
@@ -141,9 +142,14 @@ def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
     return by_source, None
 
 
+def _flag(value: JsonValue) -> bool | None:
+    """Return a truth value, also as a number 0 or 1; None for everything else."""
+    return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
+
+
 def passed_by_word(said: str | None) -> tuple[bool | None, str | None]:
     """Return whether a verdict in words is a pass, or None and the reason why it is neither pass nor fail."""
-    word = (said or "").strip().casefold()
+    word = (said or "").strip(" \t\r\n*_`\"'.!").casefold()
     if word in PASSED_WORDS:
         return PASSED_WORDS[word], None
     if word in TIES:
