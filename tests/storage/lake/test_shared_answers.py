@@ -1,6 +1,7 @@
 """What workers share in the catalog: claims and answers of questions, the ledger, the secret."""
 
 import contextlib
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
