@@ -126,8 +126,10 @@ def _clusters_of(of: Compared, row: Row) -> int | None:
 
 def _unpaired(of: Compared, row: Row, agent: str, other: str) -> Units:
     if row["unit"] == CONVERSATIONS:
-        return partial(_of_clusters, *(_conversations(of, row["quantity"], name) for name in (agent, other)))
-    return partial(_of_sessions, *(_sessions(of, row["quantity"], name) for name in (agent, other)))
+        one, two = (_conversations(of, row["quantity"], name) for name in (agent, other))
+        return partial(_of_clusters, one, two)
+    first, second = (_sessions(of, row["quantity"], name) for name in (agent, other))
+    return partial(_of_sessions, first, second)
 
 
 def _sessions(of: Compared, quantity: str, agent: str) -> Sessions:

@@ -1,6 +1,7 @@
 """Labels under the ids of their source: what is read, what is not, and how far judges agree with people."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -246,10 +247,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> Non
     assert read_labels(tmp_path / "gone", TARGETS, None)[1][0].line == 0
 
 
-def foreign(folder: Path, *entries: dict[str, object]) -> tuple[list[str | None], int]:
+def foreign(folder: Path, *entries: Mapping[str, object]) -> tuple[list[str | None], int]:
     """The verdicts of a judge viewer's file, and how many were refused."""
     path = folder / "viewer.json"
-    path.write_text(json.dumps({"entries": [{"simulation_id": f"s{i}"} | e for i, e in enumerate(entries)]}))
+    path.write_text(json.dumps({"entries": [{"simulation_id": f"s{i}", **e} for i, e in enumerate(entries)]}))
     labels, refusals = read_labels(path, TARGETS, None)
     return [label.answer for label in labels if label.cells["role"] == "judge"], len(refusals)
 
