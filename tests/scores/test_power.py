@@ -113,6 +113,23 @@ def test_fewer_than_eight_families_plan_nothing() -> None:
     assert (seven.smallest_detectable, seven.p_value is None) == (None, False)
 
 
+def test_families_of_one_task_each_are_compared_like_tasks() -> None:
+    for differences in ([0.3, -0.1, 1.2, 0.4, -0.5, 0.7, 0.9, 0.2, -0.6, 0.8], [1.0, -1.0] * 4 + [0.0] * 8):
+        families = [f"f{i}" for i in range(len(differences))]
+        assert paired_by_cluster(differences, families) == pytest.approx(paired(differences))
+
+
+def test_of_two_tasks_of_equal_differences_and_of_a_thousand_ties() -> None:
+    assert paired([1.0, -0.5]).smallest_detectable is None
+    assert paired([1.0] * 10)[1:] == (None, None, 2 / 2**10, None, None)
+    found = paired([1.0, -1.0] * 4 + [0.0] * 992).smallest_detectable
+    assert found is not None
+    assert 0.0075 < found <= 0.008  # almost all that differ have to be won
+    for unknown in (math.nan, math.inf, None):
+        with pytest.raises(AgentEvalError, match="Omit unknown values"):
+            paired([1.0, unknown] * 6)  # type: ignore[list-item]
+
+
 def test_units_needed_keep_what_the_smallest_difference_was_planned_with() -> None:
     signs = paired([1.0, -1.0] * 6 + [0.0] * 28)
     assert signs.smallest_detectable is not None

@@ -193,6 +193,17 @@ def test_tasks_that_hardly_vary_make_no_plan() -> None:
     assert row["reason"] == "trials of the same task differ in about 2 of 8 tasks; 8 are needed to plan with"
 
 
+def test_a_plan_for_two_agents_says_why_it_has_no_number() -> None:
+    counts = pl.DataFrame(schema=COUNTS | {"other_n": pl.Int64, "other_c": pl.Int64})
+    for values, other, reason in (
+        ([1.0] * 12, [0.0] * 12, "all 12 tasks differ by the same: no spread to plan with"),
+        ([1.0, 0.5] * 2, [0.0] * 4, "fewer than 8 tasks differ, too few to plan with"),
+    ):
+        tasks = of_tasks(a=values, b=other)
+        row = only(plan_two(compare("a", "b", of_sessions(), tasks), counts, 5))
+        assert (row["smallest_detectable"], row["n_needed"], row["reason"]) == (None, None, reason)
+
+
 def test_one_trial_per_task_makes_a_plan_only_if_eight_tasks_would_differ() -> None:
     # at a rate of 1/4 two equal agents differ in 3/8 of the tasks
     few, enough = (
