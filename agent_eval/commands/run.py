@@ -1,6 +1,8 @@
 """`agent-eval run`: take in what is new, materialise what is stale through Dagster, keep what it was made from."""
 
+import gc
 import itertools
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -114,9 +116,15 @@ def _materialise(
     *,
     publishes: bool,
 ) -> None:
+    is_first = "agent_eval.defs.launch" not in sys.modules
+    if is_first:
+        gc.disable()  # what these imports make stays until the process ends: no need to look through it, ever
     from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
     from agent_eval.defs.launch import Launch
 
+    if is_first:
+        gc.freeze()
+        gc.enable()
     launch = Launch.at(project, defs, sources)
     agents = sorted({*sources.agent_sessions})
     with launch.close_abandoned_runs():
