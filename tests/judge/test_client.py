@@ -130,6 +130,18 @@ def forms_of(server: Server) -> list[str]:
     return [form["type"] if isinstance(form, dict) else "text" for form in forms]
 
 
+def test_a_listed_price_of_zero_is_unknown_where_the_provider_charges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def listed(provider: str) -> dict[str, object]:
+        return {"litellm_provider": provider, "input_cost_per_token": 0, "output_cost_per_token": 0}
+
+    fake = SimpleNamespace(get_model_info=listed)
+    monkeypatch.setattr("agent_eval.judge.llm.client.imported", lambda: fake)
+    assert [price_of(name) for name in ("anthropic", "openai")] == [None, None]
+    assert price_of("ollama") == Price(0, 0, None, None)
+
+
 @pytest.mark.parametrize(
     ("refuses", "refusal", "kinds"),
     [

@@ -185,7 +185,7 @@ class LiteLLMClient:
 
 
 def price_of(model: str) -> Price | None:
-    """Return litellm's price of a model; None if it has none."""
+    """Return litellm's price of a model; None if it has none, or one of zero for a provider that charges."""
     if model in _STAND_INS:
         return None
     try:
@@ -193,7 +193,8 @@ def price_of(model: str) -> Price | None:
     except Exception:  # for an unknown model, litellm raises a bare Exception
         return None
     sent, received = info.get("input_cost_per_token"), info.get("output_cost_per_token")
-    if sent is None or received is None:
+    is_gap = not (sent or received) and info.get("litellm_provider") in _SERVERS  # a model without a price
+    if sent is None or received is None or is_gap:
         return None
     cached, written = (
         None if (cost := info.get(f"cache_{name}_input_token_cost")) is None else cost * 1e6
