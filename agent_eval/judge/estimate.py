@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 
 from agent_eval.judge.llm.budget import Price
 from agent_eval.judge.llm.calls import JudgeCall
-from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, ViewLimits, build_prompt, in_parts
+from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, Prompt, ViewLimits, build_prompt, in_parts
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 
@@ -97,7 +98,8 @@ def _estimate_of(
     call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
 ) -> CallEstimate:
     """Return the estimate of one call, including all its windows and the call that merges them."""
-    prompt = build_prompt(
+    build = partial(
+        build_prompt,
         call.questions,
         secret=b"estimate",
         metrics=shown,
@@ -105,14 +107,21 @@ def _estimate_of(
         findings=call.findings,
         limits=limits,
     )
-    n_tokens = sum(len(message["content"]) for message in prompt.messages) // CHARACTERS_PER_TOKEN
-    n_tokens += prompt.n_images * TOKENS_PER_IMAGE
-    n_answers, n = len(call.metrics), prompt.n_windows
+    prompt = build()
+    n = prompt.n_windows
+    windows = [prompt, *(build(window=i) for i in range(1, n))]
+    n_tokens = sum(_n_tokens(window) for window in windows)
+    n_answers = len(call.metrics)
     n_images, n_uncounted = prompt.n_images * n, (len(prompt.attachments) - prompt.n_images) * n
     n_out = n_answers * TOKENS_PER_ANSWER
-    n_in_part = n_answers if prompt.seen_share < 1 else 0
+    n_in_part = n_answers if sum(window.seen_share for window in windows) < 1 else 0
     if n == 1:
         cached = cache.charge(prompt.messages)
         return CallEstimate(1, n_tokens, n_out, n_answers, n_in_part, *cached, n_images, n_uncounted)
-    n_in = n * (n_tokens + n_out) + n_tokens // 2
+    n_in = n_tokens + n * n_out + _n_tokens(prompt) // 2
     return CallEstimate(n + 1, n_in, (n + 1) * n_out, n_answers, n_in_part, 0, 0, n_images, n_uncounted)
+
+
+def _n_tokens(prompt: Prompt) -> int:
+    n_characters = sum(len(message["content"]) for message in prompt.messages)
+    return n_characters // CHARACTERS_PER_TOKEN + prompt.n_images * TOKENS_PER_IMAGE

@@ -216,6 +216,7 @@ def test_a_small_context_is_asked_in_several_calls_that_leave_room_for_the_recor
     counted = estimate(planned, shared_rubrics(DEFAULT.metrics), SMALL)
     assert counted.n_calls > len(parts)
     assert counted.n_answers == len(every)
+    assert counted.n_in_part == 0  # all windows together show the whole turn
 
 
 def test_a_long_conversation_is_asked_about_in_a_call_of_its_own() -> None:
