@@ -1,4 +1,4 @@
-"""agent_eval: turn agent transcripts into leaderboards you can defend.
+"""Turn agent transcripts into leaderboards you can defend.
 
 docs/python.md shows the functions below; docs/architecture.md lists the packages. `definitions.py` is the entry point
 for Dagster.

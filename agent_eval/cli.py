@@ -1,6 +1,6 @@
-"""Parse the command line of `agent-eval`, call `commands`, turn errors into one line and an exit code.
+"""Parse the command line of `agent-eval`, call `commands`, and convert errors to one line and an exit code.
 
-Heavy packages are imported in the body of a command, so that help is quick.
+Large packages are imported in the body of each command, which keeps `--help` fast.
 """
 
 import os
@@ -23,24 +23,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 methodology_app = typer.Typer(
-    help="The methodology versions: list, show, diff, validate.", no_args_is_help=True
+    help="List, show, compare and validate methodology versions.", no_args_is_help=True
 )
 app.add_typer(methodology_app, name="methodology")
-labels_app = typer.Typer(help="Labels by people and by judges of other tools.", no_args_is_help=True)
+labels_app = typer.Typer(
+    help="Import labels of people and of other tools, and write rating sheets.", no_args_is_help=True
+)
 app.add_typer(labels_app, name="labels")
 store_app = typer.Typer(
-    help="The store of several workers, a DuckLake: make, check, compact, copy.", no_args_is_help=True
+    help="Create, check, compact and copy a DuckLake, the store for several workers.", no_args_is_help=True
 )
 app.add_typer(store_app, name="store")
 
 INTERRUPTED = 130  # typer's answer to Ctrl-C
 MOST_ATTEMPTS = 2**31 - 1
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON array of rows on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON array of rows to stdout.")]
 Version = Annotated[
     str | None, typer.Option("--methodology", help="Methodology version. Default: the current one.")
 ]
-Agents = Annotated[list[str] | None, typer.Option("--agent", help="Only this agent; may be repeated.")]
+Agents = Annotated[list[str] | None, typer.Option("--agent", help="Only this agent (repeatable).")]
 
 
 def _print_version(is_asked: bool) -> None:
@@ -73,16 +75,16 @@ def _models(judge: list[str] | None) -> str | None:
 @app.command()
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of the project; made if it is missing.")
+        Path, typer.Argument(metavar="DIR", help="Folder of the project; created if it does not exist.")
     ],
     sample: Annotated[
         bool,
         typer.Option("--sample", help="Copy the sample: agents, sessions, ratings and recorded verdicts."),
     ] = False,
 ) -> None:
-    """Make a project: agent_eval.toml with comments, the data folders, workspace.yaml and .gitignore.
+    """Create a project: agent_eval.toml with comments, the data folders, workspace.yaml and .gitignore.
 
-    A file that exists is kept.
+    Existing files are kept.
     """
     from agent_eval.commands.setup.init import init as make
     from agent_eval.commands.terminal.output import consoles
@@ -92,9 +94,9 @@ def init(
 
 @app.command("mock-judge")
 def mock_judge(
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1.")] = 8901,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1 to listen on.")] = 8901,
 ) -> None:
-    """Serve a judge that gives full marks without a model, to try the commands without a key. Ctrl-C stops it.
+    """Serve a mock judge that always gives the best rating, to try the commands without an API key. Ctrl-C stops it.
 
     Use it with OPENAI_BASE_URL=http://127.0.0.1:PORT/v1 OPENAI_API_KEY=none agent-eval run --judge openai/mock.
     """
@@ -104,7 +106,7 @@ def mock_judge(
 
 
 def _project_or_packaged() -> "Project":
-    """The project around the working directory, else one of the packaged methodologies and metrics alone."""
+    """Return the project around the working directory, else one with only the packaged methodologies and metrics."""
     from agent_eval.project import Project
 
     return Project.open_or_packaged()
@@ -121,7 +123,7 @@ def _version(project: "Project", version: str | None) -> str:
 
 
 def _marked_version(project: "Project", version: str | None) -> str:
-    """The version whose results are shown; its mark goes to stderr if it was edited after it was frozen."""
+    """Return the version whose results are shown; warn on stderr if it was edited after it was frozen."""
     from agent_eval.commands.results.leaderboard import print_edited
     from agent_eval.commands.terminal.output import consoles
 
@@ -135,7 +137,7 @@ def run(
     agent: Agents = None,
     methodology: Annotated[
         list[str] | None,
-        typer.Option("--methodology", help="Only this version; may be repeated. Default: all."),
+        typer.Option("--methodology", help="Only this version (repeatable). Default: all."),
     ] = None,
     boards: Annotated[
         bool,
@@ -146,28 +148,30 @@ def run(
     ] = False,
     judge: Annotated[
         list[str] | None,
-        typer.Option("--judge", help="Judge model, as litellm names it; several are an ensemble."),
+        typer.Option(
+            "--judge", help="Judge model, as litellm names it (repeatable). Several models form an ensemble."
+        ),
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", help="Ask only this metric; may be repeated. Default: all."),
+        typer.Option("--metrics", help="Ask only about this metric (repeatable). Default: all."),
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option("--max-cost", min=0, help="US dollars that judge models may cost in this run."),
+        typer.Option("--max-cost", min=0, help="Maximum cost of judge calls in this run, in US dollars."),
     ] = None,
     max_calls: Annotated[
-        int | None, typer.Option("--max-calls", min=0, help="Judge calls that this run may make.")
+        int | None, typer.Option("--max-calls", min=0, help="Maximum number of judge calls in this run.")
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Make no judge call; estimate calls, tokens and, if the model's price is known, cost.",
+            help="Estimate calls, tokens and, if the model's price is known, cost, without calling a judge.",
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print each judge's answer with its reason as it arrives.")
+        bool, typer.Option("--verbose", "-v", help="Print each judge's answer and its reason as it arrives.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -212,7 +216,7 @@ def import_(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="auto: each file's format is recognised. Or agentest, atif, chatgpt, claude-ai, claude-code, codex, "
+            help="auto recognises the format of each file. Other values: agentest, atif, chatgpt, claude-ai, claude-code, codex, "
             "fair-forge, inspect, langfuse, langsmith, mini-swe-agent, openai, openai-responses, otel-genai, sharegpt, swe-agent, tau-bench, tau2, whowhen.",
         ),
     ],
@@ -220,9 +224,13 @@ def import_(
         list[str],
         typer.Argument(metavar="PATH…", help="Files, folders, patterns, .gz, .zip, or - for standard input."),
     ],
-    agent: Annotated[str, typer.Option("--agent", help="The agent's id: a-z 0-9 . _ -")],
-    category: Annotated[str | None, typer.Option(help="Methodology category, e.g. customer_service.")] = None,
-    session: Annotated[str | None, typer.Option(help="Session id. Default: the file's name.")] = None,
+    agent: Annotated[str, typer.Option("--agent", help="Id of the agent: a-z 0-9 . _ -")],
+    category: Annotated[
+        str | None, typer.Option(help="Category of the agent in the methodology, e.g. customer_service.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(help="Id of the session. Default: the name of the file.")
+    ] = None,
     methodology: Annotated[
         list[str] | None,
         typer.Option(
@@ -233,13 +241,15 @@ def import_(
     ] = None,
     task_set: Annotated[
         str | None,
-        typer.Option(help="Name of the set of tasks. Default: a tau2 file's domain, else the format's name."),
+        typer.Option(
+            help="Name of the task set. Default: the domain of a tau2 file, else the name of the format."
+        ),
     ] = None,
     slots: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="CSV with task_id, slot, disclosures: which conversations fill benchmark slots.",
+            help="CSV file with task_id, slot and disclosures that assigns conversations to benchmark slots.",
         ),
     ] = None,
 ) -> None:
@@ -272,24 +282,24 @@ def leaderboard(
         list[str] | None,
         typer.Option(
             "--methodology",
-            help="Methodology version; several show their rows side by side. Default: the current one.",
+            help="Methodology version (repeatable; several are shown side by side). Default: the current one.",
         ),
     ] = None,
-    template: Annotated[str | None, typer.Option(help="Only this domain template.")] = None,
-    output_format: Annotated[str, typer.Option("--format", help="table, json, csv or md.")] = "table",
+    template: Annotated[str | None, typer.Option(help="Show only this domain template.")] = None,
+    output_format: Annotated[
+        str, typer.Option("--format", help="Output format: table, json, csv or md.")
+    ] = "table",
     as_json: AsJson = False,
     changes: Annotated[
         bool,
-        typer.Option(
-            "--changes", help="What changed on the board, latest first: before, after and the cause."
-        ),
+        typer.Option("--changes", help="Show what changed on the board and why, latest first."),
     ] = False,
     as_of: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="The board as it was at the end of that day in UTC, ISO 8601."),
+        typer.Option(metavar="DATE", help="Show the board as it was at the end of this day (ISO 8601, UTC)."),
     ] = None,
 ) -> None:
-    """Show the leaderboard of one methodology version, of several side by side, of an earlier day, or its changes."""
+    """Show the leaderboard of one methodology version, several versions side by side, an earlier day, or the changes."""
     from agent_eval.commands.results.board_history import show_changes
     from agent_eval.commands.results.leaderboard import FORMATS, print_edited, side_by_side
     from agent_eval.commands.results.leaderboard import leaderboard as show
@@ -324,8 +334,8 @@ def leaderboard(
 
 @app.command()
 def compare(
-    agent: Annotated[str, typer.Argument(metavar="A", help="The agent's id.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="The other agent's id.")],
+    agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Id of the second agent.")],
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
@@ -340,17 +350,17 @@ def compare(
 
 @app.command()
 def plan(
-    agent: Annotated[str, typer.Argument(metavar="A", help="The agent's id.")],
+    agent: Annotated[str, typer.Argument(metavar="A", help="Id of the first agent.")],
     other: Annotated[
-        str | None, typer.Argument(metavar="B", help="The other agent's id. Default: one like A.")
+        str | None, typer.Argument(metavar="B", help="Id of the second agent. Default: an agent like A.")
     ] = None,
     difference: Annotated[
-        float, typer.Option("--difference", help="The wanted difference, in points of 100 of each scale.")
+        float, typer.Option("--difference", help="Difference to detect, in hundredths of each scale.")
     ] = 5.0,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the smallest detectable difference, and how many sessions, tasks or trials a wanted one needs."""
+    """Show the smallest detectable difference, and how many sessions, tasks or trials a given difference needs."""
     from agent_eval.commands.results.plan import plan as show
     from agent_eval.commands.terminal.output import consoles
 
@@ -363,17 +373,22 @@ def plan(
 
 @app.command()
 def explain(
-    agent: Annotated[str, typer.Argument(help="The agent's id.")],
+    agent: Annotated[str, typer.Argument(help="Id of the agent.")],
     methodology: Version = None,
-    score: Annotated[str, typer.Option(help="composite, U, D, U1..U6 or D1..D5.")] = "composite",
+    score: Annotated[
+        str, typer.Option(help="Score to trace: composite, U, D, U1..U6 or D1..D5.")
+    ] = "composite",
     metric: Annotated[
-        str | None, typer.Option(help="Show the worst answers about this metric, e.g. helpfulness.")
+        str | None,
+        typer.Option(help="Show the lowest-rated answers for this metric instead, e.g. helpfulness."),
     ] = None,
-    worst: Annotated[int, typer.Option(min=1, help="With --metric: how many answers.")] = 10,
-    everything: Annotated[bool, typer.Option("--all", help="Print everything, not a page of it.")] = False,
+    worst: Annotated[int, typer.Option(min=1, help="Number of answers to show with --metric.")] = 10,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print all rows instead of the first page.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Trace a score to the turns, the judge's rationale and the rubric, or show the worst answers about a metric."""
+    """Trace a score to the turns, the judge's rationale and the rubric, or show the worst answers for a metric."""
     from agent_eval.commands.results import explain as explaining
     from agent_eval.commands.terminal.output import consoles
 
@@ -393,7 +408,7 @@ def explain(
 def summary(agent: Agents = None, methodology: Version = None, as_json: AsJson = False) -> None:
     """Summarise each agent's conversations: success, metrics, failures and cost, with intervals and the worst errors.
 
-    For logs, which have no tasks in common and no slots: means over conversations, without a rank.
+    Use it for logs, which have no common tasks and no slots. Values are means over conversations; agents are not ranked.
     """
     from agent_eval.commands.results.summary import summary as show
     from agent_eval.commands.terminal.output import consoles
@@ -411,20 +426,21 @@ def reliability(
         typer.Option(
             "-k",
             max=MOST_ATTEMPTS,
-            help="Attempts; may be repeated. Default: 1 to 8, as far as the trials go.",
+            help="Number of attempts (repeatable). Default: 1 to 8, up to the number of trials.",
         ),
     ] = None,
     estimator: Annotated[
         list[str] | None,
         typer.Option(
             "--estimator",
-            help="unbiased (default), plug_in (default of --interactions), bayesian or pooled; may be repeated.",
+            help="unbiased (default), plug_in (default with --interactions), bayesian or pooled (repeatable).",
         ),
     ] = None,
     interactions: Annotated[
         bool,
         typer.Option(
-            "--interactions", help="interaction_pass_at_k instead: turns of one conversation as attempts."
+            "--interactions",
+            help="Show interaction_pass_at_k, which treats the turns of one conversation as attempts.",
         ),
     ] = False,
     methodology: Version = None,
@@ -452,26 +468,30 @@ def reliability(
 def tournament(
     agent: Agents = None,
     verdicts: Annotated[
-        Path | None, typer.Option("--verdicts", help="Folder of *.jsonl. Default: data/pairwise.")
+        Path | None,
+        typer.Option(
+            "--verdicts", help="Folder with *.jsonl files of recorded verdicts. Default: data/pairwise."
+        ),
     ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(
             "--judge",
-            help="Ask this judge model about all pairs of conversations on the same task; may be repeated.",
+            help="Ask this judge model to compare all pairs of conversations on the same task (repeatable).",
         ),
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="With --judge: US dollars that it may cost.")
+        float | None,
+        typer.Option("--max-cost", min=0, help="Maximum cost of judge calls with --judge, in US dollars."),
     ] = None,
     max_calls: Annotated[
-        int | None, typer.Option("--max-calls", min=0, help="With --judge: judge calls that it may make.")
+        int | None, typer.Option("--max-calls", min=0, help="Maximum number of judge calls with --judge.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank agents by pairwise verdicts, recorded or from a model: ratings, win matrix, cycles, position bias.
+    """Rank agents by pairwise verdicts, recorded or from a model; show ratings, win matrix, cycles and position bias.
 
-    Exit code: 0 done; 1 a line was rejected or some comparisons have no verdict; 2 none has.
+    Exit code: 0 done; 1 a line was rejected or some comparisons have no verdict; 2 no comparison has a verdict.
     """
     from agent_eval.commands.results.tournament import ask_tournament, show_tournament
     from agent_eval.commands.terminal.output import consoles
@@ -479,7 +499,9 @@ def tournament(
 
     if judge:
         if verdicts is not None:
-            raise typer.BadParameter("--verdicts reads recorded verdicts, --judge asks; name one of them")
+            raise typer.BadParameter(
+                "--verdicts reads recorded verdicts and --judge asks a model. Give only one of them."
+            )
         project = _project().with_settings(
             judge_model=_models(judge), max_cost_usd=max_cost, max_calls=max_calls
         )
@@ -499,12 +521,12 @@ def errors(
     since: Annotated[
         str | None,
         typer.Option(
-            help="Compare with this agent or run (benchmark_id). Default: the baseline, else the run before."
+            help="Agent or benchmark run (benchmark_id) to compare with. Default: the baseline agent, else the previous run."
         ),
     ] = None,
     methodology: Version = None,
     consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Merge and split clusters first; every change is recorded.")
+        bool, typer.Option("--consolidate", help="Merge and split clusters first, and record every change.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -526,17 +548,20 @@ def gate(
     methodology: Version = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="TOML file whose table `gates` replaces that of agent_eval.toml."),
+        typer.Option("--config", help="TOML file whose table `gates` replaces the one in agent_eval.toml."),
     ] = None,
-    github: Annotated[bool, typer.Option("--github", help="Annotations for GitHub Actions as well.")] = False,
+    github: Annotated[
+        bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")
+    ] = False,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="JUnit XML into this file as well.")
+        Path | None,
+        typer.Option("--junit", metavar="FILE", help="Also write the results to this file as JUnit XML."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate the release gates and set the exit code for CI: thresholds, errors, assertions, coverage, tests, regression.
 
-    Exit code: 0 all passed; 1 any gate failed; 2 none failed, but any is unknown or none was evaluated.
+    Exit code: 0 all gates passed; 1 a gate failed; 2 no gate failed, but one is unknown or none was evaluated.
     """
     from agent_eval.commands.gate import gate as show
     from agent_eval.commands.terminal.output import consoles
@@ -558,29 +583,32 @@ def gate(
 @app.command()
 def audit(
     size: Annotated[
-        int | None, typer.Option("--size", min=1, help="Turns to ask about again. Default: audit_size.")
+        int | None,
+        typer.Option(
+            "--size", min=1, help="Number of turns to ask about again. Default: the setting audit_size."
+        ),
     ] = None,
     judge: Annotated[
-        list[str] | None, typer.Option("--judge", help="Judge model, as litellm names it; may be repeated.")
+        list[str] | None, typer.Option("--judge", help="Judge model, as litellm names it (repeatable).")
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option("--max-cost", min=0, help="US dollars that the audit may cost.")
+        float | None, typer.Option("--max-cost", min=0, help="Maximum cost of the audit, in US dollars.")
     ] = None,
     max_calls: Annotated[
-        int | None, typer.Option("--max-calls", min=0, help="Judge calls that the audit may make.")
+        int | None, typer.Option("--max-calls", min=0, help="Maximum number of judge calls in the audit.")
     ] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(
             "--against",
-            help="Ask nothing; report how far `policy_adherence` agrees with this file of tau2-bench's judges. May be repeated.",
+            help="Call no judge; report how well `policy_adherence` agrees with this file of tau2-bench's judges (repeatable).",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the judge models a fixed sample again, past the cache, and report how many answers changed.
+    """Ask the judge models a fixed sample of questions again, bypassing the cache, and report how many answers changed.
 
-    Exit code: 0 audited; 1 some answers were lost; 2 nothing could be audited.
+    Exit code: 0 audited; 1 some answers are missing; 2 nothing could be audited.
     """
     from agent_eval.commands.audit import audit as show
     from agent_eval.commands.audit import compare_foreign
@@ -605,13 +633,13 @@ def audit(
 def report(
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder of the report. Default: data/report."),
+        typer.Option("--out", metavar="DIR", help="Output folder of the report. Default: data/report."),
     ] = None,
     methodology: Version = None,
 ) -> None:
-    """Write boards, agents and conversations as HTML that opens from disk: no server, no network.
+    """Write boards, agents and conversations as HTML pages that open from disk, without a server or a network.
 
-    Every version is in it; --methodology names the one that it opens with. An earlier report in DIR is replaced.
+    The report contains every version and opens with the one that --methodology names. It replaces an earlier report in DIR.
     """
     from agent_eval.commands.report import report as write
     from agent_eval.commands.terminal.output import consoles
@@ -621,7 +649,7 @@ def report(
 
 @app.command()
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Path of the backup.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
     """Back up the store to FILE; safe while runs are active. To restore, replace the store file with the backup."""
@@ -633,17 +661,17 @@ def backup(
 
 @app.command()
 def export(
-    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="openai or atif.")],
-    agent: Annotated[str, typer.Option("--agent", help="The agent's id.")],
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="Output format: openai or atif.")],
+    agent: Annotated[str, typer.Option("--agent", help="Id of the agent.")],
     session: Annotated[
-        list[str] | None, typer.Option("--session", help="Only this session (repeatable).")
+        list[str] | None, typer.Option("--session", help="Export only this session (repeatable).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to FILE. Default: stdout.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Output file. Default: stdout.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
 ) -> None:
-    """Write an agent's conversations in another format, one JSON object a line. `import` reads it back.
+    """Write an agent's conversations in another format, one JSON object per line. `import` can read the output.
 
-    Exit code: 0 all written; 1 some conversations of the session files cannot be read; 2 nothing to export.
+    Exit code: 0 all written; 1 some conversations in the session files cannot be read; 2 nothing to export.
     """
     from agent_eval.commands.export import export as write
     from agent_eval.commands.terminal.output import consoles
@@ -666,21 +694,21 @@ def prompts(
         str | None,
         typer.Option(
             "--metric",
-            help="A metric, in a call of its own; or a call of a run: turn, conversation, session, scenario, "
-            "error_deduplication (names of error clusters). Default: every call of a run.",
+            help="Show the prompt of one metric, or of one kind of call: turn, conversation, session, scenario or "
+            "error_deduplication (which names error clusters). Default: every call of a run.",
         ),
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="An agent's id. Default: a shipped example.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Id of an agent. Default: a packaged example.")] = None,
     conversation: Annotated[
-        str | None, typer.Option(help="One of the agent's conversations. Default: the first.")
+        str | None, typer.Option(help="Id of one of the agent's conversations. Default: the first.")
     ] = None,
-    turn: Annotated[int | None, typer.Option(help="The turn, counted from 0. Default: the last.")] = None,
+    turn: Annotated[int | None, typer.Option(help="Index of the turn, from 0. Default: the last.")] = None,
     methodology: Version = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show exactly what is sent to a judge model: messages, schema of the reply, hashes.
+    """Show exactly what is sent to a judge model: messages, reply schema and hashes.
 
-    A run leaves out what earlier answers have decided. With --json one row for each prompt.
+    A run omits questions that earlier answers have decided. --json prints one row per prompt.
     """
     from agent_eval.commands.prompts import agent_subject, example_subject
     from agent_eval.commands.prompts import prompts as show
@@ -689,7 +717,7 @@ def prompts(
     project = _project_or_packaged() if agent is None else _project()
     version = project.registry.get(_version(project, methodology))
     if agent is None and conversation is not None:
-        raise InputError("--conversation needs --agent: an id is an agent's own.")
+        raise InputError("--conversation requires --agent: conversation ids are unique only within an agent.")
     if agent is None:
         subject = example_subject(version, project.metrics.metrics, turn)
     else:
@@ -699,10 +727,10 @@ def prompts(
 
 @app.command()
 def ui(
-    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the Dagster UI.")] = 3000,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen on.")] = 3000,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """Serve the Dagster UI of this project, with its daemon."""
+    """Serve the Dagster UI of this project, and run the Dagster daemon."""
     from agent_eval.commands.terminal.output import consoles
     from agent_eval.commands.ui import ui as serve
 
@@ -711,7 +739,7 @@ def ui(
 
 @methodology_app.command("list")
 def methodology_list(as_json: AsJson = False) -> None:
-    """List every version: date, status, hash, what it requires."""
+    """List every version with its date, status, hash and requirements."""
     from agent_eval.commands.methodology import show_list
     from agent_eval.commands.terminal.output import consoles
 
@@ -719,8 +747,10 @@ def methodology_list(as_json: AsJson = False) -> None:
 
 
 @methodology_app.command("show")
-def methodology_show(version: str, as_json: AsJson = False) -> None:
-    """Show one version: weights, anchors, templates, tests, rules."""
+def methodology_show(
+    version: Annotated[str, typer.Argument(help="Version to show, e.g. 1.3.0.")], as_json: AsJson = False
+) -> None:
+    """Show the weights, anchors, templates, tests and rules of one version."""
     from agent_eval.commands.methodology import show
     from agent_eval.commands.terminal.output import consoles
 
@@ -728,8 +758,12 @@ def methodology_show(version: str, as_json: AsJson = False) -> None:
 
 
 @methodology_app.command("diff")
-def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
-    """Show what changed between two versions."""
+def methodology_diff(
+    before: Annotated[str, typer.Argument(help="Earlier version.")],
+    after: Annotated[str, typer.Argument(help="Later version.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the differences between two versions."""
     from agent_eval.commands.methodology import show_diff
     from agent_eval.commands.terminal.output import consoles
 
@@ -739,13 +773,13 @@ def methodology_diff(before: str, after: str, as_json: AsJson = False) -> None:
 @methodology_app.command("validate")
 def methodology_validate(
     freeze: Annotated[
-        bool, typer.Option("--freeze", help="Record the hashes of your own new versions.")
+        bool, typer.Option("--freeze", help="Record the hashes of your own new versions first.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check every version file: frozen hash, worked example, numbers in rules, one current version.
+    """Check every version: its frozen hash, its worked example and the numbers in its rules; and that one is current.
 
-    Exit code: 0 every check passed; 1 a check failed.
+    Exit code: 0 all checks passed; 1 a check failed.
     """
     from agent_eval.commands.methodology import validate
     from agent_eval.commands.terminal.output import consoles
@@ -762,27 +796,30 @@ def methodology_validate(
 @labels_app.command("import")
 def labels_import(
     paths: Annotated[
-        list[Path], typer.Argument(help="CSV files, files of tau2-bench's judges, or results of UniEval.")
+        list[Path], typer.Argument(help="CSV files, judge files of tau2-bench, or UniEval results.")
     ],
     agent: Annotated[
         str | None,
-        typer.Option("--agent", help="Agent of the conversations. Default: the one that had each of them."),
+        typer.Option(
+            "--agent",
+            help="Agent of the conversations. Default: the agent that has a conversation of that id.",
+        ),
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
-            "--metric", help="Metric of labels without one. Default for tau2's judges: goal_completion."
+            "--metric", help="Metric of labels that name none. Default for tau2-bench: goal_completion."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write labels into data/ratings, by the ids of their source, and print how far judges agree with people.
+    """Import labels into data/ratings by the conversation ids of their source, and print how well judges agree with people.
 
-    Labels of people count as ratings; those of judges (`import:NAME`) are kept beside ours and count for no score.
-    A CSV has the columns conversation, turn, metric, rater or judge, label or rating, reason, time, separated by
+    Labels of people count as ratings. Labels of judges are stored as judge `import:NAME` and do not affect scores.
+    A CSV file has the columns conversation, turn, metric, rater or judge, label or rating, reason, time, separated by
     commas or semicolons. Importing a file twice changes nothing.
 
-    Exit code: 0 every label was read and stored; 1 some were not; 2 no label was read.
+    Exit code: 0 all labels were imported; 1 some were not; 2 no label could be read.
     """
     from agent_eval.commands.labels import import_labels
     from agent_eval.commands.terminal.output import consoles
@@ -795,7 +832,7 @@ def labels_import(
 
 @store_app.command("init")
 def store_init() -> None:
-    """Make the lake that the table [store] of agent_eval.toml names. Making it twice changes nothing."""
+    """Create the lake that the table [store] of agent_eval.toml describes. Does nothing if it exists."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -804,9 +841,9 @@ def store_init() -> None:
 
 @store_app.command("check")
 def store_check() -> None:
-    """Read the whole lake: rows, keys, files, the folder and the clocks.
+    """Check the whole lake: rows, keys, files, the data folder and the clocks.
 
-    Exit code: 0 nothing is wrong; 1 problems, each printed with its fix; 2 the lake cannot be opened.
+    Exit code: 0 no problems; 1 problems, each printed with its fix; 2 the lake cannot be opened.
     """
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
@@ -816,7 +853,7 @@ def store_check() -> None:
 
 @store_app.command("compact")
 def store_compact() -> None:
-    """Merge the lake's small files, and remove what no reader of the last hour needs; runs wait meanwhile."""
+    """Merge the small files of the lake, and delete files that nothing has used for an hour. Runs wait until it is done."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -826,13 +863,14 @@ def store_compact() -> None:
 @store_app.command("copy")
 def store_copy(
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Copy this store file into the empty lake.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Store file to copy into the lake, which must be empty."),
     ] = None,
     target: Annotated[
-        Path | None, typer.Option("--to", metavar="FILE", help="Copy the lake into this new store file.")
+        Path | None, typer.Option("--to", metavar="FILE", help="New store file to copy the lake into.")
     ] = None,
 ) -> None:
-    """Copy a store file into the lake, or the lake into a file; runs wait meanwhile."""
+    """Copy a store file into the lake, or the lake into a file. Runs wait until it is done."""
     from agent_eval.commands.setup import store
     from agent_eval.commands.terminal.output import consoles
 
@@ -840,9 +878,9 @@ def store_copy(
 
 
 def main() -> None:
-    """Run the command; an error that the user can fix is one line on stderr and exit code 2; Ctrl-C is 130.
+    """Run a command. An error that the user can fix is one line on stderr and exit code 2; Ctrl-C is exit code 130.
 
-    Files that it creates (store, event log, journal, report) can be read by their owner only.
+    Files that a command creates (store, event log, journal, report) are readable by their owner only.
     """
     if sys.platform == "win32":
         sys.stderr.write(f"Error: {PLATFORMS}\n")
@@ -858,7 +896,7 @@ def main() -> None:
     except OSError as error:
         _end(f"{error.strerror or error}: {error.filename or 'no file is named'}", error)
     except Exception as error:
-        # Wrong usage, as typer says it: its class is click's or typer's own, depending on typer's version.
+        # A usage error; depending on typer's version, its class is from click or from typer
         if (sentence := getattr(error, "format_message", None)) is None:
             raise
         if not sys.argv[1:] or type(error).__name__ == "NoArgsIsHelpError":
@@ -874,33 +912,32 @@ def _end(sentence: str, error: Exception) -> NoReturn:
 
 @labels_app.command("sheet")
 def labels_sheet(
-    n: Annotated[int, typer.Option("--n", min=1, max=10_000, help="Parts on each sheet.")] = 50,
+    n: Annotated[int, typer.Option("--n", min=1, max=10_000, help="Number of parts on each sheet.")] = 50,
     metric: Annotated[
         list[str] | None,
-        typer.Option(
-            "--metric", help="Only this metric; may be repeated. Default: all that a judge answered."
-        ),
+        typer.Option("--metric", help="Only this metric (repeatable). Default: all that a judge answered."),
     ] = None,
     agent: Agents = None,
     rater: Annotated[
         list[str] | None,
         typer.Option(
-            "--rater", help="Name of a rater. Repeated: one sheet each, a third of the parts on every sheet."
+            "--rater",
+            help="Name of a rater (repeatable). Each rater gets a sheet; a third of the parts are on all sheets.",
         ),
     ] = None,
     version: Version = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder of the sheets. Default: data/sheets.", file_okay=False),
+        typer.Option("--out", help="Output folder. Default: data/sheets.", file_okay=False),
     ] = None,
 ) -> None:
-    """Write a sheet of parts for people to label, as one HTML file that works from disk, and as CSV.
+    """Write turns and conversations for people to label, as an HTML file that opens from disk and as a CSV file.
 
-    The parts are drawn by metric and answer, those on which judges differ or that lie in the middle of the scale more
-    often; their weights make the estimates unbiased. No answer of a judge is shown. The page saves a CSV for
-    `agent-eval labels import`.
+    The sample is stratified by metric and answer, and prefers parts on which judges differ or whose rating is in the
+    middle of the scale; the stored weights keep the estimates unbiased. Answers of judges are not shown. The page saves
+    a CSV file for `agent-eval labels import`.
 
-    Exit code: 0 sheets were written; 2 there is nothing to label.
+    Exit code: 0 sheets were written; 2 nothing to label.
     """
     from agent_eval.commands.labels import write_sheets
     from agent_eval.commands.terminal.output import consoles

@@ -1,4 +1,4 @@
-"""Entry point for Dagster, named in workspace.yaml: the whole asset graph and what it runs with.
+"""Define the entry point for Dagster, which workspace.yaml names: all assets, resources and automation.
 
 Start reading here, then `defs/assets/`, then the package that each asset calls.
 """

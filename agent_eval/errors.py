@@ -1,19 +1,19 @@
-"""The errors that a user can cause and fix, in three levels: the base, the kinds here, and the specific errors.
+"""Define the base of all errors that a user can fix, and its kinds.
 
-Each package declares its specific errors beside the code that raises them; a message names the cause, the allowed
-values and the fix. The command line prints the message without a traceback.
+Each package declares its specific errors next to the code that raises them. A message names the cause, the allowed
+values and the fix. The command line prints it without a traceback.
 """
 
 PLATFORMS = "agent_eval runs on Linux and macOS. On Windows, use the Windows Subsystem for Linux."
-"""The message on Windows: locks and permissions of files are those of POSIX."""
+"""The message on Windows, where the file locks and permissions of POSIX are not available."""
 
 
 class AgentEvalError(Exception):
-    """The base of all errors that the user can fix. Raised as one of its kinds, never itself."""
+    """The base class of all errors that a user can fix. Only its subclasses are raised."""
 
 
 class InputError(AgentEvalError):
-    """Raised when given data cannot be used: transcripts, ratings, verdicts, arguments."""
+    """Raised when transcripts, ratings, verdicts or arguments are invalid."""
 
 
 class ConfigurationError(AgentEvalError):
@@ -25,7 +25,7 @@ class NotFoundError(AgentEvalError):
 
 
 class JudgeError(AgentEvalError):
-    """Raised when no judge model can be asked; a single lost answer is an unscored judgment, not an error."""
+    """Raised when no judge model can be used. A single failed answer is an unscored judgment, not an error."""
 
 
 class StorageError(AgentEvalError):
@@ -37,11 +37,12 @@ class RunError(AgentEvalError):
 
 
 class ArgumentError(InputError, TypeError):
-    """Raised when an argument of a Python function has a type that the function does not take."""
+    """Raised when an argument of a Python function has an unsupported type or is empty."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
         super().__init__(f"Argument `{name}` is {_shown(value)}. Expected {expected}.")
 
 
 def _shown(value: object) -> str:
-    return "None" if value is None else f"{repr(value)[:80]}, of type {type(value).__name__}"
+    text = " ".join(repr(value).split())  # the text of a frame has several lines
+    return "None" if value is None else f"{text[:80]}, of type {type(value).__name__}"

@@ -21,9 +21,10 @@ from agent_eval.commands.arguments import TrialFrameError
 from agent_eval.commands.estimate import UnusableJudgeError
 from agent_eval.errors import PLATFORMS, AgentEvalError, ArgumentError
 from agent_eval.project import Project
-from agent_eval.project.project import UnknownTableError
 from agent_eval.scores.reliability.attempts import TrialCountError
 from agent_eval.settings.home import NoRootError
+from agent_eval.tables import UnknownTableError
+from agent_eval.transcripts.importers import InvalidAgentIdError, InvalidSessionIdError, UnknownFormatError
 from tests.conftest import REPOSITORY
 
 SAID = {
@@ -89,7 +90,8 @@ def test_a_judge_that_raises_or_cannot_tell_leaves_the_metric_unscored() -> None
 
 
 def test_an_answer_off_the_scale_is_no_rating() -> None:
-    [row] = agent_eval.judge_conversations(SAID, lambda *_: 9, metrics=["helpfulness"]).to_dicts()
+    with pytest.warns(UserWarning, match="1 of 1 judgments are unscored"):
+        [row] = agent_eval.judge_conversations(SAID, lambda *_: 9, metrics=["helpfulness"]).to_dicts()
     assert row["status"] != "scored"
     assert row["rating_1to5"] is None
 
@@ -127,8 +129,9 @@ def test_reliability_of_a_frame_excludes_and_counts_what_has_too_few_trials() ->
     assert agent_eval.reliability_of(trials)["k"].to_list() == [1]
     [row] = agent_eval.reliability_of(trials, [2]).to_dicts()
     assert (row["pass_hat_k"], row["n_tasks"], row["n_tasks_excluded"], row["n_trials"]) == (1.0, 1, 2, 2)
-    with pytest.raises(TrialCountError):
+    with pytest.raises(TrialCountError, match="k is 5, but no task has more than 2 trials") as caught:
         agent_eval.reliability_of(trials, [5])
+    assert "plug_in" not in str(caught.value)
     assert agent_eval.reliability_of(trials.clear()).is_empty()
 
 
@@ -213,6 +216,16 @@ U, D = {"U1": 5}, {"D1": (4, 4, 4)}
     ("name", "call"),
     [
         ("path", lambda _: agent_eval.open_project(5)),  # type: ignore[arg-type]
+        ("path", lambda _: agent_eval.open_project("")),
+        ("path", lambda _: agent_eval.open_project("a\0b")),
+        ("path", lambda project: agent_eval.import_file("", agent="a", project=project)),
+        ("session", lambda project: agent_eval.import_file("x", agent="a", project=project, session=3)),  # type: ignore[arg-type]
+        ("version", lambda project: project.registry.get(3)),
+        ("weights", lambda _: agent_eval.tool_correctness([], [], weights=3)),  # type: ignore[arg-type]
+        ("used", lambda _: agent_eval.tool_correctness(3, [])),  # type: ignore[arg-type]
+        ("calls", lambda _: agent_eval.match_trajectory(3, [])),  # type: ignore[arg-type]
+        ("agent", lambda project: agent_eval.compare_agents(project, "", "")),
+        ("trials", lambda _: agent_eval.reliability_of(pl.Series([1, 2]))),  # type: ignore[arg-type]
         ("name", lambda project: project.table(None)),
         ("project", lambda _: agent_eval.import_file("x", agent="a", project="zz")),  # type: ignore[arg-type]
         ("agent", lambda project: agent_eval.import_file("x", agent=None, project=project)),  # type: ignore[arg-type]
@@ -237,8 +250,9 @@ U, D = {"U1": 5}, {"D1": (4, 4, 4)}
 def test_an_argument_of_a_wrong_type_is_named_with_what_is_expected(
     name: str, call: Callable[[Any], object], sample: Project
 ) -> None:
-    with pytest.raises(ArgumentError, match=f"^Argument `{name}` is .*Expected "):
+    with pytest.raises(ArgumentError, match=f"^Argument `{name}` is .*Expected ") as caught:
         call(sample)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("model", ["", "zz/none"])
@@ -259,3 +273,31 @@ def test_every_error_is_of_one_kind() -> None:
     kinds = AgentEvalError.__subclasses__()
     assert {kind.__module__ for kind in kinds} - {"tests.sample.check"} == {"agent_eval.errors"}
     assert all(kind.__subclasses__() for kind in kinds if kind.__module__ == "agent_eval.errors")
+
+
+def test_an_id_that_cannot_be_used_and_an_unknown_format_are_raised_before_anything_is_read(
+    sample: Project,
+) -> None:
+    for agent in ("a" * 300, "A b"):
+        with pytest.raises(InvalidAgentIdError) as caught:
+            agent_eval.import_file("x", agent=agent, project=sample)
+        assert "--agent" not in str(caught.value)
+    with pytest.raises(InvalidSessionIdError):
+        agent_eval.import_file("x", agent="a", project=sample, session="A b")
+    with pytest.raises(UnknownFormatError):
+        agent_eval.import_file("x", agent="a", project=sample, format_name="csv")
+
+
+def test_a_surrogate_in_a_message_is_one_clear_error() -> None:
+    said = {"conversation_id": "c", "messages": [{"role": "user", "content": "\ud800"}]}
+    with pytest.raises(ConversationInputError, match="unpaired surrogate"):
+        agent_eval.judge_conversations(said, lambda *_: 4)
+
+
+def test_an_async_function_judges_and_answers_that_do_not_fit_are_named() -> None:
+    async def judge(metric: str, prompt: str) -> int:
+        return 4
+
+    assert agent_eval.judge_conversations(SAID, judge, metrics="helpfulness")["rating_1to5"].to_list() == [4]
+    with pytest.warns(UserWarning, match="unscored, .*agent_behavior_failure: label must be one of"):
+        agent_eval.judge_conversations(SAID, lambda *_: 4)

@@ -8,6 +8,7 @@ registry and the same new failures give the same rows in any row order.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -64,7 +65,7 @@ def cluster_id(label: str, tool: str | None) -> str:
 
 
 def register(
-    registry: pl.DataFrame, members: pl.DataFrame, failures: pl.DataFrame, space: Space, *, seen_at: str
+    registry: pl.DataFrame, members: pl.DataFrame, failures: pl.DataFrame, space: Space, *, seen_at: date
 ) -> Grown:
     """Assign each failure to its cluster; create clusters for failures that are near to none.
 
@@ -76,7 +77,7 @@ def register(
         members: Table `error_members`; initially empty.
         failures: As returned by `failures.failures`.
         space: Used only for blocks with unseen texts.
-        seen_at: When these failures were seen, ISO 8601 in the form used so far.
+        seen_at: The UTC date on which these failures were seen.
 
     Raises:
         MergeRedirectError: If merged ids form a circle or lead to an id that is not in the registry.
@@ -120,7 +121,7 @@ def targets(registry: pl.DataFrame) -> dict[str, str]:
 class ClusterRegistryBuilder:
     """Add clusters and members to a registry under ids that were never used."""
 
-    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: str) -> None:
+    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, seen_at: date) -> None:
         self.registry, self.members = _REGISTRY.conform(registry), _MEMBERS.conform(members)
         self.seen_at = seen_at
         self.redirects = targets(self.registry)
@@ -322,7 +323,7 @@ def _follow(start: str, merged: Mapping[str, str | None]) -> str:
     return at
 
 
-def _seen(registry: pl.DataFrame, ids: Collection[str] | pl.Series, seen_at: str) -> pl.DataFrame:
+def _seen(registry: pl.DataFrame, ids: Collection[str] | pl.Series, seen_at: date) -> pl.DataFrame:
     last_seen = (
         pl.when(pl.col("cluster_id").is_in(sorted(set(ids))))
         .then(pl.max_horizontal("last_seen", pl.lit(seen_at)))

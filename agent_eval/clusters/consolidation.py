@@ -1,4 +1,4 @@
-"""Consolidate clusters: merge clusters that turn out to be the same, and split one that holds several.
+"""Merge clusters with the same cause, and split clusters with several causes.
 
 Ids are permanent: of merged clusters the largest keeps its id and the others redirect to it; of a split
 cluster the largest part keeps the id and the others get new ones. Merges and splits by people are not
@@ -7,6 +7,7 @@ changed. Each change is an event.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -34,7 +35,7 @@ class Consolidated:
     events: pl.DataFrame
 
 
-def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, at: str) -> Consolidated:
+def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, at: date) -> Consolidated:
     """Merge and split within each block; the same tables give the same result.
 
     Two clusters merge where the mean distance between their texts is within 0.95 of the radius. A cluster is
@@ -68,7 +69,7 @@ def consolidate(registry: pl.DataFrame, members: pl.DataFrame, space: Space, *, 
     return Consolidated(_merged(grown, merges), _moved(members, moved), events_frame(events))
 
 
-def event(kind: str, cluster: str, other: str, by: str, reason: str, at: str) -> dict[str, object]:
+def event(kind: str, cluster: str, other: str, by: str, reason: str, at: date) -> dict[str, object]:
     """Return a row of error_events."""
     row = {"kind": kind, "cluster_id": cluster, "other_id": other, "by": by, "reason": reason}
     return {"event_id": digest(*row.values())[:16], **row, "at": at}

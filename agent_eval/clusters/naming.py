@@ -7,6 +7,7 @@ an event, which a person may accept in data/clusters.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -80,7 +81,7 @@ class Named:
 
 
 def name_clusters(
-    registry: pl.DataFrame, members: pl.DataFrame, space: Space, namer: Namer, *, at: str
+    registry: pl.DataFrame, members: pl.DataFrame, space: Space, namer: Namer, *, at: date
 ) -> Named:
     """Name new and changed clusters.
 

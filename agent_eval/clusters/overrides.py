@@ -7,6 +7,7 @@ order of files and lines; of two that contradict each other about a cluster the 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Annotated, Literal, Self
 
 import polars as pl
@@ -43,9 +44,9 @@ class Override(BaseModel, frozen=True, extra="forbid"):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not (self.model_fields_set - {"cluster"}):
-            raise ValueError("says nothing; give title, severity, root_cause, merge_into or split")
+            raise ValueError("changes nothing; add title, severity, root_cause, merge_into or split")
         if self.merge_into == self.cluster:
-            raise ValueError("merge_into is the cluster itself; name another")
+            raise ValueError("merge_into names the cluster itself; name another cluster")
         return self
 
 
@@ -100,7 +101,7 @@ def split_id(parent: str, name: str) -> str:
 
 
 def apply_overrides(
-    registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: str
+    registry: pl.DataFrame, members: pl.DataFrame, entries: Sequence[OverrideEntry], *, at: date
 ) -> Applied:
     """Apply entries to the registry: splits, then merges, then names and severities.
 
@@ -125,7 +126,7 @@ def apply_overrides(
 class _Work:
     """Hold the tables while entries are applied."""
 
-    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: str) -> None:
+    def __init__(self, registry: pl.DataFrame, members: pl.DataFrame, at: date) -> None:
         was_human = pl.col("merged_by") == BY
         self.registry = registry.with_columns(
             pl.when(was_human).then(None).otherwise(pl.col(name)).alias(name)
@@ -157,7 +158,7 @@ class _Work:
                 if held.get(key) not in (parent, new):
                     self.refuse(
                         entry,
-                        f"split {name}: {parent} holds no text {text[:60]!r}; copy a text that it shows",
+                        f"split {name}: {parent} does not contain the text {text[:60]!r}; copy one of its texts",
                     )
                     continue
                 self.moved[key] = new
@@ -171,7 +172,7 @@ class _Work:
         if away not in self.rows:
             return  # reported once, by `name`
         if into not in self.rows:
-            self.refuse(entry, f"merge_into: {into} is no cluster of this project; see agent-eval errors")
+            self.refuse(entry, f"merge_into: {into} is not a cluster of this project; see agent-eval errors")
         elif self.merged.get(away, into) != into:
             self.refuse(entry, f"an earlier entry merges {away} into {self.merged[away]}; remove one")
         elif self._redirected(into) == away:
@@ -185,7 +186,7 @@ class _Work:
         """Set title, severity and root cause."""
         override = entry.override
         if override.cluster not in self.rows:
-            self.refuse(entry, f"{override.cluster} is no cluster of this project; see agent-eval errors")
+            self.refuse(entry, f"{override.cluster} is not a cluster of this project; see agent-eval errors")
             return
         said = override.model_dump(include={"title", "severity", "root_cause"}, exclude_none=True)
         known = self.words.setdefault(override.cluster, {})

@@ -1,4 +1,4 @@
-"""Commands: what each `agent-eval` command does. `cli.py` parses and calls; here results are made and printed.
+"""Implement the `agent-eval` commands. `cli.py` parses arguments and calls this package, which prints the results.
 
 Rich and the stores are used here; formulas, SQL and prompts belong in their own rooms.
 """

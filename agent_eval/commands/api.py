@@ -1,10 +1,11 @@
-"""What `import agent_eval` offers to notebooks and scripts: a few functions over the parts of the package.
+"""Define the public Python functions of `agent_eval`, for notebooks and scripts.
 
-`agent_eval.__init__` loads each name from here when it is first used.
+`agent_eval.__init__` imports each name from here when it is first used.
 """
 
-import os
+import json
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from agent_eval.commands.arguments import check_judge, check_trials, names_of, require
+from agent_eval.commands.arguments import check_id, check_judge, check_trials, names_of, path_of, require
 from agent_eval.commands.estimate import refuse_unusable_judges
 from agent_eval.commands.run import RunReport
 from agent_eval.errors import ArgumentError, InputError
+from agent_eval.formats.files import is_slug
 from agent_eval.formats.validation_messages import explain
 from agent_eval.judge.engine import judge_transcripts
 from agent_eval.judge.llm.client import (
@@ -34,11 +36,18 @@ from agent_eval.metrics.metric_set import DEFAULT, MetricSet
 from agent_eval.project import Project
 from agent_eval.scores.composite.score import composite
 from agent_eval.scores.reliability import pass_at_k, pass_hat_k
+from agent_eval.scores.reliability.attempts import TrialCountError
 from agent_eval.scores.tools import tool_correctness
 from agent_eval.scores.tools.trajectory import match as match_trajectory
 from agent_eval.tables import table
 from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.frames import ConversationRows
+from agent_eval.transcripts.importers import (
+    FORMATS,
+    InvalidAgentIdError,
+    InvalidSessionIdError,
+    UnknownFormatError,
+)
 from agent_eval.transcripts.importers.auto import AUTO, FileReport, import_files
 from agent_eval.transcripts.importers.inputs import input_files
 from agent_eval.transcripts.models import Conversation, id_key
@@ -72,7 +81,7 @@ _TAKEN_OVER = (
 
 
 class ConversationInputError(InputError, ValueError):
-    """Raised when a given conversation cannot be read."""
+    """Raised when a conversation is invalid."""
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(
@@ -82,15 +91,17 @@ class ConversationInputError(InputError, ValueError):
 
 
 def open_project(path: str | Path | None = None) -> Project:
-    """Open the project at a folder; by default the one that AGENT_EVAL_HOME names or that is around the working directory.
+    """Open the project at or above a folder.
 
     Args:
-        path: A folder with `agent_eval.toml` or `data/`, or one below it.
+        path: A folder with `agent_eval.toml` or `data/`, or one of its subfolders. Default: the folder in AGENT_EVAL_HOME,
+            else the working directory.
 
     Returns:
         The project. Its method `table` reads a stored table as a polars frame.
 
     Raises:
+        ArgumentError: If the path is not a path, or is empty.
         NoRootError: If there is no project.
 
     Example:
@@ -98,7 +109,7 @@ def open_project(path: str | Path | None = None) -> Project:
         >>> agent_eval.open_project("examples").table("leaderboard")  # doctest: +SKIP
     """
     if path is not None:
-        require("path", path, (str, os.PathLike), "the path of a folder")
+        path = path_of("path", path, "the path of a folder")
     return Project.open(path)
 
 
@@ -108,24 +119,38 @@ def import_file(
     """Import a file, a folder or an archive of transcripts, as `agent-eval import` does.
 
     Args:
-        path: What holds the transcripts.
-        agent: The agent that they are of.
-        project: Where they are stored, under data/sessions.
-        format_name: A format of docs/formats.md; by default recognised by what is in each file.
-        session: For a single file: its session; by default named after the file.
+        path: A file, folder or archive of transcripts.
+        agent: The id of the agent that the transcripts belong to.
+        project: The project. Transcripts are stored in its folder data/sessions.
+        format_name: A format in docs/formats.md. Default: each file's format is recognised by its content.
+        session: The session id, for a single file. Default: derived from the name of the file.
 
     Returns:
-        A report for each file: how many conversations and turns, and what was refused and why.
+        One report per file, with the numbers of conversations and turns, and the rejected records with reasons. A file
+        that cannot be imported has a report with the reason; it does not raise an error.
 
     Raises:
-        ArgumentError: If an argument has another type.
+        ArgumentError: If an argument has an unsupported type or is empty, or `session` is given for several files.
         NoTranscriptsError: If the path does not exist.
-        InvalidAgentIdError: If the agent's id cannot be used.
+        UnknownFormatError: If the format is unknown.
+        InvalidAgentIdError: If the agent id is invalid.
+        InvalidSessionIdError: If the session id is invalid.
     """
     require("project", project, Project, _A_PROJECT)
-    require("path", path, (str, os.PathLike), "the path of a file, folder or archive")
-    require("agent", agent, str, "the id of an agent")
-    files = input_files([str(path)])
+    given = path_of("path", path, "the path of a file, folder or archive")
+    check_id("agent", agent, "the id of an agent")
+    if not is_slug(agent):
+        raise InvalidAgentIdError(agent)
+    if session is not None:
+        check_id("session", session, "the id of a session")
+        if not is_slug(session):
+            raise InvalidSessionIdError(session)
+    check_id("format_name", format_name, "the name of a format")
+    if format_name not in (AUTO, *FORMATS):
+        raise UnknownFormatError(format_name, FORMATS)
+    files = input_files([given])
+    if session is not None and len(files) != 1:
+        raise ArgumentError("session", session, f"None, because the path contains {len(files)} files")
     folder = project.home.existing_sessions()
     return list(import_files(format_name, files, sessions_folder=folder, agent_id=agent, session_id=session))
 
@@ -137,23 +162,24 @@ def run_project(
     methodologies: Sequence[str] = (),
     judge: str | None = None,
 ) -> RunReport:
-    """Make every table that is not up to date, as `agent-eval run` does.
+    """Bring all tables of a project up to date, as `agent-eval run` does.
 
     Args:
         project: The project.
-        agents: Only these; by default all.
-        methodologies: Only these versions; by default all.
-        judge: A model as litellm names it; by default that of the settings. Keys are read from the environment.
+        agents: Ids of the agents to include. Default: all.
+        methodologies: Methodology versions to include. Default: all.
+        judge: Name of a judge model, as litellm names it. Default: the setting `judge_model`. API keys are read from
+            environment variables.
 
     Returns:
-        What was made, refused and left unscored; `exit_code` as of the command.
+        A report of updated tables, rejected records and unscored judgments, with the exit code of the command.
 
     Raises:
-        ArgumentError: If an argument has another type.
-        UnusableJudgeError: If a judge model's key is missing or the model is not known; nothing is asked.
-        UnknownAgentError: If an agent is not known.
-        UnknownMethodologyError: If a version is not published.
-        RunFailedError: If the run does not succeed; what was finished is stored.
+        ArgumentError: If an argument has an unsupported type.
+        UnusableJudgeError: If the API key of the judge model is missing or the model is unknown. No request is sent.
+        UnknownAgentError: If an agent does not exist.
+        UnknownMethodologyError: If a version does not exist.
+        RunFailedError: If the run fails. Completed work is stored.
     """
     require("project", project, Project, _A_PROJECT)
     if judge is not None:
@@ -169,26 +195,26 @@ def run_project(
 def compare_agents(
     project: Project, agent: str, other: str, *, methodology: str | None = None
 ) -> pl.DataFrame:
-    """Compare two agents of a project from the stored rows, as `agent-eval compare` does.
+    """Compare two agents of a project, as `agent-eval compare` does.
 
     Args:
         project: The project.
         agent: The id of an agent.
         other: The id of another agent.
-        methodology: A version; by default the current one.
+        methodology: A methodology version. Default: the current one.
 
     Returns:
         One row per compared quantity: `quantity`, `unit` (sessions, tasks or conversations), `value` and `other_value` on
         the quantity's scale, `difference` (`value` − `other_value`) with its 95 % interval `low` to `high`, `p_value`,
-        `p_holm` (corrected over the secondary quantities), `smallest_detectable`, `verdict`, and `reason` where the verdict
-        is unknown. Null is what the data cannot show, such as an interval of a single unit. Without rows the agents have
-        nothing in common.
+        `p_holm` (corrected over the secondary quantities), `smallest_detectable`, `verdict`, and `reason` if the verdict
+        is unknown. Values that cannot be computed are null, such as the interval of a single unit. The frame is empty if
+        the agents have no quantity in common.
 
     Raises:
-        ArgumentError: If an argument has another type.
-        SameAgentError: If both are one agent.
-        UnknownAgentError: If an agent is not known.
-        UnknownMethodologyError: If the version is not published.
+        ArgumentError: If an argument has an unsupported type or is empty.
+        SameAgentError: If both ids are equal.
+        UnknownAgentError: If an agent does not exist.
+        UnknownMethodologyError: If the version does not exist.
 
     Example:
         >>> project = agent_eval.open_project("examples")  # doctest: +SKIP
@@ -199,9 +225,9 @@ def compare_agents(
 
     require("project", project, Project, _A_PROJECT)
     for name, value in (("agent", agent), ("other", other)):
-        require(name, value, str, "the id of an agent")
+        check_id(name, value, "the id of an agent")
     if methodology is not None:
-        require("methodology", methodology, str, "a version such as '1.3.0'")
+        check_id("methodology", methodology, "a version such as '1.3.0'")
     version = project.registry.current.version if methodology is None else methodology
     found = compared(project, version, agent, other).rows
     return pl.DataFrame(schema=SCHEMA) if found is None else found
@@ -213,24 +239,25 @@ def judge_conversations(
     *,
     metrics: Sequence[str] | None = None,
 ) -> pl.DataFrame:
-    """Judge conversations without a project: rules first, then the judge; nothing is stored.
+    """Judge conversations without a project. Rules are applied before the judge, and nothing is stored.
 
     Args:
         conversations: One or several `{"conversation_id": …, "messages": [{"role": …, "content": …}, …]}`, or a frame
-            with these columns. docs/sessions.md lists what else a conversation may say (`goal`, `tools`, `knowledge`).
-        judge: A model as litellm names it, with its key in the environment; or a function that gets a metric's name
-            and the prompt and returns a score or a label, or None where it cannot tell.
-        metrics: Names of built-in metrics; by default all.
+            with these columns. docs/sessions.md lists optional keys such as `goal`, `tools` and `knowledge`.
+        judge: Name of a model, as litellm names it, with its API key in an environment variable; or a function (also
+            async) that receives a metric's name and the prompt, and returns a score, a label, or None if undecided.
+        metrics: Names of built-in metrics. Default: all. Some of them take labels: if the answers of a function do not fit a
+            metric, a warning names it.
 
     Returns:
-        The ratings that count, one row per metric of a turn (`turn_index` from 0) or of a whole conversation
-        (`turn_index` null): `rating_1to5`, `value` (0 to 1) or `label`; all three are null unless `status` is "scored".
+        The effective judgments, one row per metric and turn (`turn_index` from 0) or per metric and conversation
+        (`turn_index` null). A row has a `rating_1to5`, a `value` (0 to 1) or a `label` if its `status` is "scored".
 
     Raises:
-        ArgumentError: If an argument has another type, or the function does not take two arguments.
-        ConversationInputError: If a conversation cannot be read.
-        UnknownMetricError: If there is no such metric.
-        UnusableJudgeError: If the model's key is missing or the model is not known; nothing is asked.
+        ArgumentError: If an argument has an unsupported type, or the function does not take two arguments.
+        ConversationInputError: If a conversation is invalid.
+        UnknownMetricError: If a metric does not exist.
+        UnusableJudgeError: If the API key of the model is missing or the model is unknown. No request is sent.
 
     Example:
         >>> said = {"conversation_id": "c", "messages": [{"role": "user", "content": "Hi"},
@@ -273,6 +300,8 @@ def judge_conversations(
     wanted = [*RATINGS, "is_effective"]
     both = pl.concat([judged.turn_judgments.select(wanted), whole.select(wanted)])
     order = pl.col("turn_index").is_null()
+    if callable(judge):
+        _warn_of_misfits(both)
     return (
         both.filter("is_effective")
         .drop("is_effective")
@@ -281,23 +310,23 @@ def judge_conversations(
 
 
 def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.DataFrame:
-    """pass@k and pass^k over tasks, from a frame of trials, by the unbiased estimators.
+    """Return pass@k and pass^k over tasks, from a frame of trials, by the unbiased estimators.
 
-    pass@k of a task with c of n trials correct is 1 − C(n−c, k)/C(n, k), pass^k is C(c, k)/C(n, k) (tau-bench); given is
-    the mean over the tasks with at least as many trials as the largest k.
+    For a task with c correct trials of n, pass@k is 1 − C(n−c, k)/C(n, k) and pass^k is C(c, k)/C(n, k), as in tau-bench.
+    The result is the mean over the tasks with at least as many trials as the largest k.
 
     Args:
-        trials: One row per trial: `task_id`, and `is_correct` (Boolean, or 0 and 1), which is null where the outcome is
-            unknown. A trial without a task id belongs to no task and does not count.
-        ks: Numbers of attempts; by default 1 up to the number of trials that every task has.
+        trials: One row per trial, with `task_id` and `is_correct` (Boolean, or 0 and 1; null if the outcome is unknown).
+            Trials without a task id are ignored.
+        ks: Numbers of attempts. Default: 1 up to the smallest number of trials of a task.
 
     Returns:
-        One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, `n_trials` (of known outcome).
+        One row per k: `k`, `pass_at_k`, `pass_hat_k` (0 to 1), `n_tasks`, `n_tasks_excluded`, and `n_trials` with a known outcome.
 
     Raises:
         ArgumentError: If `trials` is not a frame, or `ks` not a list of integers.
-        TrialFrameError: If a column is missing, or `is_correct` holds anything else, such as rewards.
-        TrialCountError: If a k is no integer from 1 to the number of trials of some task.
+        TrialFrameError: If a column is missing, or `is_correct` contains other values, such as rewards.
+        TrialCountError: If a k is less than 1, or greater than the largest number of trials of a task.
 
     Example:
         >>> trials = pl.DataFrame({"task_id": ["a", "a", "b", "b"], "is_correct": [True, False, True, True]})
@@ -313,8 +342,10 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     ).sort("task_id")  # fmt: skip
     counts = list(known.select("n", "c").iter_rows())
     wanted = list(ks) if ks is not None else list(range(1, min((n for n, _ in counts), default=0) + 1))
-    largest = max(wanted, default=1)
-    enough = [(n, c) for n, c in counts if n >= largest] or counts[:1]  # the estimator says what is wrong
+    largest, most = max(wanted, default=1), max((n for n, _ in counts), default=0)
+    if wanted and largest > most:
+        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials of known outcome")
+    enough = [(n, c) for n, c in counts if n >= largest]
     n_tasks = trials["task_id"].n_unique()
     return pl.DataFrame(
         [
@@ -345,11 +376,27 @@ def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame)
             raise ConversationInputError(number, f"it is a {type(row).__name__}")
         try:
             conversation = Conversation.model_validate({k: v for k, v in row.items() if v is not None})
+            json.dumps(conversation.model_dump(), ensure_ascii=False, default=str).encode()
+        except UnicodeEncodeError as error:
+            problem = "a text contains an unpaired surrogate, which is not valid Unicode"
+            raise ConversationInputError(number, problem) from error
         except ValidationError as error:
             raise ConversationInputError(number, explain(error, Conversation)) from error
         if problem := conversation.problem():
             raise ConversationInputError(number, problem)
         yield conversation
+
+
+def _warn_of_misfits(judged: pl.DataFrame) -> None:
+    """Warn of answers of a function that do not fit their metrics."""
+    misfits = judged.filter("is_effective", unscored_reason="parse_failure")
+    if misfits.height:
+        first = str(misfits["rationale"][0] or "")
+        warnings.warn(
+            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function do not fit their "
+            f"metrics: {first[:200]}. Return a fitting answer for each metric, or choose other metrics with `metrics`.",
+            stacklevel=3,
+        )
 
 
 def _panel(judge: str | Script) -> Panel:

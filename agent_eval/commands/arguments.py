@@ -1,6 +1,7 @@
-"""Check the arguments of the functions of `api`: a wrong type is named before anything is read, asked or stored."""
+"""Check the arguments of the functions in `api` before anything is read, asked or stored."""
 
 import inspect
+import os
 from collections.abc import Iterable
 
 import polars as pl
@@ -11,12 +12,12 @@ from agent_eval.judge.llm.client import problem_of
 
 
 class TrialFrameError(InputError, ValueError):
-    """Raised when a frame does not give for each trial whether it was correct."""
+    """Raised when a frame of trials lacks a column, or its outcomes are not true, false or null."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"The frame of trials cannot be used: {problem}. It needs `task_id`, and `is_correct` as true, false or null: "
-            "decide first from which reward on a trial counts as a success."
+            f"The frame of trials cannot be used: {problem}. Expected the columns `task_id` and `is_correct`, with true, false "
+            "or null. To use rewards, first decide which reward counts as a success."
         )
 
 
@@ -30,11 +31,33 @@ def require(name: str, value: object, kinds: type | tuple[type, ...], expected: 
         raise ArgumentError(name, value, expected)
 
 
-def names_of(name: str, given: object) -> list[str]:
-    """Return names that were given as a list, or one alone; each once.
+def path_of(name: str, value: object, expected: str) -> str:
+    """Return a path as text.
 
     Raises:
-        ArgumentError: If they are not texts.
+        ArgumentError: If it is not a path, is empty or contains a NUL character.
+    """
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise ArgumentError(name, value, expected)
+    return path
+
+
+def check_id(name: str, value: object, what: str) -> None:
+    """Check that an argument is a text that is not empty.
+
+    Raises:
+        ArgumentError: If it is not.
+    """
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(name, value, what)
+
+
+def names_of(name: str, given: object) -> list[str]:
+    """Return the distinct names of a list of names, or of a single name.
+
+    Raises:
+        ArgumentError: If a name is not a text.
     """
     listed = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     names = [each for each in listed if isinstance(each, str)]
@@ -44,10 +67,10 @@ def names_of(name: str, given: object) -> list[str]:
 
 
 def check_judge(judge: object) -> None:
-    """Check that a judge can answer: a model that can be called, or a function of two arguments.
+    """Check that a judge is a model that can be called, or a function of two arguments.
 
     Raises:
-        ArgumentError: If it is neither a name nor a function of two arguments.
+        ArgumentError: If it is neither.
         UnusableJudgeError: If the model's key is missing or the model is not known.
     """
     if isinstance(judge, str):

@@ -1,4 +1,4 @@
-"""`agent-eval audit`: ask the judge models a fixed sample again, or compare judgments with those of other tools."""
+"""Implement `agent-eval audit`: ask judge models a fixed sample again, or compare judgments with those of other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from agent_eval.tables import table
 
 
 def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int:
-    """Audit and print the drift; returns 0 when every answer came, 1 when some were lost, 2 when none could be asked.
+    """Run an audit and print the drift. Return 0 if all answers arrived, 1 if some are missing, 2 if none could be requested.
 
     Raises:
         UnknownPriceError: If there is a cap in dollars and a model's price is unknown.

@@ -1,4 +1,4 @@
-"""`agent-eval backup`: a copy of the store, taken while runs go on."""
+"""Implement `agent-eval backup`, which copies the store while runs are active."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def backup(project: Project, out: Console, target: Path, *, force: bool) -> None
     """
     made = back_up(project.store, target, force=force)
     out.print(
-        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB, read back whole.",
+        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB, and verified.",
         markup=False,
         soft_wrap=True,
     )

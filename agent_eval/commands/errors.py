@@ -1,4 +1,4 @@
-"""`agent-eval errors`: the error clusters of a version, how often they occur, and what changed."""
+"""Implement `agent-eval errors`: show error clusters, their frequency and their trend."""
 
 from collections.abc import Sequence
 from uuid import uuid4
@@ -26,7 +26,7 @@ _DESCRIBED = ("label", "tool", "title", "root_cause", "severity", "severity_rank
 
 
 class UnknownSinceError(NotFoundError):
-    """What the errors are to be compared with is no agent and no run."""
+    """Raised when --since names neither an agent nor a run."""
 
     def __init__(self, since: str, agents: Sequence[str], runs: Sequence[str]) -> None:
         super().__init__(
@@ -62,11 +62,11 @@ def consolidate(project: Project, out: Console) -> None:
     events = consolidate_clusters(project, run_id=str(uuid4()))
     for kind, cluster, other, reason in events.select("kind", "cluster_id", "other_id", "reason").iter_rows():
         out.print(Text(f"{kind}: {cluster} → {other}: {reason}"))
-    out.print(f"{events.height} changes. agent-eval run brings every agent's tables up to date.")
+    out.print(f"{events.height} changes. Next: agent-eval run, which updates the tables of all agents.")
 
 
 def _compared(project: Project, version: str, agents: Sequence[str], since: str | None) -> pl.DataFrame:
-    """Table error_trends of these agents: the stored one, or computed against `since`."""
+    """Return table error_trends of these agents, as stored, or computed against `since`."""
     of_version = pl.DataFrame({"methodology_version": [version]})
     if since is None:
         stored = project.store.read(table("error_trends"), of_version)
@@ -86,7 +86,7 @@ def _compared(project: Project, version: str, agents: Sequence[str], since: str 
 
 
 def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFrame) -> pl.DataFrame:
-    """Clusters with their comparison, those that are gone included; most severe first, then by the smallest q-value."""
+    """Return clusters with their comparison, including clusters that disappeared; most severe first, then by q-value."""
     described = registry.select("cluster_id", *_DESCRIBED)
     counted = clusters.drop(*_DESCRIBED, "trend")
     counted = counted.rename({"n_turns": "n_turns_seen"}).drop("n_turns_eligible", "rate_per_100_turns")
@@ -119,9 +119,7 @@ def _joined(clusters: pl.DataFrame, compared: pl.DataFrame, registry: pl.DataFra
 
 def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) -> None:
     if rows.is_empty():
-        out.print(
-            "No failures: none was found, or no turn was judged for them. agent-eval run judges what is new."
-        )
+        out.print("No failures were found, or no turn was judged for failures. Next: agent-eval run")
         return
     compared = f" since {since}" if since else ""
     grid = FittingTable(
@@ -145,7 +143,7 @@ def _print(rows: pl.DataFrame, out: Console, version: str, since: str | None) ->
 
 
 def _described(row: dict[str, object]) -> Text:
-    """Title, id, root cause and an example; every word of a transcript as plain text."""
+    """Return title, id, root cause and an example as plain text."""
     text = Text(sanitize(str(row["title"])), style="bold")
     cause = row["root_cause"]
     if cause:
@@ -157,7 +155,7 @@ def _described(row: dict[str, object]) -> Text:
 
 
 def _trend(row: dict[str, object]) -> str:
-    """What became of it, the rate it was, and how sure that is."""
+    """Return the trend, the earlier rate and its significance as text."""
     if row["trend"] is None:
         return "–"
     before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
@@ -175,14 +173,14 @@ def _cut(text: str, most: int) -> str:
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
     lines = [
-        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with it per 100 turns judged by others than rules; –: none was."
+        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns judged by people or models; –: no turn was judged."
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(
-            "was: the baseline's rate. q ≤ 0.05: about 5 % of such findings are expected to be false."
+            "was: rate of the baseline. q ≤ 0.05: about 5 % of such findings are expected to be false."
         )
     else:
         lines.append(
-            "No trend: name a baseline in agents.yaml, compare --since AGENT, or run the agent again."
+            "No trend. Name a baseline in agents.yaml, compare with --since AGENT, or import another run of the agent."
         )
     return " ".join(lines)

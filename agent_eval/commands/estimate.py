@@ -1,4 +1,4 @@
-"""`agent-eval run --dry-run`: which judge calls a run would make, and what they would cost. Nothing is sent or stored."""
+"""Implement `agent-eval run --dry-run`: estimate the judge calls of a run and their cost, without sending or storing anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,11 +22,11 @@ from agent_eval.transcripts.admission import admit_all
 
 
 class NoJudgeError(JudgeError):
-    """An estimate needs to know who would be asked."""
+    """Raised when an estimate is requested and no judge model is set."""
 
     def __init__(self) -> None:
         super().__init__(
-            "No judge model is set, so no call would be made. Name one: agent-eval run --judge MODEL --dry-run, "
+            "No judge model is set, so there are no calls to estimate. Set one: agent-eval run --judge MODEL --dry-run, "
             "or judge_model in agent_eval.toml."
         )
 
@@ -91,7 +91,7 @@ def estimate_run(
 
 @dataclass(frozen=True)
 class PlannedWork:
-    """What judge models would be asked, and what it costs: US dollars, None where a model's price is unknown."""
+    """Hold the estimated calls of judge models and their cost in US dollars; None if the price of a model is unknown."""
 
     calls: CallEstimate
     cost_usd: float | None  # at full price for every prompt token
@@ -110,7 +110,7 @@ class PlannedWork:
 
 
 def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str]) -> dict[str, PlannedWork]:
-    """The work of judge models that a run would do: for turns and conversations, for rubrics, and in all."""
+    """Return the estimated work of judge models in a run: for turns and conversations, for rubrics, and in total."""
     stale = what_is_stale(project, agents, versions)[1].drop_nulls()
     tables = ingest(project, sorted(set(stale["agent_id"])))
     methodologies = project.methodologies(set(stale["methodology_version"]))
@@ -129,7 +129,7 @@ def planned_work(project: Project, agents: Sequence[str], versions: Sequence[str
 def _estimated(
     project: Project, sequences: Sequence[QuestionSequence], metrics: Sequence[Metric] | None
 ) -> PlannedWork:
-    """The calls of all models of the judge: each fills a cache of its own."""
+    """Return the calls of all models of the judge; each model has its own prompt cache."""
     judge = project.own_judge
     if judge is None:
         raise NoJudgeError

@@ -1,4 +1,4 @@
-"""`agent-eval export`: an agent's conversations in another tool's format."""
+"""Implement `agent-eval export`: write an agent's conversations in the format of another tool."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def export(
 ) -> int:
     """Write one JSON object a line, to a file or to stdout, and return the exit code: 1 if a line was refused."""
     if out is not None and out.exists() and not force:
-        raise UnknownExportError(f"{out} exists. Overwrite it with --force, or name another file.")
+        raise UnknownExportError(f"{out} exists. Overwrite it with --force, or choose another file.")
     lines: list[str] = []
     n_refused = 0
     for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):

@@ -1,4 +1,4 @@
-"""`agent-eval gate`: the results of the gates and an exit code, as a table, JSON, GitHub annotations or JUnit XML."""
+"""Implement `agent-eval gate`: print gate results as a table, JSON, GitHub annotations or JUnit XML, and set the exit code."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _STYLES = {"passed": "green", "failed": "red", "unknown": "yellow"}
 def gate_rows(
     project: Project, version: str, agents: Sequence[str] = (), spec: GateSpec | None = None
 ) -> pl.DataFrame:
-    """Table gate_results of the named agents (default: all) under one version, computed from what is stored.
+    """Return table gate_results of the given agents (default: all) under one version, computed from stored rows.
 
     If the version was edited after it was frozen, or a frozen version cannot be read, every agent has an unknown gate
     that says so.
@@ -43,7 +43,7 @@ def gate_rows(
 
 
 def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
-    """Table gate_results of all agents under one version as a run has just stored it; computed where it is out of date.
+    """Return table gate_results of all agents under one version as stored; rows that are out of date are computed again.
 
     Raises:
         GateRulesError: If a gate names something that does not exist.
@@ -57,7 +57,7 @@ def stored_gate_rows(project: Project, version: str) -> pl.DataFrame:
 
 
 def _edited(project: Project, version: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """One unknown gate per agent of `rows` where the version was edited after it was frozen, else no row."""
+    """Return one unknown gate per agent in `rows` if the version was edited after it was frozen, else no row."""
     if not (notes := list(edited_notes(project.registry, version))):
         return rows.clear()
     finding = GateFinding("status", "unknown", " ".join(notes), subject=f"methodology {version}")
@@ -107,9 +107,9 @@ def gate(
 
 
 def gate_table(rows: pl.DataFrame, version: str, *, shown: Callable[[str], str] = str) -> FittingTable | str:
-    """The gates for people; `shown` sanitises untrusted text."""
+    """Return the gates as a table for the terminal; `shown` sanitises untrusted text."""
     if rows.is_empty():
-        return "No gate was evaluated: nothing has been run yet."
+        return "No gate was evaluated, because nothing has been run yet."
     grid = FittingTable(f"Gates · methodology {version}", ("agent", "gate", "result", "evidence"))
     for row in rows.iter_rows(named=True):
         grid.add_row(

@@ -1,4 +1,4 @@
-"""`agent-eval import`: a transcript source into data/sessions, in the native form."""
+"""Implement `agent-eval import`: convert transcripts to the native format in data/sessions."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,33 +22,33 @@ SHOWN = 20
 
 
 class OtherCategoryError(InputError):
-    """The agent is declared with another category."""
+    """Raised when the agent is declared with another category."""
 
     def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
         super().__init__(
             f"Agent {agent!r} is in agents.yaml with category {declared!r}, not {wanted!r}. "
-            "Edit the entry there, or leave --category out."
+            "Edit the entry, or omit --category."
         )
 
 
 class OneSessionError(InputError):
-    """--session names one session, and there are several files."""
+    """Raised when --session names one session and there are several files."""
 
     def __init__(self, n_files: int) -> None:
         super().__init__(
-            f"--session names one session, but there are {n_files:,} files. Leave it out, or put the records into one file."
+            f"--session names one session, but there are {n_files:,} files. Omit it, or merge the records into one file."
         )
 
 
 class NotImportedError(InputError):
-    """The only file cannot be imported."""
+    """Raised when the only file cannot be imported."""
 
     def __init__(self, report: FileReport) -> None:
         super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
 
 
 class UnknownCategoryError(NotFoundError):
-    """No methodology version has a template for the category."""
+    """Raised when no methodology version has a template for the category."""
 
     def __init__(self, category: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ def import_transcripts(
     if slots and not versions:
         versions = (project.registry.current.version,)
         err.print(
-            f"The session is for methodology {versions[0]}, as it has slots. Choose with --methodology."
+            f"The session is for methodology {versions[0]}, because it has slots. Use --methodology to choose another version."
         )
     with standard_input(paths) as stdin:
         files = input_files(paths, stdin)
@@ -123,7 +123,7 @@ def import_transcripts(
 
 @contextmanager
 def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
-    """What comes on standard input, as a temporary file; None where no path is `-`."""
+    """Yield a temporary file with the content of standard input; None if no path is `-`."""
     path = spooled(sys.stdin.buffer) if STDIN in paths else None
     try:
         yield path
@@ -135,7 +135,7 @@ def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
 def _announced(
     err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool
 ) -> Iterator[FileReport]:
-    """The reports; what was refused, left out or removed in each is printed as it comes."""
+    """Yield the reports, printing what each file's import rejected, left out or removed."""
     for one in reports:
         yield one
         if one.report is None:
@@ -168,7 +168,7 @@ def _announced(
 
 
 def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *, is_alone: bool) -> None:
-    """A line for each file, and the sum."""
+    """Print a line for each file, and the totals."""
     done = [(one, one.report) for one in reports if one.report is not None]
     for one, report in () if is_alone else done:
         counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} refused"
@@ -196,7 +196,7 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
 
 
 def _state(report: ImportReport) -> str:
-    """What an import did with a file's conversations."""
+    """Return what an import did with the conversations of a file."""
     if not report.n_imported and not report.n_known:
         return "refused"
     if not report.n_imported:
@@ -209,7 +209,7 @@ def _n(count: int, noun: str) -> str:
 
 
 def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bool:
-    """Whether a file was imported whole and its outcomes can be read; why not is printed."""
+    """Return whether a file was imported completely and its outcomes are readable; print the problems."""
     report = one.report
     if report is None:
         return one.is_skipped

@@ -1,4 +1,4 @@
-"""`agent-eval labels`: labels by people and by judges of other tools into data/ratings."""
+"""Implement `agent-eval labels`: import labels of people and of other tools, and write rating sheets."""
 
 import csv
 import io
@@ -108,7 +108,7 @@ def write_sheets(
         project.metrics.get(name)
     made = rating_sheets(project, methodology.version, n, metrics=metrics, agents=agents, raters=raters)
     if not any(sheet.items for sheet in made):
-        said = "Nothing to label: people labelled all of it, or nothing was run yet. Next: agent-eval run"
+        said = "Nothing to label: people have labelled all parts, or nothing has been run yet. Next: agent-eval run"
         err.print(said, markup=False)
         return 2
     target = folder or project.home.data / "sheets"

@@ -1,4 +1,4 @@
-"""`agent-eval methodology`: the versions listed, shown, compared and checked."""
+"""Implement `agent-eval methodology`: list, show, compare and validate versions."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Row = Mapping[str, str | int | None]
 
 
 def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
-    """Every version: one row each. Files that cannot be read are named after it, with `as_json` on stderr."""
+    """Print one row per version, and then the files that cannot be read (with `as_json` on stderr)."""
     rows = [_row(registry, m) for m in registry.all()]
     if as_json:
         for problem in registry.problems:
@@ -32,7 +32,7 @@ def show_list(registry: Registry, console: "Console", *, as_json: bool) -> None:
 
 
 def show(registry: Registry, version: str, console: "Console", *, as_json: bool) -> None:
-    """One version whole: weights, dimensions with anchors, tests, disclosures, penalties, templates, rules.
+    """Print one version: weights, dimensions with anchors, tests, disclosures, penalties, templates and rules.
 
     Raises:
         UnknownMethodologyError: If there is no such version.
@@ -51,7 +51,7 @@ def show(registry: Registry, version: str, console: "Console", *, as_json: bool)
 
 
 def show_diff(registry: Registry, a: str, b: str, console: "Console", *, as_json: bool) -> None:
-    """What changed from version `a` to `b`; date and status come last.
+    """Print the differences between versions `a` and `b`; date and status come last.
 
     Raises:
         UnknownMethodologyError: If one of them does not exist.
@@ -123,7 +123,7 @@ def _frozen_state(registry: Registry, m: Methodology) -> str:
 
 
 def _worked_example(m: Methodology) -> Row:
-    """All fives give 100, all ones 20, ΣU = 24 with ΣD = 60 gives 80: exactly, from the version's weights."""
+    """Check that all fives give 100, all ones give 20, and ΣU = 24 with ΣD = 60 gives 80, exactly."""
     expected = {(30, 75): 100, (6, 15): 20, (24, 60): 80}
     wrong = [
         f"ΣU = {u}, ΣD = {d} gives {value}, expected {score}"
@@ -135,7 +135,7 @@ def _worked_example(m: Methodology) -> Row:
 
 
 def _rule_numbers(m: Methodology) -> Row:
-    """The numbers in the rules' texts are those of the data."""
+    """Check that the numbers in the texts of the rules agree with the data."""
     wrong = list(rule_number_problems(m))
     shown = f"the numbers in {len(m.rules)} rules agree with the data"
     return _check("rule_numbers", m.version, "failed" if wrong else "passed", "; ".join(wrong) or shown)
@@ -151,7 +151,7 @@ def _check(name: str, subject: str, result: str, detail: str) -> Row:
 
 
 def _lines(m: Methodology) -> Iterator[str]:
-    """The version as text; a line that starts with '# ' or '## ' is a heading."""
+    """Yield the version as lines of text; a line that starts with '# ' or '## ' is a heading."""
     yield f"# {m.title} {m.version}"
     replaces = f", supersedes {m.supersedes}" if m.supersedes else ""
     by = f" by {m.superseded_by}" if m.superseded_by else ""
@@ -184,7 +184,7 @@ def _lines(m: Methodology) -> Iterator[str]:
 
 
 def _reference(r: Reference) -> str:
-    """One reference in a line; what is not known of it is named."""
+    """Return one reference as a line of text, which also names unknown parts."""
     parts = [
         r.title,
         r.authors or "authors not named",
@@ -220,7 +220,7 @@ def _listed(title: str, items: tuple[str, ...]) -> Iterator[str]:
 
 
 def _print_line(console: "Console", line: str, style: str | None = None) -> None:
-    """A heading in bold; other lines wrapped under their own indentation."""
+    """Print a line: headings in bold, other lines wrapped with their indentation."""
     from rich.padding import Padding
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`agent-eval prompts`: exactly what is sent to a judge model, for an example or for a conversation of an agent."""
+"""Implement `agent-eval prompts`: show what is sent to a judge model, for an example or a conversation of an agent."""
 
 import difflib
 import json
@@ -48,16 +48,16 @@ _JUDGED = ("transcripts", "turn_judgments", "conversation_judgments")
 
 
 class NoSuchConversationError(NotFoundError):
-    """A conversation or a turn was named that the agent does not have."""
+    """Raised when the agent does not have the given conversation or turn."""
 
 
 class NotAskedError(NotFoundError):
-    """A metric does not arise on the turn that was named, or a model is not asked about it."""
+    """Raised when a metric does not apply to the given turn, or no model is asked about it."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What prompts are shown for: a conversation, a turn of it, its session, and what is asked."""
+    """Hold the subject of prompts: a conversation, a turn, its session, and the metrics."""
 
     session: tuple[Conversation, ...]
     conversation: Conversation
@@ -72,16 +72,16 @@ class Subject:
 
     @cached_property
     def universal(self) -> Mapping[str, Metric]:
-        """U1–U6 by name."""
+        """Return the metrics U1–U6 by name."""
         return universal_metrics(self.methodology)
 
     @cached_property
     def criteria(self) -> Mapping[str, Metric]:
-        """'D1.accuracy' …: the template's criteria by name; empty without a template."""
+        """Return the criteria of the template by name, such as 'D1.accuracy'; empty without a template."""
         return criterion_metrics(self.template) if self.template else {}
 
     def question(self, metrics: Iterable[Metric]) -> Question:
-        """A question about the whole conversation, or about the session where a metric's grain is one.
+        """Return a question about the whole conversation, or about the session if that is the grain of a metric.
 
         Raises:
             NotAskedError: If there are no turns to be asked about.
@@ -91,16 +91,16 @@ class Subject:
         held = tuple(c for c in held if c.messages)
         if not held:
             raise NotAskedError(
-                f"Conversation {self.conversation.conversation_id!r} has no turns: nothing is asked about it. "
-                "Name another one with --conversation, or none for the example."
+                f"Conversation {self.conversation.conversation_id!r} has no turns, so there is nothing to ask about it. "
+                "Choose another one with --conversation, or omit --conversation for the example."
             )
         return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
 
     def turn_question(self, metrics: Sequence[Metric]) -> Question:
-        """A question about the turn: those of the metrics that arise on it.
+        """Return a question about the turn, with the metrics that apply to it.
 
         Raises:
-            NotAskedError: If none of them arises there.
+            NotAskedError: If no metric applies.
         """
         turns = self.conversation.turns()
         chosen = [turns[self.turn_index]] if self.turn_index is not None else list(reversed(turns))
@@ -115,12 +115,12 @@ class Subject:
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
         raise NotAskedError(
-            f"Conversation {self.conversation.conversation_id!r} gives no occasion to ask {names}: {why}. "
-            "Name another one with --conversation and --turn, or none for the example."
+            f"Conversation {self.conversation.conversation_id!r} cannot be asked about {names}: {why}. "
+            "Choose another one with --conversation and --turn, or omit both for the example."
         )
 
     def build(self, *questions: Question, metrics: Sequence[Metric] | None = None) -> list[Prompt]:
-        """The prompts that ask the questions: one, or in a small context several parts and windows.
+        """Return the prompts that ask the questions: one, or several parts and windows for a small context.
 
         Raises:
             NotAskedError: If the model is not asked, because of attachments that it cannot be sent.
@@ -156,7 +156,7 @@ def _no_keys(metrics: Iterable[Metric]) -> dict[str, str]:
 
 
 def _undecided(question: Question) -> Question | None:
-    """The part of a question that rules leave to a model; None where they decide all of it."""
+    """Return the part of a question that rules leave to a model; None if they decide all of it."""
     [answers] = answer_without_model([question], RulesJudge())
     return unanswered_part(question, answers)
 
@@ -205,7 +205,7 @@ def _open_call(
 
 
 def _naming_call(subject: Subject) -> list[Prompt]:
-    """What names error clusters; clusters belong to no conversation, so it is always shown for an example."""
+    """Return the prompt that names error clusters, always for an example, because clusters do not belong to a conversation."""
     return [naming_prompt(example.CLUSTERS, subject.secret)]
 
 
@@ -216,12 +216,11 @@ NAMED: dict[str, Callable[[Subject], list[Prompt]]] = {
     "scenario": _scenario_call,
     ERROR_DEDUPLICATION.name: _naming_call,
 }
-"""Prompts that are no metric's own, by the name that --metric takes: the calls of a run, and whatever else is asked
-of a model."""
+"""Values of --metric that select a kind of call instead of a metric."""
 
 
 def prompts_of(name: str, subject: Subject) -> list[Prompt]:
-    """The prompts of that name: one of NAMED, or a metric in a call of its own; in a small context several.
+    """Return the prompts of a kind of call in NAMED, or of one metric in a separate call; several for a small context.
 
     Raises:
         UnknownMetricError: If there is none.
@@ -296,7 +295,7 @@ def _row(name: str, prompt: Prompt) -> Mapping[str, object]:
 def example_subject(
     methodology: Methodology, metrics: Sequence[Metric] = DEFAULT.metrics, turn_index: int | None = None
 ) -> Subject:
-    """The shipped example."""
+    """Return the packaged example."""
     return Subject(
         session=(example.CONVERSATION, example.BROKEN_INPUT),
         conversation=example.CONVERSATION,
@@ -316,7 +315,7 @@ def agent_subject(
     conversation_id: str | None,
     turn_index: int | None,
 ) -> Subject:
-    """A conversation of an agent as its session folders hold it now; by default the first.
+    """Return a conversation of an agent, read from its session folder. Default: the first.
 
     Raises:
         UnknownAgentError: If the agent is not known.
@@ -354,7 +353,7 @@ def agent_subject(
 def _findings(
     project: Project, version: str, agent_id: str, session: Sequence[Conversation]
 ) -> tuple[RatingFinding, ...]:
-    """What the stored judgments of a session say, as rubric ratings are shown it."""
+    """Return the findings from the stored judgments of a session, as they are shown to rubric ratings."""
     pair = pl.DataFrame({"methodology_version": [version], "agent_id": [agent_id]})
     read = {name: project.store.read(table(name), pair) for name in _JUDGED}
     tests = {

@@ -1,4 +1,4 @@
-"""`agent-eval report`: the boards, agents and conversations as pages that open from disk."""
+"""Implement `agent-eval report`: write boards, agents and conversations as pages that open from disk."""
 
 from pathlib import Path
 

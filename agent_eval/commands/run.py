@@ -1,4 +1,4 @@
-"""`agent-eval run`: take in what is new, materialise what is stale through Dagster, keep what it was made from."""
+"""Implement `agent-eval run`: ingest new data, materialise stale assets with Dagster, and record their inputs."""
 
 import gc
 import itertools
@@ -34,7 +34,7 @@ _FREE = ("human", "rule", "recorded", "none")
 
 @dataclass(frozen=True)
 class RunReport:
-    """The result of a run: what it made, refused records and unscored judgments of the agents and versions asked for."""
+    """Hold the result of a run: updated tables, rejected records and unscored judgments of the requested agents and versions."""
 
     stale: pl.DataFrame
     refusals: tuple[Refusal, ...]
@@ -48,7 +48,7 @@ class RunReport:
 
     @property
     def exit_code(self) -> int:
-        """0 done; 1 a record was refused or some judgments are unscored; 2 nothing that was asked got scored."""
+        """Return 0 if all is done, 1 if records were rejected or judgments are unscored, 2 if no judge request was scored."""
         if self.is_nothing_scored or (self.n_asked and self.n_unscored == self.n_asked):
             return 2
         return 1 if self.refusals or self.n_unscored else 0
@@ -101,7 +101,7 @@ def run(
 def what_is_stale(
     project: Project, agents: Sequence[str], versions: Sequence[str]
 ) -> tuple[Sources, pl.DataFrame]:
-    """The sources as they are, and what a run would make: asset, agent_id and methodology_version by row."""
+    """Return the current sources, and what a run would materialise: one row per asset, agent_id and methodology_version."""
     chosen = list(versions) or list(project.registry.versions)
     sources = read_sources(project, agents, chosen)
     return sources, stale_places(project, Fingerprints.of(project, sources), agents, chosen)
@@ -138,7 +138,7 @@ def _materialise(
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:
-    """The versions whose board was made when another version, or none, superseded them: their pages say so."""
+    """Return the versions whose stored board names another superseding version than the current one."""
     stored = project.store.read(
         table("leaderboard"), columns=["methodology_version", "superseded_by"]
     ).unique()
@@ -200,7 +200,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
             found.append(f"Agent {agent} is in agents.yaml but has no sessions.")
         if entry.category and entry.category not in categories:
             found.append(
-                f"Agent {agent} has category {entry.category!r}, for which no version has a template."
+                f"Agent {agent} has category {entry.category!r}, which has no template in any version."
             )
     undeclared = sorted(with_sessions - set(declared))
     found += [
@@ -223,7 +223,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
 
 
 def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
-    """Which metrics arise in the conversations that people rated, and in which of their turns."""
+    """Return which metrics apply to the conversations that people rated, and to which turns."""
     rated = ratings.select("agent_id", "conversation_id").drop_nulls().unique()
     columns = ["agent_id", "conversation_id", "metric", "unscored_reason"]
     turns = project.store.read(table("turn_judgments"), rated, columns=[*columns, "turn_index"])
@@ -233,11 +233,11 @@ def _judged_where(project: Project, ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _unnamed(project: Project) -> Iterator[str]:
-    """That a judge model gave some error clusters no name, and why."""
+    """Return a warning if a judge model did not name some error clusters, with the reason."""
     registry = project.store.read(table("error_registry"), columns=["naming_problem"])
     problems = sorted(registry["naming_problem"].drop_nulls())
     if problems:
         yield (
-            f"{len(problems)} error clusters keep the rule's name, as the judge model gave none: {problems[0]} "
+            f"{len(problems)} error clusters keep the name of the rule, because the judge model did not name them: {problems[0]} "
             "The next run with the model asks again."
         )

@@ -1,4 +1,4 @@
-"""`agent-eval ui`: the Dagster UI on this project."""
+"""Implement `agent-eval ui`: serve the Dagster UI of the project."""
 
 import json
 import os

@@ -63,7 +63,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
 def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> list[str]:
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
-        context.log.warning(f"Methodology {version} is new: reload the code location to get its partitions.")
+        context.log.warning(f"Methodology {version} is new. Reload the code location to add its partitions.")
     edited = project.registry.edited()  # not observed: its boards stay unchanged
     for problem in edited.values():
         context.log.warning(str(EditedVersionError(problem)))
@@ -74,8 +74,10 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
 @dg.op(
     out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"),
     config_schema={
-        "boards": dg.Field(bool, default_value=True, description="Make all boards, and the report."),
-        "methodologies": dg.Field([str], default_value=[], description="Only these versions; none: all."),
+        "boards": dg.Field(bool, default_value=True, description="Rebuild all boards and the report."),
+        "methodologies": dg.Field(
+            [str], default_value=[], description="Methodology versions to run. Default: all."
+        ),
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
@@ -109,7 +111,7 @@ def reconcile() -> None:
     job=reconcile,
     minimum_interval_seconds=EVERY_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise by hand only.",
+    description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise manually.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     """Compute what is stale, as `agent-eval run` does, and request one run for it.

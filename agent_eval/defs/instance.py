@@ -27,8 +27,8 @@ class DagsterHomeError(StorageError):
 
     def __init__(self, home: Path, why: str) -> None:
         super().__init__(
-            f"Dagster cannot keep its records in DAGSTER_HOME {home}: {why}. Free some space there, or let DAGSTER_HOME "
-            "name another folder, and run again: what was finished is kept in the store."
+            f"Dagster cannot keep its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
+            "to another folder, and run again. Completed work is in the store."
         )
 
 
@@ -61,7 +61,7 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
     lost = {run.run_id: run for each in under_way for run in instance.get_runs(each)}
     for run in lost.values():
         instance.report_run_failed(
-            run, "The process was killed. What it had finished is kept; the next run does the rest."
+            run, "The process was killed. Completed work is stored, and the next run resumes the rest."
         )
     if abandoned:
         store.forget_runs(abandoned)

@@ -51,8 +51,8 @@ class RunFailedError(RunError):
 
     def __init__(self, run_id: str, stage: str, why: str) -> None:
         super().__init__(
-            f"Stage {stage} failed: {why}. What was finished is kept. Run {run_id} in `agent-eval ui` has the log; "
-            "fix the cause and run again."
+            f"Stage {stage} failed: {why}. Completed work is stored. See the log of run {run_id} in "
+            "`agent-eval ui`, fix the cause and run again."
         )
 
 

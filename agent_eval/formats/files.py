@@ -70,9 +70,7 @@ class Bounds:
 
 def unreadable(error: OSError) -> str:
     """Return why a file or folder cannot be read, as the system says it."""
-    return (
-        f"it cannot be read ({error.strerror or error}); allow reading it, or take it out of the data folder"
-    )
+    return f"it cannot be read ({error.strerror or error}); change its permissions, or move it out of the data folder"
 
 
 def _real(path: Path) -> Path:

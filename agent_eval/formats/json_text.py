@@ -72,7 +72,7 @@ def _whole(text: str) -> int:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no JSON; write null for an unknown value")
+    raise ValueError(f"{name} is not valid JSON; write null for an unknown value")
 
 
 _DECODER = json.JSONDecoder(

@@ -117,7 +117,7 @@ def json_lines(path: Path | ZipMember, file: str) -> Iterator[Record | Refusal]:
         if isinstance(line, str):
             yield Refusal(file, number, line)
         elif line.strip():
-            yield record_of(line, number, file, "; expected one JSON value a line")
+            yield record_of(line, number, file, "; expected one JSON value per line")
 
 
 def record_of(text: bytes | None, number: int, file: str, expected: str = "") -> Record | Refusal:

@@ -98,8 +98,6 @@ def _scale(where: str, name: str, metrics: MetricSet) -> tuple[Fraction, Fractio
         raise UnknownNameError(where, name, {*metrics.names, *scores}, "metric or score")
     metric = metrics.get(name)
     if metric.kind == "label" and not metric.is_failure:
-        raise GateRulesError(
-            f"{where}.{name}: its labels are no failures, so they have no mean. Leave it out."
-        )
+        raise GateRulesError(f"{where}.{name}: its labels are not failures, so it has no mean. Remove it.")
     low, high = metric.scale or (0, 1)
     return exact(low), exact(high)

@@ -36,7 +36,7 @@ class _Pending(BaseException):  # not an Exception: a measure must not catch it
 
 @dataclass
 class CaseJudge:
-    """Passed to an async `measure`: asks judge models about the measured turn or conversation."""
+    """Ask judge models about the measured turn or conversation, on behalf of an async `measure`."""
 
     _question: Question
     _known: Mapping[str, Verdict]

@@ -27,7 +27,7 @@ They are stored, and not asked again until the question changes."""
 
 @dataclass(frozen=True)
 class Scored:
-    """Holds a value with the judge's reason and a verbatim quote. The metric's kind sets the value's field.
+    """Hold a value with the judge's reason and a verbatim quote. The kind of the metric determines the field of the value.
 
     Cost and tokens are this answer's share of its call: they add up over the answers of a call.
     """
@@ -57,7 +57,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """Marks a question that does not apply here, or that this judge cannot decide."""
+    """Mark a question that does not apply, or that this judge cannot decide."""
 
     reason: str
     is_abstention: bool = False  # the judge cannot decide; another judge might
@@ -65,7 +65,7 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Unscored:
-    """Marks a missing value: a failure of the judge, or its answer that it cannot decide (`GIVEN`).
+    """Mark a missing value: the judge failed, or answered that it cannot decide (`GIVEN`).
 
     Never counts as 0, as a failure of the agent or as a pass. Its cost was paid nevertheless.
     """
@@ -97,7 +97,7 @@ def is_lost(verdict: Verdict) -> bool:
 
 
 class TurnsUpTo(Sequence[Turn]):
-    """Views the first turns of a conversation without a copy: all questions of it share the turns."""
+    """Provide the first turns of a conversation without copying them."""
 
     def __init__(self, turns: tuple[Turn, ...], n: int) -> None:
         self._turns, self._n = turns, min(n, len(turns))
@@ -121,7 +121,7 @@ class TurnsUpTo(Sequence[Turn]):
 
 @dataclass(frozen=True)
 class Question:
-    """Asks metrics about a turn, a conversation (`turn_index` None) or a session (several conversations).
+    """Ask about metrics of a turn, a conversation (`turn_index` None) or a session (several conversations).
 
     `content_hash` covers everything a judge may see; `keys` are the question keys by metric name
     (judge/keys.py).

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from agent_eval.errors import ConfigurationError, NotFoundError
+from agent_eval.errors import ArgumentError, ConfigurationError, NotFoundError
 from agent_eval.formats.yaml import Document, YamlError, read_document
 from agent_eval.methodology.models import Methodology, Version
 
@@ -26,7 +26,7 @@ MAX_BYTES = 2_000_000
 SHOWN_ERRORS = 5
 SHOWN_LETTERS = 40  # of a key in an untrusted file
 
-_REVERT = "undo the change, or publish it as a new version in a file of its own"
+_REVERT = "undo the change, or publish it as a new version in a new file"
 
 _RECORD_HEADER = """\
 # Content hashes of published methodology versions. A published version never changes: publish a new one instead.
@@ -128,11 +128,14 @@ class Registry:
         return self.methodologies
 
     def get(self, version: str) -> Methodology:
-        """Return the methodology of that version.
+        """Return the methodology of a version.
 
         Raises:
-            UnknownMethodologyError: If there is none, or its file cannot be read.
+            ArgumentError: If the version is not a text.
+            UnknownMethodologyError: If the version does not exist, or its file cannot be read.
         """
+        if not isinstance(version, str):
+            raise ArgumentError("version", version, "a version such as '1.3.0'")
         found = next((m for m in self.methodologies if m.version == version), None)
         if found is None:
             problem = next((p for p in self.problems if Path(p.file).name == f"{version}.yaml"), None)
@@ -351,7 +354,7 @@ def _read_version(path: Path, data_folder: Path | None = None) -> Methodology | 
         return document
     if not isinstance(document.value, dict):
         return MethodologyProblem(
-            str(path), "holds no mapping; copy a published version's file and change it"
+            str(path), "is not a mapping; copy the file of a published version and change it"
         )
     try:
         methodology = Methodology.model_validate(document.value)
@@ -373,7 +376,7 @@ def _read_document(path: Path) -> Document | MethodologyProblem:
     except OSError as error:
         return MethodologyProblem(name, f"cannot be read: {error.strerror or error}")
     if len(data) > MAX_BYTES:
-        return MethodologyProblem(name, f"is larger than {MAX_BYTES:,} bytes; a version takes about 40,000")
+        return MethodologyProblem(name, f"is larger than {MAX_BYTES:,} bytes; a version has about 40,000")
     try:
         return read_document(data.decode("utf-8-sig"), "text", allow_aliases=True)
     except UnicodeDecodeError as error:

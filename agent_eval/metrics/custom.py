@@ -79,7 +79,7 @@ def read_metric(path: Path) -> Metric:
     except YamlError as error:
         raise MetricFileError(path, error.reason, error.line) from error
     if not isinstance(document.value, dict):
-        raise MetricFileError(path, "holds no mapping; docs/metrics.md shows a metric's keys")
+        raise MetricFileError(path, "is not a mapping; docs/metrics.md lists the keys of a metric")
     try:
         declared = Declared.model_validate(document.value)
     except ValidationError as error:
@@ -106,7 +106,7 @@ def _metrics_of(module: str) -> Iterator[Metric]:
         raise MetricModuleError(module, f"it has no {NAME_IN_MODULE} = (…,) that lists its metrics")
     for metric in listed:
         if not isinstance(metric, Metric):
-            raise MetricModuleError(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is no Metric")
+            raise MetricModuleError(module, f"{NAME_IN_MODULE} holds {metric!r:.60}, which is not a Metric")
         if found := problems_of(metric):
             raise MetricModuleError(module, f"metric {metric.name!r:.80}: {_joined(found)}")
         yield metric

@@ -60,7 +60,7 @@ class MetricNameTakenError(ConfigurationError):
 
     def __init__(self, name: str, is_built_in: bool) -> None:
         by = "a metric of agent-eval" if is_built_in else "another of your metrics"
-        super().__init__(f"Metric {name!r}: the name is taken by {by}. Give yours another name.")
+        super().__init__(f"Metric {name!r}: the name is already used by {by}. Rename your metric.")
 
 
 @dataclass(frozen=True)

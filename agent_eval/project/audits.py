@@ -42,7 +42,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
     nothing = latest_drift(_AUDITS.empty())
     spec = project.own_judge
     if spec is None:
-        return Audit(nothing, "no judge model is set; name one with judge_model or --judge")
+        return Audit(nothing, "no judge model is set; set judge_model or pass --judge")
     audit_id = datetime.now(UTC).isoformat(timespec="microseconds")
     sequences = _sequences(project)
     questions = [q for of_agent in sequences.values() for sequence in of_agent for q in sequence.questions]
@@ -64,7 +64,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         lost += [verdict for verdict in verdicts if isinstance(verdict, Unscored)]
         n_asked += len(verdicts)
     if not n_asked:
-        return Audit(nothing, f"{spec.name} has answered nothing yet that could be asked again")
+        return Audit(nothing, f"{spec.name} has no stored answers that could be asked again")
     found = project.store.read(_AUDITS, pl.DataFrame({"audit_id": [audit_id]}))
     if found.is_empty():
         return Audit(nothing, f"{spec.name} answered nothing: {lost[0].detail}", n_asked, len(lost))

@@ -1,4 +1,4 @@
-"""Keep what belongs to a store but is no table of it: answers that are not merged yet, the ledger, the prompt secret.
+"""Manage the data of a store that is not in its tables: unmerged answers, the ledger and the prompt secret.
 
 Beside a store file these are files. A lake has them in its catalog, where all workers share them.
 """
@@ -40,7 +40,7 @@ class Caps:
 
 
 class BesideStore(Protocol):
-    """Provides what belongs to a store but is no table of it."""
+    """Provide the data of a store that is not in its tables."""
 
     @property
     def store(self) -> Store:

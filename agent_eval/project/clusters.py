@@ -6,7 +6,7 @@ files.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 import polars as pl
@@ -236,8 +236,8 @@ def _alone(store: Store, run_id: str) -> Iterator[_State]:
         yield _State(store, run_id)
 
 
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+def _today() -> date:
+    return datetime.now(UTC).date()
 
 
 def refusals(project: Project) -> Sequence[Refusal]:

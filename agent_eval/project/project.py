@@ -3,7 +3,6 @@
 The command line and the Dagster resources both open projects here, so that they see the same data.
 """
 
-import difflib
 import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,7 +41,7 @@ from agent_eval.settings import Settings, read_settings
 from agent_eval.settings.home import Home, NoRootError, find_root
 from agent_eval.storage import Store
 from agent_eval.storage.ledger import SpendingCap
-from agent_eval.tables import TABLES, table
+from agent_eval.tables import table
 from agent_eval.tables.agent_version import AgentVersion
 from agent_eval.tables.frames import Transcripts
 from agent_eval.transcripts.agents import read_agents
@@ -76,18 +75,6 @@ class Origin:
         """Return the run that started this process (PARENT_RUN), else the process itself."""
         parent, _, by = os.environ.get(PARENT_RUN, "").partition(" ")
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
-
-
-class UnknownTableError(NotFoundError, KeyError):
-    """Raised when there is no stored table of that name."""
-
-    def __init__(self, name: str) -> None:
-        near = difflib.get_close_matches(name, TABLES, n=1)
-        meant = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"There is no table {name!r}.{meant} Tables: {', '.join(sorted(TABLES))}.")
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 @dataclass(frozen=True)
@@ -125,8 +112,6 @@ class Project:
         """
         if not isinstance(name, str):
             raise ArgumentError("name", name, "the name of a table")
-        if name not in TABLES:
-            raise UnknownTableError(name)
         return self.store.read(table(name))
 
     def with_settings(self, **changed: object) -> "Project":
@@ -145,7 +130,7 @@ class Project:
 
     @cached_property
     def beside_store(self) -> BesideStore:
-        """Return what belongs to the store but is no table of it: unmerged answers, ledger, prompt secret."""
+        """Return the data of the store that is not in its tables: unmerged answers, ledger and prompt secret."""
         return open_store(self.home, self.settings.store)
 
     @cached_property

@@ -33,7 +33,7 @@ def composite(row: dict[str, object]) -> str:
 
 
 def badges(row: dict[str, object]) -> list[str]:
-    """Disclosures as short words; an unknown is named as such."""
+    """Return the disclosures as short texts; unknown ones are marked."""
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
@@ -91,7 +91,7 @@ def rank(row: dict[str, object]) -> str:
 
 
 def leads(board: pl.DataFrame) -> list[str]:
-    """For each template whose first has another agent below it: how large is the lead, and is it more than one rating?"""
+    """Return, for each template with two ranked agents, the size of the lead and whether it exceeds one rating point."""
     firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
     return [
         _lead(row)
@@ -114,7 +114,7 @@ def _lead(row: dict[str, Any]) -> str:
 
 
 def outcomes(board: pl.DataFrame) -> list[str]:
-    """For each agent of which not everything is known: what is missing, and what it could change.
+    """Return, for each agent with unknown results, what is missing and how it could change the result.
 
     Trials that are not known, judgments on part of the evidence, and conversations outside the judged sample.
     """
@@ -252,7 +252,7 @@ def versions_in(board: pl.DataFrame) -> list[str]:
 
 
 def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[str, str]:
-    """Superseded version → markdown for its page of an asset: what took its place, and a link to the current version's page."""
+    """Return, for each superseded version, a Markdown note that links to the page of the current version."""
     known = list(methodologies)
     current = next((m.version for m in known if m.status == "current"), None)
     link = f" Current version: [{current}]({partition_page(asset, current)})." if current else ""

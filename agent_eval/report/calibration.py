@@ -29,7 +29,7 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One pair of answers in the picture; `share` of the column's labels, 0–1."""
+    """Represent one cell of the confusion matrix; `share` is that of the column's labels, 0–1."""
 
     x: int
     y: int
@@ -41,7 +41,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Confusion:
-    """A grid: the judge's answers from top to bottom, people's from left to right."""
+    """Represent a confusion matrix: the judge's answers in rows, people's answers in columns."""
 
     width: int
     height: int
@@ -52,7 +52,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class CalibrationView:
-    """One row of judge_calibration as it is read; figures: name, value with interval."""
+    """Represent one row of judge_calibration for display; each figure is a name and a value with its interval."""
 
     name: str
     row: Mapping[str, Any]

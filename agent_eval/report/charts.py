@@ -1,4 +1,4 @@
-"""The geometry of plots; `html/templates/_charts.html` draws it for the report, `svg.py` for the Dagster UI."""
+"""Compute the geometry of plots. `html/templates/_charts.html` draws it for the report, `svg.py` for the Dagster UI."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ RATINGS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a radar; `x`, `y` is its value's point, None when the value is missing."""
+    """Represent one axis of a radar chart; `x`, `y` is the point of its value, None if the value is missing."""
 
     name: str
     title: str
@@ -23,7 +23,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Radar:
-    """Ratings 1–5 around a circle. The outline is closed only if every value is known: a gap stays a gap."""
+    """Represent a radar chart of ratings from 1 to 5. The outline is closed only if all values are known."""
 
     axes: tuple[Axis, ...]
     rings: tuple[str, ...]  # polygons of the ratings 1–5, as SVG points
@@ -72,7 +72,7 @@ def _polygon(points: Sequence[tuple[float, float]]) -> str:
 
 @dataclass(frozen=True)
 class StackPart:
-    """One part of a stacked bar, in percent of its width."""
+    """Represent one part of a stacked bar, in percent of its width."""
 
     name: str
     n: int
@@ -93,7 +93,7 @@ def stacked(counts: Mapping[int, int]) -> tuple[StackPart, ...]:
 
 @dataclass(frozen=True)
 class IntervalMark:
-    """A value with its interval on a scale, in percent of the scale's width; bounds are None without an interval."""
+    """Represent a value with its interval, in percent of the scale's width; bounds are None without an interval."""
 
     at: float
     low: float | None
@@ -117,7 +117,7 @@ def span(
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """One agent of a scatter plot, in units of the picture; `low` and `high` are the ends of its interval."""
+    """Represent one agent in a scatter plot, in units of the picture; `low` and `high` are the ends of its interval."""
 
     name: str
     x: float
@@ -131,7 +131,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Scores of 0-100 over costs from 0; `front`: the agents that none beats in both, as SVG points."""
+    """Represent a scatter plot of scores (0-100) over costs; `front` is the Pareto front as SVG points."""
 
     points: tuple[ScatterPoint, ...]
     front: str

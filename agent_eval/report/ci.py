@@ -80,5 +80,5 @@ def _property(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Without what XML 1.0 cannot hold, not even escaped."""
+    """Remove characters that XML 1.0 does not allow."""
     return _NOT_XML.sub(REPLACEMENT, sanitize(text))

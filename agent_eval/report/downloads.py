@@ -1,4 +1,4 @@
-"""Rows of a table as CSV and JSON text, for downloads of the report and for commands."""
+"""Convert rows of a table to CSV and JSON text, for downloads of the report and for commands."""
 
 import json
 
@@ -7,6 +7,8 @@ import polars.selectors as cs
 
 from agent_eval.formats.plain_text import escaped_json, sanitize
 from agent_eval.formats.timestamps import as_text
+from agent_eval.tables.columns import NAMES
+from agent_eval.tables.contract import DATES
 
 _NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
 _FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"
@@ -16,9 +18,9 @@ _NEXT_CELL = r"([;\t\r\n]\s*)([=+\-@＝＋－＠])"
 
 
 def csv_text(rows: pl.DataFrame) -> str:
-    """Return rows as CSV; the texts of a list are joined by '; '. A text that could start a formula gets a `'` in front."""
+    """Return rows as CSV; the items of a list of texts or dates are joined by '; '. A text that could start a formula gets a `'` in front."""
     flat = rows.with_columns(
-        cs.by_dtype(pl.List(pl.String)).list.join("; "),
+        cs.by_dtype(NAMES, DATES).cast(NAMES).list.join("; "),
         cs.enum().cast(pl.String),
         *(
             pl.Series(name, map(as_text, rows[name]), dtype=pl.String)

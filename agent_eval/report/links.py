@@ -1,4 +1,4 @@
-"""Addresses in the Dagster UI: partitions of assets, runs, and pages of the report that `agent-eval ui` serves beside it."""
+"""Build addresses in the Dagster UI: partitions of assets, runs, and pages of the report that `agent-eval ui` serves."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Frames as markdown tables, with every cell escaped."""
+"""Render frames as Markdown tables with escaped cells."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Where each page lies in the report: names made from ids, safe on every file system."""
+"""Build the path of each page of the report from ids, safe on every file system."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ def file_name(*ids: str) -> str:
 
 @dataclass(frozen=True)
 class Paths:
-    """Every page's path from the report's folder; `shown` is the version of index.html."""
+    """Build the paths of pages in the report's folder; `shown` is the version of index.html."""
 
     shown: str
 
@@ -57,7 +57,7 @@ class Paths:
         return f"agents/{version}/{file_name(agent_id)}{_number(part)}.html"
 
     def agent_under(self, agent_id: str) -> Callable[[str], str]:
-        """Version → the agent's page under it."""
+        """Return the page of the agent under each version."""
         return partial(self.agent, agent_id)
 
     def conversation(self, agent_id: str, conversation_id: str, turn_index: int | None = None) -> str:
@@ -67,7 +67,7 @@ class Paths:
         return f"{self.conversation_part(agent_id, conversation_id, part)}{anchor}"
 
     def conversation_part(self, agent_id: str, conversation_id: str, part: int) -> str:
-        """Page `part` (from 0) of a conversation."""
+        """Return the path of page `part` (from 0) of a conversation."""
         return (
             f"conversations/{file_name(agent_id)}/{file_name(agent_id, conversation_id)}{_number(part)}.html"
         )

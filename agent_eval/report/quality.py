@@ -1,4 +1,4 @@
-"""The summary of an agent's conversations as people read it: on a terminal, in the Dagster UI and in the report."""
+"""Format the summary of an agent's conversations for the terminal, the Dagster UI and the report."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plots as small SVG pictures inside markdown, on a light panel of their own: readable in a light and in a dark UI.
+"""Draw plots as small SVG images in Markdown, on a light background that is readable in light and dark themes.
 
 Labels are escaped here, always. A picture stays under 8 KB: what does not fit is counted, not drawn.
 """
@@ -23,7 +23,7 @@ _LEFT, _LINE, _LONGEST = 190, 24, 26
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of a bar: its size, its colour and its meaning."""
+    """Represent a part of a bar with its size, colour and meaning."""
 
     size: float
     colour: str
@@ -32,7 +32,7 @@ class BarPart:
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: a label, its parts from left to right, and words after it."""
+    """Represent a bar: a label, its parts from left to right, and a text after it."""
 
     label: str
     parts: tuple[BarPart, ...]
@@ -41,7 +41,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class IntervalBar:
-    """A value with its interval, on the scale of the plot; bounds are null without an interval."""
+    """Represent a value with its interval on the scale of the plot; bounds are None without an interval."""
 
     label: str
     value: float | None
@@ -53,7 +53,7 @@ class IntervalBar:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points (x, y) from left to right, y from 0 to 1."""
+    """Represent a curve: points (x, y) from left to right, with y from 0 to 1."""
 
     name: str
     points: tuple[tuple[int, float], ...]

@@ -1,4 +1,4 @@
-"""Explain a score down to its evidence: formula, ratings, anchors, the judge's words, the turns.
+"""Explain a score by its evidence: formula, ratings, anchors, rationales and turns.
 
 The result is a plain tree of texts; the command formats it.
 """

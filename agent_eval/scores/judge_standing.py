@@ -1,4 +1,4 @@
-"""Say how far the judges of an agent are known to agree with people: calibrated, stale or not calibrated.
+"""Determine whether the judges of an agent are calibrated against people, stale or not calibrated.
 
 Frames in, frames out; the figures are those of table judge_calibration.
 """

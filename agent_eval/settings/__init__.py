@@ -1,4 +1,4 @@
-"""Settings: agent_eval.toml and AGENT_EVAL_*, the gate specification, and where a project lives.
+"""Read the settings, the specification of the gates, and the location of a project.
 
 Values only: what a setting does belongs where it is used.
 """

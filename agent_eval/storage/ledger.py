@@ -51,7 +51,7 @@ class LedgerError(StorageError):
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(
             f"The ledger of judge calls {file} cannot be used ({why}), so no judge is asked. Make it readable and "
-            "writable, or restore it from a backup; without the file all caps count from zero."
+            "writable, or restore it from a backup. If the file is deleted, all caps start from zero."
         )
 
 
@@ -166,8 +166,13 @@ def add_spent(file: Path, spending: pl.DataFrame) -> None:
     with _named(file), contextlib.closing(_connected(file)) as held, _transaction(held) as con:
         con.executemany(
             f"INSERT OR IGNORE INTO spending ({names}) VALUES ({places})",
-            spending.select(list(SPENDING.schema)).rows(),
+            with_days_as_text(spending).rows(),
         )
+
+
+def with_days_as_text(spending: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of table spending as a ledger stores them: days as ISO 8601 texts."""
+    return spending.select(list(SPENDING.schema)).with_columns(pl.col("day").cast(pl.String))
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from agent_eval.storage.versions import (
     view_of_earlier_names,
 )
 from agent_eval.tables import Table
-from agent_eval.tables.contract import TIME, DTypes
+from agent_eval.tables.contract import DATE, DATES, TIME, DTypes
 from agent_eval.tables.frames import F
 
 _SQL_TYPES: dict[DTypes, str] = {
@@ -43,6 +43,8 @@ _SQL_TYPES: dict[DTypes, str] = {
     pl.Float64: "DOUBLE",
     pl.Boolean: "BOOLEAN",
     TIME: "TIMESTAMPTZ",
+    DATE: "DATE",
+    DATES: "DATE[]",
     pl.List(pl.String): "VARCHAR[]",
     pl.List(pl.Int64): "BIGINT[]",
     pl.List(pl.Float64): "DOUBLE[]",

@@ -11,12 +11,12 @@ _FIXES = (
     (r"read-only file system|permission denied", "Give this user the right to write there"),
     (
         r"version number|storage version|serialization version",
-        "It was written by another DuckDB: install the one that wrote it, or a newer one",
+        "It was written by another version of DuckDB; install that version or a later one",
     ),
     (
         r"not a valid|not read enough|corrupt|checksum|is a directory|replaying wal|deserializ",
-        "It is damaged or no store. Put a copy made with `agent-eval backup` in its place; or move it away and run "
-        "again: all but a model's verdicts is computed from the data folder",
+        "It is damaged or not a store. Replace it with a copy made by `agent-eval backup`, or move it away and run "
+        "again: everything except the answers of models is computed from the data folder",
     ),
 )
 
@@ -53,7 +53,7 @@ class NoLockServiceError(StoreError):
         super().__init__(
             attach,
             "lock",
-            "it has no lock file and no lock service, so that two runs could write it at once",
+            "it has no lock file and no lock service, so two runs could write to it at the same time",
             "Name a store file or a table [store] in agent_eval.toml",
         )
 
@@ -66,8 +66,8 @@ class MissingFolderError(StoreError):
             str(file),
             doing,
             f"its folder {file.parent} does not exist",
-            "In a new project run `agent-eval init DIR`, with --sample to look at the sample first. If its data are on "
-            "a disk of its own, mount that; `store` and `data_dir` in agent_eval.toml say where they lie",
+            "In a new project, run `agent-eval init DIR`, or add --sample to start with the sample. If the data is on "
+            "a separate disk, mount the disk. The settings `store` and `data_dir` in agent_eval.toml name the paths",
         )
 
 

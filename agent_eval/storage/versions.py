@@ -14,9 +14,9 @@ import polars as pl
 
 from agent_eval import __version__
 from agent_eval.tables import TABLES
-from agent_eval.tables.contract import TIME
+from agent_eval.tables.contract import DATE, DATES, TIME
 
-SCHEMA_VERSION = 3  # raise it with every release that changes `tables`
+SCHEMA_VERSION = 4  # raise it with every release that changes `tables`
 
 RENAMED: Mapping[str, str] = {"dagster_run_id": "run_id", "ingest_fingerprint": "taken_in"}
 """Column → its name before version 3. The views of schema `PREVIOUS` keep the earlier names for one release."""
@@ -62,11 +62,43 @@ def _renamed_and_typed(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
             yield f'UPDATE store."{table}" SET "{ranked.name}" = CASE "{ranked.rank_of}" {cases} END'
 
 
+def _dated(con: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """Convert texts to dates; a text that is not a date becomes null.
+
+    DuckLake converts no column in place, so a new column takes the name of the old one. Views of the tables are renewed.
+    """
+    found = con.execute(
+        "SELECT table_name, list(column_name ORDER BY column_index), list(data_type ORDER BY column_index) "
+        "FROM duckdb_columns() WHERE database_name = 'store' AND schema_name = 'main' GROUP BY ALL"
+    ).fetchall()
+    views = {
+        name
+        for (name,) in con.execute(
+            f"SELECT view_name FROM duckdb_views() WHERE database_name = 'store' AND schema_name = '{PREVIOUS}'"
+        ).fetchall()
+    }
+    for table, columns, sql_types in ((t, c, s) for t, c, s in found if t in TABLES):
+        schema = TABLES[table].schema
+        dated = [
+            (name, "DATE" if schema[name] == DATE else "DATE[]")
+            for name, sql_type in zip(columns, sql_types, strict=True)
+            if schema.get(name) in (DATE, DATES) and not sql_type.startswith("DATE")
+        ]
+        for name, sql_type in dated:
+            yield f'ALTER TABLE store."{table}" ADD COLUMN "{name}_dated" {sql_type}'
+            yield f'UPDATE store."{table}" SET "{name}_dated" = TRY_CAST("{name}" AS {sql_type})'
+            yield f'ALTER TABLE store."{table}" DROP COLUMN "{name}"'
+            yield f'ALTER TABLE store."{table}" RENAME COLUMN "{name}_dated" TO "{name}"'
+        if dated and table in views:
+            yield view_of_earlier_names(table, columns, replace=True)
+
+
 # Version → statements that migrate to it, except added columns. They run once, in the stamp's transaction.
 Migration = Sequence[str] | Callable[[duckdb.DuckDBPyConnection], Iterator[str]]
 MIGRATIONS: Mapping[int, Migration] = {
     2: ("DROP TABLE IF EXISTS store.run_state",),  # one row per pair became one row per table and partition
     3: _renamed_and_typed,
+    4: _dated,
 }
 
 

@@ -1,4 +1,4 @@
-"""The pair that scores, judgments and gates belong to: one agent under one methodology version."""
+"""Define the pair that scores, judgments and gates belong to: one agent under one methodology version."""
 
 from typing import NamedTuple, NewType
 
@@ -7,7 +7,7 @@ MethodologyVersion = NewType("MethodologyVersion", str)
 
 
 class AgentVersion(NamedTuple):
-    """One agent under one methodology version.
+    """Identify one agent under one methodology version.
 
     The two ids have types of their own, so that values of these types cannot be swapped. Values from the row of a table
     have no such type: pass those by name, to `of`.
@@ -18,7 +18,7 @@ class AgentVersion(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The pair as one text: the key of its partition in Dagster, dimensions sorted by name."""
+        """Return the partition key of the pair in Dagster, with the dimensions sorted by name."""
         return f"{self.agent_id}|{self.methodology_version}"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Boards: leaderboards and pairwise comparisons."""
+"""Declare the tables of leaderboards and pairwise comparisons."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ _BOARD = (
     Column("name", S, "Display name"),
     Column("template", S, "Domain template: ranks are within it"),
     Column("rank", I, "Competition rank (1, 2, 2, 4) among published rows of the template; else null"),
-    Column("rank_low", I, "Best rank that the intervals allow; null without an interval of its own"),
+    Column("rank_low", I, "Best rank that the intervals allow; null if the agent has no interval"),
     Column("rank_high", I, "Worst rank that the intervals allow; peers without one may stand anywhere"),
     Column("rank_if_tested", I, "What if: rank in the template had no agent paid the penalty"),
     Column("rank_overall", I, "Rank over all templates: rubrics differ, read with care"),

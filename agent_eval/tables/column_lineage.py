@@ -1,4 +1,4 @@
-"""From which columns a column of a score or a board is computed, as the Dagster UI shows it."""
+"""Declare from which columns a column of a score or board is computed, for the Dagster UI."""
 
 from collections.abc import Iterator, Mapping
 

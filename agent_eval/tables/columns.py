@@ -1,8 +1,8 @@
-"""Columns that several tables share."""
+"""Declare columns that several tables share."""
 
 import polars as pl
 
-from agent_eval.tables.contract import TIME, Column
+from agent_eval.tables.contract import DATES, TIME, Column
 from agent_eval.tables.vocabularies import (
     ASSESSMENT,
     CALIBRATION,
@@ -223,8 +223,8 @@ BOARD_FACTS = (
     *(Column(f"d{i}", F, f"D{i}: Σ criteria / 15 × 100; null when missing") for i in range(1, 6)),
     Column(
         "session_dates",
-        NAMES,
-        "ISO dates of the sessions that count, sorted; those without a date are left out",
+        DATES,
+        "Dates of the sessions that count, sorted; those without a date are left out",
     ),
     Column("evaluators", NAMES, "Who ran the sessions that count, sorted"),
     Column(

@@ -1,12 +1,14 @@
-"""What a table declares about itself, and the check of a frame against it."""
+"""Define the declaration of a table, and check frames against it."""
 
-from collections.abc import Iterable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any, Generic, cast
 
 import polars as pl
 
-from agent_eval.errors import StorageError
+from agent_eval.errors import NotFoundError, StorageError
 from agent_eval.formats.timestamps import as_text, parse_timestamp
 from agent_eval.tables.frames import F_co
 
@@ -14,25 +16,46 @@ DTypes = pl.DataType | type[pl.DataType]
 
 TIME = pl.Datetime("us", "UTC")
 """The type of every point in time; the store has TIMESTAMPTZ."""
+DATE = pl.Date
+"""The type of every day without a time of day; the store has DATE."""
+DATES = pl.List(DATE)
+_TEXT_OF = {
+    TIME: "ISO 8601 times such as '2026-04-20T10:00:00Z'",
+    DATE: "ISO 8601 dates such as '2026-04-20'",
+    DATES: "lists of ISO 8601 dates such as '2026-04-20'",
+}
+
+
+class UnknownTableError(NotFoundError, KeyError):
+    """Raised when there is no stored table of that name."""
+
+    def __init__(self, name: str, tables: Iterable[str]) -> None:
+        known = sorted(tables)
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"There is no table {name!r}.{meant} Tables: {', '.join(known)}.")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class TableMismatchError(StorageError):
-    """A frame does not keep the contract of its table."""
+    """Raised when rows do not match the contract of their table."""
 
     def __init__(self, table: str, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__(
             f"Rows for table {table!r} do not match its contract: {'; '.join(self.problems)}. "
-            f"The contract is in agent_eval/tables; nothing was written."
+            "docs/reference/tables.md describes the table; nothing was written."
         )
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its polars type, what it means (with scale or unit), and whether it may be null.
+    """Declare one column: its polars type, its meaning with scale or unit, and whether it may be null.
 
-    The type of a closed vocabulary is `pl.Enum`, that of a point in time `TIME`. `rank_of` names the column of an
-    ordered vocabulary whose words this one counts, from 1; `Table` computes it.
+    The type of a closed vocabulary is `pl.Enum`, that of a point in time `TIME`, that of a day `DATE`. `rank_of` names
+    the column of an ordered vocabulary whose words this one counts, from 1; `Table` computes it.
     """
 
     name: str
@@ -44,7 +67,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table(Generic[F_co]):
-    """One stored table.
+    """Declare one stored table.
 
     `partition` names the columns that say which partition a row belongs to: a write replaces the rows
     of its partitions and no others; to the table of an asset that names none, rows are only added.
@@ -62,31 +85,43 @@ class Table(Generic[F_co]):
         object.__setattr__(self, "schema", pl.Schema({c.name: c.dtype for c in self.columns}))
 
     def empty(self) -> F_co:
-        """No rows, the right columns."""
+        """Return a frame with the columns of the table and no rows."""
         return cast("F_co", pl.DataFrame(schema=self.schema))
 
-    def frame(self, rows: Iterable[dict[str, Any]]) -> F_co:
-        """Return rows of this table from dicts; a column that a dict leaves out is null there.
+    def frame(self, rows: Iterable[Mapping[str, Any]]) -> F_co:
+        """Return rows of this table from dicts; a column that a dict omits is null there.
 
-        Times may be given as ISO 8601 texts.
+        Times and dates may be given as ISO 8601 texts. Keys that the table does not declare are left out, so that rows
+        of a join can be given; a key that looks like a misspelt column is an error.
 
         Raises:
-            TableMismatchError: If a text is not a word of its column's vocabulary, or not a time.
+            TableMismatchError: If a value has another type than its column (a word outside the vocabulary, a text that
+                is not a time or a date, a number for a time), or a key resembles a column that no row has.
         """
         columns: dict[str, list[Any]] = {name: [] for name in self.schema}
+        undeclared = set[str]()
         for row in rows:
+            if not row.keys() <= columns.keys():
+                undeclared |= row.keys() - columns.keys()
             for name, values in columns.items():
                 values.append(row.get(name))
-        given = [_series(name, columns[name], dtype) for name, dtype in self.schema.items()]
+        given, problems = list[pl.Series](), _misspelt(undeclared, columns)
+        for name, dtype in self.schema.items():
+            try:
+                given.append(_series(name, columns[name], dtype))
+            except _ValueError as error:
+                problems.append(str(error))
+        if problems:
+            raise TableMismatchError(self.name, problems)
         return cast("F_co", self.typed(pl.DataFrame(given)))
 
     def typed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the frame with this table's types for vocabularies, times and ranks; other columns stay as they are.
+        """Return the frame with this table's types for vocabularies, times, dates and ranks; others stay as they are.
 
-        Texts become words of a vocabulary, and times in UTC (a time without an offset is read as UTC).
+        Texts become words of a vocabulary, dates, and times in UTC (a time without an offset is read as UTC).
 
         Raises:
-            TableMismatchError: If a text is not a word of its column's vocabulary, or not a time.
+            TableMismatchError: If a text is not a word of its column's vocabulary, not a time or not a date.
         """
         frame, problems = self._typed(frame)
         if problems:
@@ -101,7 +136,7 @@ class Table(Generic[F_co]):
         problems, found = list[str](), list[pl.Series]()
         for name, dtype in self.schema.items():
             is_other = name in frame.columns and frame.schema[name] != dtype
-            if is_other and (isinstance(dtype, pl.Enum) or dtype == TIME):
+            if is_other and (isinstance(dtype, pl.Enum) or dtype in _TEXT_OF):
                 series, problem = _in_type(frame[name], dtype)
                 found.append(series)
                 problems += [problem] if problem else []
@@ -113,13 +148,13 @@ class Table(Generic[F_co]):
         return frame, problems
 
     def conform(self, frame: pl.DataFrame) -> F_co:
-        """The frame with this table's columns in this table's order, and in its types.
+        """Return the frame with the columns, column order and types of this table.
 
-        Null-typed columns, texts of a vocabulary and ISO 8601 times get their type.
+        Null-typed columns, texts of a vocabulary, and ISO 8601 times and dates get their type.
 
         Raises:
-            TableMismatchError: If a column is missing, extra, of another type, null where it may not be, holds a
-                word outside its vocabulary or what is not a time, or if two rows share a key.
+            TableMismatchError: If a column is missing, extra, of another type, null where it may not be, holds a word
+                outside its vocabulary or a text that is not a time or a date, or if two rows share a key.
         """
         frame, wrong = self._typed(frame)
         problems = [f"column {n!r} is missing" for n in self.schema if n not in frame.columns]
@@ -145,32 +180,124 @@ class Table(Generic[F_co]):
         return cast("F_co", frame)
 
 
+def _misspelt(undeclared: Iterable[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a problem for each key that resembles a column without any value."""
+    empty = [name for name, values in columns.items() if all(value is None for value in values)]
+    near = ((name, difflib.get_close_matches(name, empty, n=1, cutoff=0.85)) for name in sorted(undeclared))
+    return [f"column {name!r} is not declared; did you mean {found[0]!r}?" for name, found in near if found]
+
+
+class _ValueError(Exception):
+    """Raised when a value has another type than its column."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"column {name!r} holds {_shown(value)}, allowed are {allowed}")
+
+
+_KINDS: dict[DTypes, tuple[tuple[type, ...], str]] = {
+    pl.String: ((str,), "texts"),
+    pl.Int64: ((int,), "integers"),
+    pl.Float64: ((float, int), "numbers"),
+    pl.Boolean: ((bool,), "true and false"),
+    TIME: ((str, date), _TEXT_OF[TIME]),
+    DATE: ((str, date), _TEXT_OF[DATE]),
+    pl.Float32: ((float, int), "numbers"),
+}
+"""Type of a value → its Python types, and a description of them."""
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def _series(name: str, values: Sequence[Any], dtype: DTypes) -> pl.Series:
-    """The values as they were given: words of a vocabulary as texts, and times too where one is a text."""
-    if dtype == TIME and any(isinstance(value, str) for value in values):
-        return pl.Series(name, list(map(as_text, values)), dtype=pl.String)
-    return pl.Series(name, values, dtype=pl.String if isinstance(dtype, pl.Enum) else dtype)
+    """Return the values of a column; words of a vocabulary stay texts, and so do times and dates if one is a text.
+
+    Raises:
+        _ValueError: If a value has another type than the column.
+    """
+    item = cast("DTypes", dtype.inner) if isinstance(dtype, pl.List) else dtype
+    kinds, allowed = _KINDS[pl.String if isinstance(item, pl.Enum) else item]
+    if isinstance(item, pl.Enum):
+        allowed, dtype = _words_of(item), pl.String
+    if isinstance(dtype, pl.List):
+        allowed = _TEXT_OF.get(dtype, f"lists of {allowed}")
+        wrong = _of_other_type(values, (list, tuple), dtype)
+        wrong = wrong or _of_other_type([each for listed in values for each in listed or ()], kinds, item)
+    else:
+        wrong = _of_other_type(values, kinds, item)
+    if wrong:
+        raise _ValueError(name, wrong[0], allowed)
+    if dtype in (TIME, DATE) and str in map(type, values):
+        values, dtype = list(map(as_text, values)), pl.String
+    elif dtype == DATES and any(isinstance(day, str) for days in values for day in days or ()):
+        values, dtype = [days and list(map(as_text, days)) for days in values], pl.List(pl.String)
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        raise _ValueError(name, _first_refused(values, dtype), allowed) from None
 
 
-def _in_type(values: pl.Series, dtype: pl.DataType | type[pl.DataType]) -> tuple[pl.Series, str | None]:
-    """The values in the type of a vocabulary or of times, and what is wrong with the first that has none."""
+def _of_other_type(values: Sequence[Any], kinds: tuple[type, ...], dtype: DTypes) -> list[Any]:
+    """Return the first value of another Python type than a column's, alone in a list; empty if there is none."""
+    others = {
+        kind
+        for kind in set(map(type, values)) - {type(None)}
+        if not issubclass(kind, kinds)
+        or (dtype == DATE and issubclass(kind, datetime))  # a datetime is a date
+    }
+    return [next(value for value in values if type(value) in others)] if others else []
+
+
+def _first_refused(values: Sequence[Any], dtype: DTypes) -> object:
+    """Return the first value that polars does not take for the type."""
+    for value in values:
+        try:
+            pl.Series([value], dtype=dtype)
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            return value
+    return None
+
+
+def _words_of(vocabulary: pl.Enum) -> str:
+    return ", ".join(map(repr, vocabulary.categories))
+
+
+def _in_type(values: pl.Series, dtype: DTypes) -> tuple[pl.Series, str | None]:
+    """Return the values as words, times or dates, and a description of the first that is none."""
     if values.dtype == pl.Null:
         return values.cast(dtype), None
     if isinstance(dtype, pl.Enum) and values.dtype in (pl.String, pl.Enum, pl.Categorical):
         cast = values.cast(pl.String).cast(dtype, strict=False)
-        allowed = ", ".join(map(repr, dtype.categories))
-    elif values.dtype == pl.String:
-        cast = pl.Series(values.name, list(map(_time, values)), dtype=TIME)
-        allowed = "ISO 8601 times such as '2026-04-20T10:00:00Z'"
+        allowed = _words_of(dtype)
+    elif values.dtype == (pl.List(pl.String) if dtype == DATES else pl.String):
+        cast = pl.Series(values.name, list(map(_READERS[dtype], values)), dtype=dtype)
+        allowed = _TEXT_OF[dtype]
     else:
         return values, None  # another type altogether: `conform` names it
-    wrong = values.filter(cast.is_null() & values.is_not_null())
-    problem = f"column {values.name!r} holds {wrong[0]!r}, allowed are {allowed}" if len(wrong) else None
-    return cast, problem
+    wrong = values.filter(cast.is_null() & values.is_not_null()).to_list()
+    return cast, str(_ValueError(values.name, wrong[0], allowed)) if wrong else None
 
 
-def _time(text: str | None) -> Any:
+def _time(text: str | None) -> datetime | None:
     try:
         return None if text is None else parse_timestamp(text)
     except ValueError:
         return None
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _days(texts: Iterable[str | None] | None) -> list[date | None] | None:
+    days = None if texts is None else [(text, _day(text)) for text in texts]
+    is_wrong = days is None or any(text is not None and day is None for text, day in days)
+    return None if is_wrong or days is None else [day for _, day in days]
+
+
+_READERS: dict[DTypes, Callable[[Any], object]] = {TIME: _time, DATE: _day, DATES: _days}

@@ -1,11 +1,11 @@
-"""Errors: failures, error clusters, their registry, rates and trends."""
+"""Declare the tables of failures, error clusters, their registry, rates and trends."""
 
 from typing import Any
 
 import polars as pl
 
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, VERSION, B, F, I, S
-from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.contract import DATE, Column, Table
 from agent_eval.tables.vocabularies import (
     ASSIGNED_BY,
     CLUSTER_EVENT,
@@ -74,8 +74,8 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("n_turns_eligible", I, "Turns judged for it by others than rules; null when none"),
             Column("rate_per_100_turns", F, "Eligible turns with it per 100 eligible turns; null when none"),
             Column("examples", NAMES, "Up to three turn references, conversation#turn", nullable=False),
-            Column("first_seen", S, "ISO 8601, in any agent"),
-            Column("last_seen", S, "ISO 8601, in any agent"),
+            Column("first_seen", DATE, "UTC date of the first failure, of any agent"),
+            Column("last_seen", DATE, "UTC date of the last run with such a failure, of any agent"),
             Column(
                 "trend",
                 TREND,
@@ -103,8 +103,8 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "root_cause", S, "Explanation: a person's, else the model's, else the reason of its medoid"
             ),
-            Column("first_seen", S, "ISO 8601"),
-            Column("last_seen", S, "ISO 8601"),
+            Column("first_seen", DATE, "UTC date of the first failure"),
+            Column("last_seen", DATE, "UTC date of the last run with such a failure"),
             Column("merged_into", S, "The id that replaced this one"),
             Column("merged_by", MERGED_BY, "human or consolidation; null when not merged"),
             Column("founder", S, "text_hash of the text it was minted for; null for a block without words"),
@@ -150,7 +150,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column("other_id", S, "The cluster that it went into, or that came out of it", nullable=False),
             Column("by", S, "human, consolidation or a model's name", nullable=False),
             Column("reason", S, "Why"),
-            Column("at", S, "ISO 8601", nullable=False),
+            Column("at", DATE, "UTC date of the event", nullable=False),
         ),
     ),
     Table(
@@ -171,7 +171,7 @@ DECLARED: tuple[Table[Any], ...] = (
             VERSION,
             AGENT,
             Column("benchmark_id", S, "The run", nullable=False),
-            Column("run_date", S, "ISO date of its latest session; null when unknown"),
+            Column("run_date", DATE, "Date of its latest session; null when unknown"),
             Column("is_current", B, "Its conversations count now", nullable=False),
             Column("metrics", S, "Metrics whose turns are eligible, joined by +", nullable=False),
             Column("cluster_id", S, "Null: the eligible turns of these metrics"),

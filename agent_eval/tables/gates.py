@@ -1,4 +1,4 @@
-"""Gates: gate results, and what each pair was last computed from."""
+"""Declare the tables of gate results, and of the inputs that each partition was last computed from."""
 
 from typing import Any
 

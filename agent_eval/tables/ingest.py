@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent_eval.tables.columns import AGENT, BY_PAIR, CONVERSATION, NAMES, SESSION, VERSION, B, F, I, S
-from agent_eval.tables.contract import Column, Table
+from agent_eval.tables.contract import DATE, Column, Table
 from agent_eval.tables.vocabularies import OUTCOME_CLASS, REQUESTOR, U3_SCOPE
 
 DECLARED: tuple[Table[Any], ...] = (
@@ -35,7 +35,7 @@ DECLARED: tuple[Table[Any], ...] = (
             AGENT,
             SESSION,
             Column("benchmark_id", S, "Sessions that share it form one run", nullable=False),
-            Column("session_date", S, "ISO date of the session"),
+            Column("session_date", DATE, "Date of the session, as session.yaml states it; null without one"),
             Column(
                 "session_run", S, "Name of the run, where several were made on one date; null without one"
             ),

@@ -1,4 +1,4 @@
-"""Judging: judgments of turns and conversations, rubric ratings, what people gave, and stored answers of judges."""
+"""Declare the tables of judgments, rubric ratings, ratings by people, and stored answers of judges."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from agent_eval.tables.columns import (
     I,
     S,
 )
-from agent_eval.tables.contract import TIME, Column, Table
+from agent_eval.tables.contract import DATE, TIME, Column, Table
 from agent_eval.tables.vocabularies import JUDGMENT_STATUS, RATER_ROLE, STARTED_BY
 
 IMPORTED = "import:"
@@ -182,7 +182,7 @@ DECLARED: tuple[Table[Any], ...] = (
             Column(
                 "agent_id",
                 S,
-                "The agent; null, in rows of an earlier release: every agent without a row of its own",
+                "The agent; null (only in rows of an earlier release): all agents without a separate row",
             ),
             VERSION,
             Column("spec", S, "JSON object: models, temperature, mode, combine", nullable=False),
@@ -194,7 +194,7 @@ DECLARED: tuple[Table[Any], ...] = (
         "one row per day, run and judge model: its calls and what they cost",
         ("day", "run", "model"),
         (
-            Column("day", S, "UTC, ISO 8601", nullable=False),
+            Column("day", DATE, "Day in UTC", nullable=False),
             Column("run", S, "The Dagster run, or the process of a command, that called", nullable=False),
             Column("model", S, "As litellm names it", nullable=False),
             Column("started_by", STARTED_BY, "person, or automation: a sensor or a schedule", nullable=False),

@@ -1,4 +1,4 @@
-"""The graph as data: what the asset of each table is made from, parents first. A test compares it with Dagster's."""
+"""Declare the inputs of the asset of each table, parents first. A test compares them with Dagster's graph."""
 
 from collections.abc import Collection, Mapping
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What a table's rows must keep beyond their columns' types: their scale, their parents, their partition.
+"""Check rows beyond the types of their columns: scales, parent rows and partitions.
 
 A rating off its scale comes from outside (a judge, a file) and is set aside as `invalid`; whatever else is broken is
 a defect of ours, and must not be stored.
@@ -42,7 +42,7 @@ _REASONS = ("unscored_reason", "reason")
 
 
 def off_scale(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with a number outside the scale that its column's name states; NaN is outside every scale."""
+    """Return the rows with a number outside the scale in the name of its column; NaN is outside every scale."""
     bad = [
         ~pl.col(name).is_between(low, high)
         for name in table.schema
@@ -53,7 +53,7 @@ def off_scale(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """The rows whose parent is not among `others` (frames by table name); none if that table is not at hand."""
+    """Return the rows without a parent row in `others` (frames by table name); none if that table is not given."""
     parent, columns = PARENTS.get(table.name, ("", ()))
     if parent not in others:
         return frame.clear()
@@ -62,12 +62,12 @@ def orphans(table: Table, frame: pl.DataFrame, others: Mapping[str, pl.DataFrame
 
 
 def strays(frame: pl.DataFrame, partitions: pl.DataFrame) -> pl.DataFrame:
-    """The rows outside the partitions (one row per key): of another agent, or mixed in from another version."""
+    """Return the rows outside the partitions (one row per key), such as rows of another agent or version."""
     return frame.join(partitions, on=partitions.columns, how="anti")
 
 
 def quarantined(table: Table, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The frame with off-scale ratings set aside, and the rows as they came.
+    """Return the frame with off-scale ratings marked as invalid, and the original rows.
 
     Set aside: the rating is null, the status `invalid`, the reason says what stood there. Only in tables that have a
     rating and a status; elsewhere nothing changes.

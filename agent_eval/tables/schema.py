@@ -1,11 +1,11 @@
-"""Every stored table, collected from one module per asset group. The store adds `dagster_run_id` and `created_at` to each."""
+"""Collect the declarations of all stored tables. The store adds the columns `dagster_run_id` and `created_at` to each."""
 
 from typing import Any, Literal, overload
 
 import polars as pl
 
 from agent_eval.tables import boards, errors, frames, gates, ingest, judging, scores
-from agent_eval.tables.contract import Table
+from agent_eval.tables.contract import Table, UnknownTableError
 
 TABLES: dict[str, Table[Any]] = {
     declared.name: declared
@@ -53,5 +53,11 @@ def table(name: Literal["quality_summary"]) -> Table[frames.QualitySummary]: ...
 @overload
 def table(name: str) -> Table[pl.DataFrame]: ...
 def table(name: str) -> Table[Any]:
-    """Return the table of that name. A KeyError is a defect of ours."""
+    """Return the declaration of a stored table.
+
+    Raises:
+        UnknownTableError: If there is no table of that name; the message suggests the closest match.
+    """
+    if name not in TABLES:
+        raise UnknownTableError(name, TABLES)
     return TABLES[name]

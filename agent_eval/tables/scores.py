@@ -1,4 +1,4 @@
-"""Scores: tools, assertions, universal, domain and composite scores, reliability."""
+"""Declare the tables of tool correctness, assertions, scores and reliability."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The closed vocabularies of the tables: the allowed words of a column, as the type of the column.
+"""Define closed vocabularies: the allowed words of a column, as its type.
 
-A frame holds such a column as `pl.Enum`, the store as VARCHAR. Words without an order are sorted by the alphabet, so
-that a frame that is sorted by them has the order of their texts. Names of metrics, failure labels and judges are open:
-a project can add its own, so those columns are texts.
+Such a column is `pl.Enum` in a frame and VARCHAR in the store. Words without an order are listed alphabetically, so that
+sorting by them in polars gives the same order as sorting by their texts in SQL. Metrics, failure labels and judges are
+text columns: a project can add its own names.
 """
 
 import polars as pl
@@ -13,10 +13,13 @@ def _words(*words: str) -> pl.Enum:
 
 
 SEVERITY = pl.Enum(["low", "medium", "high", "critical"])
-"""Ordered: `severity >= "high"` includes critical. Column `severity_rank` counts from 1 in this order."""
+"""Ordered in polars: `pl.col("severity") >= "high"` includes critical. In SQL the column is text: use `severity_rank >= 3`.
+
+`severity_rank` counts the words from 1 in this order.
+"""
 
 JUDGMENT_STATUS = _words("scored", "unscored", "missing", "invalid", "disputed", "not_applicable")
-"""Of judgments and rubric ratings alike, so that they can be put together."""
+"""The same words for judgments and rubric ratings, so that their frames can be concatenated."""
 SCORE_STATUS = _words("published", "provisional", "incomplete", "invalid", "not_applicable")
 TOOL_STATUS = _words("scored", "not_applicable", "unscored")
 OUTCOME_CLASS = _words("passed", "failed", "agent_error", "harness_error", "unknown")

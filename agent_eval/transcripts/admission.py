@@ -89,7 +89,7 @@ def _declared(sessions: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def _superseded(sessions: pl.DataFrame) -> pl.DataFrame:
-    """With `superseded_by`: the agent's latest run of valid declared sessions, null for that run itself."""
+    """Add the column `superseded_by`: the latest run of valid declared sessions of the agent, null for that run itself."""
     counts = pl.col("is_declared") & pl.col("invalid_reason").is_null()
     runs = sessions.filter(counts).group_by(_RUN).agg(pl.col("session_date").max())
     latest = (

@@ -123,7 +123,7 @@ def _sorted_out(path: Path, entries: list[_Entry]) -> tuple[dict[str, Agent], li
     for entry in entries:
         reason = entry.reason
         if entry.agent and entry.agent.agent_id in agents:
-            reason = f"agent_id {entry.agent.agent_id!r} is declared twice; the first entry counts"
+            reason = f"agent_id {entry.agent.agent_id!r} is declared twice; the first entry is used"
         elif entry.agent and (problem := _policy_problem(path, entry.agent)):
             reason = problem
         elif entry.agent:

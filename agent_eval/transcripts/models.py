@@ -70,7 +70,7 @@ SessionRun = Annotated[
 
 
 class Frozen(BaseModel):
-    """Base of immutable models without extra keys; an unknown key is an error that names it."""
+    """Forbid changes and unknown keys; an unknown key is an error that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

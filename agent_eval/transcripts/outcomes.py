@@ -1,7 +1,7 @@
 """Classify how a trial ended, from a file's data on correctness, reward and errors.
 
 Every trial has one outcome class. An agent's own error counts as failed; an error of the harness (provider,
-environment, simulator, infrastructure) is no evidence about the agent, so its outcome is unknown.
+environment, simulator, infrastructure) is not evidence about the agent, so its outcome is unknown.
 docs/formats.md has the mapping per format.
 """
 

@@ -205,7 +205,7 @@ class _SessionReader:
             elif reason := self._take_line(folder.name, task_set, record):
                 yield Refusal(file, record.number, reason)
         if is_empty and not (folder / ERRORS).is_file():  # otherwise the import's errors give the reason
-            yield Refusal(file, 0, "the file holds no conversation; expected one JSON object a line")
+            yield Refusal(file, 0, "the file contains no conversation; expected one JSON object per line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
         """Yield the refusals recorded by the importer that wrote the session."""
@@ -222,7 +222,7 @@ class _SessionReader:
         """Ingest one line; return the reason if it is rejected."""
         value = record.value
         if not isinstance(value, dict):
-            return 'the line is no JSON object; expected {"conversation_id": …, "messages": […]}'
+            return 'the line is not a JSON object; expected {"conversation_id": …, "messages": […]}'
         try:
             conversation = Conversation.model_validate(value)
         except ValidationError as error:
@@ -248,7 +248,7 @@ def _session_row(agent_id: str, session_id: str, session: Session) -> Row:
         "agent_id": agent_id,
         "session_id": session_id,
         "benchmark_id": session.benchmark_id or session_id,
-        "session_date": session.date.isoformat() if session.date else None,
+        "session_date": session.date,
         "methodology_versions": [versions] if isinstance(versions, str) else list(versions),
         "links": dumps(session.links),
         **session.model_dump(

@@ -1,6 +1,7 @@
 """Rows that the tests of clusters are made of, and a space of vectors that a test can see through."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from agent_eval.tables import table
 
 BEHAVIOUR, TOOL = "agent_behavior_failure", "tool_call_behavior_failure"
 VERSION = "1.3.0"
-TODAY = "2026-06-01"
+TODAY = date(2026, 6, 1)
 REGISTRY, MEMBERS = table("error_registry").empty(), table("error_members").empty()
 WORDS = ("refund", "baggage", "password", "flight", "address", "invoice", "german", "twice")
 
@@ -75,7 +76,7 @@ def told(
 
 
 def grown(
-    failures: pl.DataFrame, before: Grown | None = None, space: Space = SPACE, seen_at: str = TODAY
+    failures: pl.DataFrame, before: Grown | None = None, space: Space = SPACE, seen_at: date = TODAY
 ) -> Grown:
     registry, members = (before.registry, before.members) if before else (REGISTRY, MEMBERS)
     return register(registry, members, failures, space, seen_at=seen_at)

@@ -1,5 +1,6 @@
 import itertools
 import multiprocessing
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,9 @@ def test_numbers_ids_and_turn_references_make_no_difference() -> None:
 
 def test_known_words_keep_their_cluster_and_need_no_model() -> None:
     before = grown(told("refund late", "baggage free"))
-    after = grown(told("baggage free"), before, UNASKED, seen_at="2026-07-01")
+    after = grown(told("baggage free"), before, UNASKED, seen_at=date(2026, 7, 1))
     assert clusters_of(after)["baggage free"] == clusters_of(before)["baggage free"]
-    assert sorted(after.registry["last_seen"]) == [TODAY, "2026-07-01"]
+    assert sorted(after.registry["last_seen"]) == [TODAY, date(2026, 7, 1)]
     assert_frame_equal(after.members, before.members)
 
 
@@ -99,7 +100,7 @@ def test_new_words_join_the_cluster_that_they_are_near_to() -> None:
 
 
 def test_last_seen_never_moves_back() -> None:
-    after = grown(told("refund late"), grown(told("refund late")), seen_at="2020-01-01")
+    after = grown(told("refund late"), grown(told("refund late")), seen_at=date(2020, 1, 1))
     assert after.registry["last_seen"].to_list() == [TODAY]
 
 

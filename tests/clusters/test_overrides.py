@@ -1,3 +1,5 @@
+from datetime import date
+
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -42,7 +44,7 @@ def test_what_is_taken_back_is_the_rules_again() -> None:
 def test_overrides_survive_the_next_failures() -> None:
     named = applied(RENAMED)
     after = grown(
-        told("refund unclear"), Grown(named.registry, named.members, FIRST.failures), seen_at="2026-07-01"
+        told("refund unclear"), Grown(named.registry, named.members, FIRST.failures), seen_at=date(2026, 7, 1)
     )
     assert after.registry.filter(pl.col("cluster_id") == REFUND)["title"].item() == "Invents refund dates"
     assert after.failures["cluster_id"].item() == REFUND
@@ -110,14 +112,17 @@ def test_the_new_cluster_of_a_split_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("- cluster: E-0000000000\n  title: x\n", "is no cluster of this project"),
-        (f"- cluster: {REFUND}\n  merge_into: E-0000000000\n", "is no cluster of this project"),
+        ("- cluster: E-0000000000\n  title: x\n", "is not a cluster of this project"),
+        (f"- cluster: {REFUND}\n  merge_into: E-0000000000\n", "is not a cluster of this project"),
         (
             f"- {{cluster: {REFUND}, merge_into: {BAGGAGE}}}\n- {{cluster: {BAGGAGE}, merge_into: {REFUND}}}\n",
             "a circle",
         ),
         (f"- {{cluster: {REFUND}, title: a}}\n- {{cluster: {REFUND}, title: b}}\n", "another title"),
-        (f"- cluster: {REFUND}\n  split: {{x: [baggage free]}}\n", "holds no text 'baggage free'"),
+        (
+            f"- cluster: {REFUND}\n  split: {{x: [baggage free]}}\n",
+            "does not contain the text 'baggage free'",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_applied_is_refused_and_the_rest_goes_on(text: str, reason: str) -> None:
@@ -133,7 +138,7 @@ def test_an_entry_that_cannot_be_applied_is_refused_and_the_rest_goes_on(text: s
     ("text", "line", "reason"),
     [
         ("cluster: E-0000000000\n", 1, "expected a list"),
-        ("- cluster: E-0000000000\n", 1, "says nothing"),
+        ("- cluster: E-0000000000\n", 1, "changes nothing"),
         ("- cluster: refunds\n  title: x\n", 1, "cluster"),
         ("- cluster: E-0000000000\n  severity: awful\n", 1, "'low', 'medium', 'high' or 'critical'"),
         ("- cluster: E-0000000000\n  colour: red\n", 1, "unknown key colour"),

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -239,8 +240,8 @@ def test_sums_are_over_conversations_and_only_turns_that_others_than_rules_judge
     assert of_metric.select(
         "cluster_id", "n_conversations", "n_turns", "sum_squares", "sum_products", "run_date"
     ).rows() == [
-        (None, 2, 4, 10, None, "2026-01-02"),  # 3 turns and 1: 9 + 1
-        ("E-1", None, 2, 4, 6, "2026-01-02"),  # both in r1: 2² and 2 × 3
+        (None, 2, 4, 10, None, date(2026, 1, 2)),  # 3 turns and 1: 9 + 1
+        ("E-1", None, 2, 4, 6, date(2026, 1, 2)),  # both in r1: 2² and 2 × 3
     ]
     both = actual.filter(pl.col("metrics").str.contains("+", literal=True))
     assert both["n_turns"].to_list() == [5]

@@ -46,7 +46,7 @@ def test_a_folder_without_a_project_names_init(
 ) -> None:
     monkeypatch.setenv("AGENT_EVAL_HOME", str(folder))
     done = CliRunner().invoke(app, [command])
-    assert "In a new project run `agent-eval init DIR`" in str(done.exception)
+    assert "In a new project, run `agent-eval init DIR`" in str(done.exception)
     assert "lock" not in str(done.exception)
 
 

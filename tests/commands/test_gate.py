@@ -108,7 +108,7 @@ def test_a_file_that_is_not_there_is_named(
     monkeypatch.setenv("AGENT_EVAL_HOME", str(sample_root))
     code, _, err = command("gate", "--config", "nowhere.toml")
     assert code == 2
-    assert "nowhere.toml: there is no such file" in err
+    assert "nowhere.toml: the file does not exist" in err
 
 
 def test_the_gates_of_the_settings_hold_and_the_environment_adds_to_them(

@@ -110,7 +110,7 @@ def test_a_cluster_without_a_name_keeps_the_rules_loses_nothing_and_is_asked_for
     model.answers = {"agent_behavior_failure": "false information", "every name": "none"}
     code, said = run()
     n_calls = model.n_asked()
-    assert (code, "keep the rule's name" in said) == (0, True)
+    assert (code, "keep the name of the rule" in said) == (0, True)
     before = clusters()
     assert before["naming_problem"].null_count() == 0
     assert before["title"].to_list() == before["rule_title"].to_list()

@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import polars as pl
@@ -49,7 +49,7 @@ PRINTED: dict[str, Callable[[Console], RenderableType | None]] = {
     "gate": lambda _: gate.gate_table(stored("gate_results", result="failed"), "1.3.0"),
     "errors": lambda console: errors._print(
         stored("error_trends", severity="critical", trend="regressed").with_columns(
-            examples=[], root_cause=pl.lit(SENTENCE), first_seen=pl.lit("2026-01-01")
+            examples=[], root_cause=pl.lit(SENTENCE), first_seen=pl.lit(date(2026, 1, 1))
         ),
         console, "1.3.0", None,
     ),

@@ -33,11 +33,12 @@ def settings_page() -> str:
         _made_from("agent_eval/settings/settings.py"),
         "",
         f"A setting is read from `{FILE}` at the project's root, or from the environment as `AGENT_EVAL_` and its name in "
-        "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. The environment wins over the file, an "
-        "option of the command over both. A key that does not exist is an error that names those that do.",
+        "capitals, lists as JSON: `AGENT_EVAL_METRICS_OFF='[\"verbosity\"]'`. Environment variables take precedence over "
+        "the file, and command options over both. An unknown key is an error that lists the known keys.",
         "",
-        "Beside them the environment knows `AGENT_EVAL_HOME`, the project's folder, and `DAGSTER_HOME`, by default "
-        "`.dagster` in it. API keys are read from environment variables only, under the names that litellm gives them.",
+        "The environment variable `AGENT_EVAL_HOME` names the folder of the project, and `DAGSTER_HOME` that of Dagster "
+        "(default: `.dagster` in the project). API keys are read from environment variables only, with the names that "
+        "litellm uses.",
         "",
         "| setting | value | default | does |",
         "|---|---|---|---|",
@@ -53,8 +54,8 @@ def tables_page() -> str:
         _made_from("agent_eval/tables"),
         "",
         "All tables are in one DuckDB file, `data/agent_eval.duckdb` by default, schema `main`. Each has two further "
-        "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces the rows of its "
-        "partitions and no others. Columns are added, never renamed.",
+        "columns: `dagster_run_id`, the Dagster run that wrote the row, and `created_at`. A run replaces only the "
+        "rows of its partitions. Columns are added, never renamed.",
         "",
         "| table | grain |",
         "|---|---|",

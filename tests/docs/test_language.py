@@ -41,9 +41,25 @@ RETIRED = (
     "has the quote word for word",
     "tells trouble in one line",
     "at most one such find in twenty is chance",
+    "several are an ensemble",
+    "while runs go on",
+    "in the place of",
+    "in what is new",
+    "phone and desk",
+    "cannot keep the form",
+    "Taking the spread near the end",
+    "What is not a label is named",
+    "that they are of",
+    "What holds the transcripts",
 )
 
 WORDS = re.compile(r"\b(told|tells|stands|nobody|anew|grave|gravest|mend|strangers)\b", re.IGNORECASE)
+
+NEGATION = re.compile(
+    r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|better\b|worse\b|slower\b|smaller\b|larger\b)\w+",
+    re.IGNORECASE,
+)
+"""'X is no Y', which is written 'X is not a Y'."""
 
 HASHED = (
     "docs/metrics.md",
@@ -76,5 +92,9 @@ def test_no_text_has_a_word_of_the_private_vocabulary() -> None:
         name = str(path.relative_to(ROOT))
         if not name.startswith(HASHED):
             lines = enumerate(path.read_text().splitlines(), start=1)
-            found += [f"{name}:{number}: {word}" for number, line in lines for word in WORDS.findall(line)]
+            found += [
+                f"{name}:{number}: {word}"
+                for number, line in lines
+                for word in [*WORDS.findall(line), *NEGATION.findall(line)]
+            ]
     assert found == []

@@ -282,7 +282,7 @@ def test_a_name_that_does_not_exist_is_refused_with_the_nearest(said: dict[str, 
 
 def test_labels_that_are_no_failures_have_no_mean() -> None:
     tone = Metric("tone", "turn", "label", "Which tone?", {"warm": "w", "cool": "c"})
-    with pytest.raises(AgentEvalError, match="its labels are no failures"):
+    with pytest.raises(AgentEvalError, match="its labels are not failures"):
         check_names(spec(thresholds={"tone": 1}), DEFAULT.with_custom([tone]), [], [])
 
 

@@ -316,7 +316,7 @@ def test_a_planted_key_is_in_no_verdict_row_log_or_exception(
 @pytest.mark.parametrize(
     ("model", "environment", "said"),
     [
-        ("nosuch/model", {}, "provider is not known"),
+        ("nosuch/model", {}, "provider is unknown"),
         ("openai/gpt-4o-mini", {}, "OPENAI_API_KEY"),
         ("openai/gpt-4o-mini", {"OPENAI_API_KEY": ""}, "OPENAI_API_KEY"),
         ("openai/gpt-4o-mini", {"OPENAI_API_KEY": "k"}, None),

@@ -101,7 +101,7 @@ def test_small_faults_of_form_are_mended(text: str) -> None:
         (f"{WHOLE}\n{WHOLE}", "named helpfulness twice"),
         (f'{{"other": 1}}\n{WHOLE}', "no valid JSON"),
         (WHOLE.replace('"score": 4', '"score": 4, "score": 5'), "one key twice"),
-        ("{" * 100_000 + "}", "It was no valid JSON"),
+        ("{" * 100_000 + "}", "It was not valid JSON"),
         ('{"helpfulness": {"score": ' + "9" * 5_000 + "}}", "helpfulness"),
         ("{}", "helpfulness: missing"),
         ('{"helpfulness": 4}', "helpfulness: not an object"),

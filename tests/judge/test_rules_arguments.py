@@ -65,7 +65,7 @@ def test_arguments_that_are_the_text_of_a_python_dict_are_held_against_the_schem
         pytest.param(GOOD | {"kind": "suite"}, "kind: 'suite' is not one of", id="no such value"),
         pytest.param(GOOD | {"colour": "red"}, "'colour' was unexpected", id="no such argument"),
         pytest.param(GOOD | {"guests": [{}]}, "guests.0: 'name' is a required property", id="deep within"),
-        pytest.param("room three", "the arguments are no JSON object", id="no JSON"),
+        pytest.param("room three", "the arguments are not a JSON object", id="no JSON"),
     ],
 )
 def test_arguments_that_the_schema_refuses_are_wrong(arguments: JsonValue, says: str) -> None:

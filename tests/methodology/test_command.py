@@ -41,7 +41,7 @@ def test_the_list_names_files_that_were_skipped(own: Path, caplog: pytest.LogCap
     show_list(Registry.read(own), screen, as_json=False)
     assert "Skipped: " in out.getvalue()
     show_list(Registry.read(own), screen, as_json=True)
-    assert "2.0.0.yaml: holds no mapping" in caplog.text
+    assert "2.0.0.yaml: is not a mapping" in caplog.text
 
 
 def test_show_prints_every_word_that_a_rater_is_asked() -> None:

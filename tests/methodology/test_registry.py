@@ -153,9 +153,9 @@ def test_a_version_that_is_no_version_is_refused(own: Path, write: Write) -> Non
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", "None: holds no mapping"),
-        (b"# nothing yet\n", "None: holds no mapping"),
-        (b"- a\n- b\n", "None: holds no mapping"),
+        (b"", "None: is not a mapping"),
+        (b"# nothing yet\n", "None: is not a mapping"),
+        (b"- a\n- b\n", "None: is not a mapping"),
         (b"title: ok\nsource: caf\xe9\n", "2: is not UTF-8 (byte 0xe9)"),
         ("title: ok\n".encode("utf-16"), "1: is not UTF-8"),
         (b"title: a\x00b\n", "None: not YAML: "),

@@ -115,8 +115,8 @@ def changed(old: str, new: str) -> str:
         pytest.param(changed("grain: turn", "grain: conversation") + "applies_when: has_tools\n", r":12: applies_when: 'has_tools' is about turns", id="condition"),
         pytest.param(POLITENESS + "name: again\n", r":12: the key name is given twice", id="key twice"),
         pytest.param(POLITENESS + "extra: !!python/object:os.system {}\n", r":12: the tag .* is not supported", id="tag"),
-        pytest.param("- politeness\n", "holds no mapping", id="a list"),
-        pytest.param("", "holds no mapping", id="empty"),
+        pytest.param("- politeness\n", "is not a mapping", id="a list"),
+        pytest.param("", "is not a mapping", id="empty"),
         pytest.param("a: [" * 60, "nested deeper", id="deep"),
         pytest.param(changed("Rude.", "x" * 3000), r":6: anchors\.1: .*at most 2000 characters", id="endless"),
     ],
@@ -181,7 +181,7 @@ def test_the_files_of_a_folder_join_the_built_in_metrics(tmp_path: Path) -> None
 def test_a_file_cannot_take_a_built_in_name_even_when_that_metric_is_off(tmp_path: Path) -> None:
     written(tmp_path, POLITENESS.replace("politeness", "verbosity"), "verbosity")
     with pytest.raises(
-        MetricNameTakenError, match="'verbosity': the name is taken by a metric of agent-eval"
+        MetricNameTakenError, match="'verbosity': the name is already used by a metric of agent-eval"
     ):
         load_metrics(tmp_path, off=["verbosity"])
 
@@ -226,7 +226,7 @@ def test_a_module_lists_its_metrics(module: str) -> None:
     [
         ("METRICS = ()", "has no METRICS"),
         ("x = 1", "has no METRICS"),
-        ("METRICS = (1,)", "METRICS holds 1, which is no Metric"),
+        ("METRICS = (1,)", "METRICS holds 1, which is not a Metric"),
         ("1 / 0", "cannot be imported .ZeroDivisionError"),
         (MODULE.replace('"n_words"', '"Words"'), "metric 'Words': name: lower-case letters"),
         (MODULE.replace("maximum=1e6", "maximum=None"), "minimum and maximum: give both"),

@@ -1,5 +1,7 @@
 """Agents side by side, and an agent over its sessions."""
 
+from datetime import date
+
 import polars as pl
 
 from agent_eval.methodology import Registry
@@ -49,7 +51,7 @@ def test_a_long_board_names_how_many_agents_are_left_out() -> None:
 
 def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> None:
     sessions = pl.DataFrame(
-        {"session_id": ["x", "y", "z"], "session_date": ["2026-05-02", "2026-05-01", None]}
+        {"session_id": ["x", "y", "z"], "session_date": [date(2026, 5, 2), date(2026, 5, 1), None]}
     )
     conversations = pl.DataFrame(
         [("c1", "x", True), ("c2", "x", None), ("c3", "y", False), ("c4", "z", None)],
@@ -65,6 +67,6 @@ def test_sessions_are_in_order_of_their_dates_with_what_is_known_of_each() -> No
     failures = pl.DataFrame({"conversation_id": ["c3", "c3"]})
     composite = {"session_ids": ["x"], "session_scores": [80.0]}
     y, x = session_history(sessions, conversations, transcripts, ratings, failures, composite)
-    assert (y.session_id, y.date, y.composite, y.n_correct, y.n_known) == ("y", "2026-05-01", None, 0, 1)
+    assert (y.session_id, y.date, y.composite, y.n_correct, y.n_known) == ("y", date(2026, 5, 1), None, 0, 1)
     assert (x.composite, x.n_conversations, x.n_correct, x.n_known, x.mean_rating) == (80.0, 2, 1, 1, 4.0)
     assert (x.n_failures, y.n_failures) == (0, 2)

@@ -1,5 +1,6 @@
 """What a row carries beside its scores, and which agents are on a board at all."""
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ def test_a_row_carries_its_dimensions_scenarios_sessions_and_the_hash_of_its_met
     row = one(composed(rated=rated, declared=[told]))
     assert [row[f"u{i}"] for i in range(1, 7)] == [1, 2, 3, 4, 5, 5]
     assert [row[f"d{i}"] for i in range(1, 6)] == pytest.approx([80] * 5)
-    assert (row["session_dates"], row["evaluators"]) == (["2026-04-18"], ["Mira"])
+    assert (row["session_dates"], row["evaluators"]) == ([date(2026, 4, 18)], ["Mira"])
     assert row["methodology_content_hash"] == METHODOLOGIES["1.3.0"].content_hash
 
 
@@ -29,7 +30,7 @@ def test_dates_and_evaluators_are_those_of_the_sessions_that_count() -> None:
         session("late", session_date="2026-05-01", evaluator="Ida"),
     ]
     row = one(composed(held=held, declared=told, rated=[*ratings(), *ratings(session_id="b")]))
-    assert (row["session_dates"], row["evaluators"]) == (["2026-04-18", "2026-04-19"], ["Mira"])
+    assert (row["session_dates"], row["evaluators"]) == ([date(2026, 4, 18), date(2026, 4, 19)], ["Mira"])
 
 
 def test_conversations_that_the_harness_lost_are_counted_by_session_or_by_class() -> None:

@@ -216,7 +216,7 @@ def test_refused_records_are_counted_by_session_and_task_set_where_the_session_c
         *refusals(
             1, "s", file="i", line=0, reason="1,234 more records were refused; the first 10,000 are told"
         ),
-        *refusals(1, "s", file="j", line=0, reason="the file holds no conversation"),
+        *refusals(1, "s", file="j", line=0, reason="the file contains no conversation"),
         *refusals(7, "s", agent="other"),
     ]
     found = refused_records(table("import_errors").frame(errors), table("transcripts").frame(rows))

@@ -281,8 +281,8 @@ def test_sessions_are_told_apart_by_date_or_run(
 ) -> None:
     made = runs(3, repeatability_tested=True)
     made["declared"] = [
-        row | {"session_date": date, "session_run": run}
-        for row, (date, run) in zip(made["declared"], times, strict=True)
+        row | {"session_date": day and f"2026-04-0{day[1:]}", "session_run": run}
+        for row, (day, run) in zip(made["declared"], times, strict=True)
     ]
     found = checked(**made)
     assert found.repeatability_tested is expected

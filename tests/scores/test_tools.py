@@ -134,8 +134,8 @@ def test_compare_args_says_which_arguments_count() -> None:
     ("used", "reason"),
     [
         ([call("f"), call("f", "{x: 1}")], r"used call 1 \(f\): arguments are not JSON"),
-        ([call("f", "[1]")], "no JSON object"),
-        ([call("f", [1])], "no JSON object"),
+        ([call("f", "[1]")], "not a JSON object"),
+        ([call("f", [1])], "not a JSON object"),
         ([{"arguments": {}}], "used call 0 has no name"),
         ([{"name": 7, "arguments": {}}], "used call 0 has no name"),
         (["f"], "used call 0 is a str"),
@@ -508,7 +508,7 @@ def test_arguments_that_are_not_json_leave_only_their_interaction_unscored() -> 
     calls = [made(0, "f", json.dumps("x: 1")), made(1, "f")]
     actual = scored([expected], calls, [judged(0, 1.0), judged(1, 1.0)])
     assert actual["status"].to_list() == ["unscored", "scored"]
-    assert actual["reason"].to_list() == ["used call 0 (f): arguments are no JSON object", None]
+    assert actual["reason"].to_list() == ["used call 0 (f): arguments are not a JSON object", None]
 
 
 def test_conversations_that_are_not_admitted_or_hold_no_expected_tools_have_no_rows() -> None:

@@ -125,7 +125,7 @@ def test_pairs_are_kept_apart() -> None:
 
 
 def test_a_version_that_was_not_given_is_named() -> None:
-    with pytest.raises(VersionNotGivenError, match=r"'9\.9\.9'.*Given: 1\.0\.0"):
+    with pytest.raises(VersionNotGivenError, match=r"'9\.9\.9'.*Passed: 1\.0\.0"):
         scored(ratings(methodology_version="9.9.9"))
 
 

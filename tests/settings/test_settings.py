@@ -44,7 +44,7 @@ def test_what_stands_in_the_place_of_the_file_is_not_passed_over(
 ) -> None:
     make(tmp_path / FILE)
     assert find_root(tmp_path) == tmp_path
-    with pytest.raises(SettingsError, match="it is no file"):
+    with pytest.raises(SettingsError, match="it is not a file"):
         read_settings(tmp_path)
 
 
@@ -103,5 +103,5 @@ def test_a_store_is_a_path_or_a_table_in_the_file_and_the_environment(
 
 def test_a_value_that_is_not_allowed_is_answered_with_what_the_setting_means(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("max_calls = -1")
-    with pytest.raises(SettingsError, match=r"'max_calls'.*Judge calls that one run may make"):
+    with pytest.raises(SettingsError, match=r"'max_calls'.*Maximum number of judge calls in one run"):
         read_settings(tmp_path)

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import duckdb
@@ -364,6 +364,44 @@ def test_a_store_of_version_2_gets_new_names_times_and_ranks_and_views_of_the_ea
     with duckdb.connect(store.attach, read_only=True) as con:
         earlier = "SELECT agent_id, taken_in, run_id FROM previous.agents ORDER BY 1"
         assert con.execute(earlier).fetchall() == [("a", "hash", "run-1"), ("b", None, "run-2")]
+
+
+def test_a_store_of_version_3_gets_dates_and_its_views_too(store: Store) -> None:
+    sessions, boards = table("sessions"), table("board_history")
+    with duckdb.connect(store.attach) as con:
+        con.execute("CREATE SCHEMA previous")
+        con.execute(
+            "CREATE TABLE schema_version AS SELECT 3 AS version, '0' AS written_by, now() AS created_at"
+        )
+        con.execute(
+            "CREATE TABLE sessions AS SELECT 'a' AS agent_id, id AS session_id, day AS session_date, 'r' AS dagster_run_id "
+            "FROM (VALUES ('s1', '2026-04-20'), ('s2', NULL)) AS given(id, day)"
+        )
+        con.execute("CREATE VIEW previous.sessions AS SELECT *, 1 AS n FROM main.sessions")
+        con.execute(
+            "CREATE TABLE board_history AS SELECT '1' AS methodology_version, 'a' AS agent_id, now() AS recorded_at, "
+            "['2026-04-20', '2026-05-01'] AS session_dates"
+        )
+    day = date(2026, 4, 20)
+
+    def read() -> tuple[object, ...]:
+        dates = store.read(boards)["session_dates"].to_list()
+        return store.read(sessions)["session_date"].to_list(), dates
+
+    assert read() == ([day, None], [[day, date(2026, 5, 1)]])
+    write(store, "a", 1)
+    assert read() == ([day, None], [[day, date(2026, 5, 1)]])
+    new = {
+        "agent_id": "b",
+        "session_id": "s",
+        "session_date": day,
+        "benchmark_id": "s",
+        "methodology_versions": ["any"],
+    }
+    store.upsert(sessions, sessions.frame([new]), run_id="n")
+    with duckdb.connect(store.attach, read_only=True) as con:
+        later = "SELECT session_id, run_id FROM previous.sessions WHERE session_date >= DATE '2026-04-20' ORDER BY 1"
+        assert con.execute(later).fetchall() == [("s", "n"), ("s1", "r")]
 
 
 def test_a_migration_runs_once_and_with_its_stamp_or_not_at_all(

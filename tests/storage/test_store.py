@@ -1,5 +1,5 @@
 import multiprocessing
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import duckdb
@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from agent_eval.storage import Store, StoreError
 from agent_eval.tables import TABLES, TableMismatchError, table
-from agent_eval.tables.contract import TIME
+from agent_eval.tables.contract import DATE, DATES, TIME
 
 STATE = table("judge_state")
 
@@ -37,7 +37,7 @@ def test_every_table_can_be_written_and_read_back_with_its_types(store: Store, n
     values = {
         pl.String: "text", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
         pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
-        TIME: datetime(2026, 4, 20, tzinfo=UTC),
+        TIME: datetime(2026, 4, 20, tzinfo=UTC), DATE: date(2026, 4, 20), DATES: [date(2026, 4, 20)],
     }  # fmt: skip
     full = {
         name: dtype.categories[0] if isinstance(dtype, pl.Enum) else values[dtype]

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import get_args
 
 import polars as pl
@@ -11,8 +11,16 @@ from agent_eval.scores.composite.score import Status
 from agent_eval.scores.reliability.over_tasks import NEW_TASKS, THESE_TASKS
 from agent_eval.scores.reliability.pass_rates import ESTIMATORS
 from agent_eval.scores.reliability.ranking import NOT_RATED
-from agent_eval.tables import TABLES, Column, Table, TableMismatchError, vocabularies
-from agent_eval.tables.contract import TIME
+from agent_eval.tables import (
+    TABLES,
+    Column,
+    Table,
+    TableMismatchError,
+    UnknownTableError,
+    table,
+    vocabularies,
+)
+from agent_eval.tables.contract import DATE, DATES, TIME
 from agent_eval.transcripts.outcomes import OutcomeClass
 
 TABLE = Table(
@@ -54,10 +62,10 @@ def test_a_frame_that_breaks_the_contract_is_refused_by_name(frame: pl.DataFrame
 
 
 def test_every_stored_table_declares_a_key_and_a_partition_of_its_own_columns() -> None:
-    for table in TABLES.values():
-        assert table.key
-        assert set(table.key) | set(table.partition) <= set(table.schema)
-        assert table.conform(table.empty()).is_empty()
+    for declared in TABLES.values():
+        assert declared.key
+        assert set(declared.key) | set(declared.partition) <= set(declared.schema)
+        assert declared.conform(declared.empty()).is_empty()
 
 
 TYPED = Table(
@@ -69,15 +77,23 @@ TYPED = Table(
         Column("judged_at", TIME, "When"),
         Column("severity", vocabularies.SEVERITY, "How severe"),
         Column("severity_rank", pl.Int64, "Its rank", rank_of="severity"),
+        Column("session_date", DATE, "Date"),
+        Column("session_dates", DATES, "Dates"),
     ),
 )
 
 
 def test_texts_become_words_times_in_utc_and_ranks() -> None:
-    given = {"status": ["scored"], "judged_at": ["2026-04-20T12:00:00+02:00"], "severity": ["critical"]}
-    made = TYPED.conform(pl.DataFrame(given))
-    assert made.schema == TYPED.schema
-    assert made.rows() == [("scored", datetime(2026, 4, 20, 10, tzinfo=UTC), "critical", 4)]
+    row = {
+        "status": "scored", "judged_at": "2026-04-20T12:00:00+02:00", "severity": "critical",
+        "session_date": "2026-04-20", "session_dates": ["2026-04-20", "2026-05-01"],
+    }  # fmt: skip
+    days = [date(2026, 4, 20), date(2026, 5, 1)]
+    for made in (TYPED.frame([row]), TYPED.conform(pl.DataFrame([row]))):
+        assert made.schema == TYPED.schema
+        assert made.rows() == [
+            ("scored", datetime(2026, 4, 20, 10, tzinfo=UTC), "critical", 4, days[0], days)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +101,21 @@ def test_texts_become_words_times_in_utc_and_ranks() -> None:
     [
         ("status", "Scored", "allowed are 'not_applicable', 'scored', 'unscored'"),
         ("judged_at", "yesterday", "allowed are ISO 8601 times such as '2026-04-20T10:00:00Z'"),
+        ("session_date", "yesterday", "allowed are ISO 8601 dates such as '2026-04-20'"),
+        (
+            "session_dates",
+            ["2026-04-20", "spring"],
+            "allowed are lists of ISO 8601 dates such as '2026-04-20'",
+        ),
     ],
 )
-def test_a_wrong_word_and_a_wrong_time_are_refused_by_column_value_and_what_is_allowed(
-    column: str, value: str, allowed: str
+def test_a_wrong_word_time_and_date_are_refused_by_column_value_and_what_is_allowed(
+    column: str, value: object, allowed: str
 ) -> None:
-    row = {"status": "scored", "judged_at": "2026-04-20", "severity": "low", column: value}
+    row = {
+        "status": "scored", "judged_at": "2026-04-20", "severity": "low", "session_date": None, "session_dates": [],
+        column: value,
+    }  # fmt: skip
     for make in (TYPED.frame, lambda rows: TYPED.conform(pl.DataFrame(rows))):
         with pytest.raises(TableMismatchError) as caught:
             make([row])
@@ -114,3 +139,44 @@ def test_vocabularies_are_those_of_the_code_that_writes_them() -> None:
     for vocabulary, words in pairs:
         assert set(vocabulary.categories) == set(words)
     assert NOT_RATED in vocabularies.ASSESSMENT.categories
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("name", 3, "column 'name' holds 3, allowed are texts"),
+        ("name", "\ud800", "column 'name' holds '\\ud800', allowed are texts"),
+        ("weight_g", "heavy", "column 'weight_g' holds 'heavy', allowed are numbers"),
+        ("judged_at", 20260420, "holds 20260420, allowed are ISO 8601 times such as '2026-04-20T10:00:00Z'"),
+        ("session_date", 20260420, "holds 20260420, allowed are ISO 8601 dates"),
+        ("session_date", datetime(2026, 4, 20), "holds datetime.datetime(2026, 4, 20, 0, 0), allowed are ISO 8601 dates"),
+        ("session_dates", "2026-04-20", "holds '2026-04-20', allowed are lists of ISO 8601 dates"),
+        ("session_dates", [3], "holds 3, allowed are lists of ISO 8601 dates"),
+        ("severity_rank", 2**70, f"holds {2**70}, allowed are integers"),
+        ("wieght_g", 1.0, "column 'wieght_g' is not declared; did you mean 'weight_g'?"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_and_a_misspelt_column_are_named(
+    column: str, value: object, problem: str
+) -> None:
+    of = TABLE if column in (*TABLE.schema, "wieght_g") else TYPED
+    with pytest.raises(TableMismatchError, match=f"table '{of.name}'") as caught:
+        of.frame([{column: value}])
+    assert problem in str(caught.value)
+
+
+def test_an_unknown_table_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownTableError, match=r"no table 'leaderbord'\. Did you mean 'leaderboard'"):
+        table("leaderbord")
+
+
+def test_every_column_named_for_a_time_or_a_day_has_such_a_type() -> None:
+    named = ("_at", "_date", "_dates", "_seen", "day", "at")
+    types = {
+        f"{declared.name}.{name}": dtype
+        for declared in TABLES.values()
+        for name, dtype in declared.schema.items()
+        if name in named or name.endswith(named[:4])
+    }
+    assert {name for name, dtype in types.items() if dtype not in (TIME, DATE, DATES)} == set()
+    assert len(types) > 10

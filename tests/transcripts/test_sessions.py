@@ -1,5 +1,6 @@
 import json
 import os
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_session_becomes_rows_of_five_tables(folder: Path) -> None:
     found = read_sessions("a", folder)
     assert refusals(found) == []
     session = found.sessions.row(0, named=True)
-    assert (session["benchmark_id"], session["session_date"]) == ("spring", "2026-04-10")
+    assert (session["benchmark_id"], session["session_date"]) == ("spring", date(2026, 4, 10))
     assert (session["methodology_versions"], session["links"]) == (["1.3.0"], '{"D4": "hallucination"}')
     row = found.conversations.row(0, named=True)
     assert (row["n_turns"], row["n_user_messages"], row["n_agent_messages"], row["n_tool_calls"]) == (
@@ -133,8 +134,8 @@ def test_the_cost_is_declared_or_the_sum_of_what_is_known_and_never_zero_for_unk
     ("line", "reason"),
     [
         (b'{"conversation_id": "x", "messages": [{"role"', "not JSON"),
-        (b"[1, 2]", "the line is no JSON object"),
-        (b"null", "the line is no JSON object"),
+        (b"[1, 2]", "the line is not a JSON object"),
+        (b"null", "the line is not a JSON object"),
         (b"\xff\xfe", "not UTF-8 at byte 1"),
         (b'{"conversation_id": "x", "messages": [{"content": "hi"}]}', "messages[0].role is missing"),
         (b'{"conversation_id": "x", "messages": []}', "messages is empty"),
@@ -286,7 +287,7 @@ def test_things_that_are_no_session_are_refused_by_name(folder: Path) -> None:
         "nested/conversations.jsonl",
     }
     assert "cannot be an id" in said["Bad|Name"]
-    assert "holds no conversation" in said["empty/conversations.jsonl"]
+    assert "contains no conversation" in said["empty/conversations.jsonl"]
     assert "the file is missing" in said["bare/session.yaml"]
     assert "a folder; expected a file" in said["nested/conversations.jsonl"]
     assert ids(read_sessions("a", folder)) == ["y"]

@@ -1,1 +1,1 @@
-"""Commands that show scores: leaderboard, explain, compare, reliability, tournament."""
+"""Implement the commands that show results, such as leaderboard, explain, compare, reliability and tournament."""

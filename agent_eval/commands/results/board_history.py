@@ -1,4 +1,4 @@
-"""`agent-eval leaderboard --changes`: what changed on a board, and why."""
+"""Implement `agent-eval leaderboard --changes`: show what changed on a board, and why."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`agent-eval compare A B`: two agents of one version, with significance."""
+"""Implement `agent-eval compare A B`: compare two agents under one version, with significance."""
 
 import math
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NUMBERS = {"detectable", "A", "B", "A − B", "p", "p (Holm)", "P(A better)"}
 
 
 class Compared(NamedTuple):
-    """What is stored of one agent or two, and their comparison."""
+    """Hold the stored values of one or two agents, and their comparison."""
 
     outcomes: pl.DataFrame  # from `trial_outcomes`
     sessions: pl.DataFrame  # from `session_values`
@@ -85,7 +85,7 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
         return
     if rows.is_empty():
         out.print(
-            "Nothing to compare: no score, no task and no judged conversation that both have. Run `agent-eval run` first."
+            "Nothing to compare: the agents have no score, task or judged conversation in common. Run `agent-eval run` first."
         )
         return
     out.print(_table(rows, version))
@@ -96,7 +96,8 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
             out.print(
-                f"{GOAL_METRIC} repeats the outcome that {same} compares: it is tested once.", markup=False
+                f"{GOAL_METRIC} repeats the outcome that {same} compares: so it is not tested separately.",
+                markup=False,
             )
 
 
@@ -127,7 +128,7 @@ def _tested(rows: pl.DataFrame) -> list[str]:
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
-    """What shares of trials rest on where not all of it is known, and why a verdict is unknown."""
+    """Yield notes on shares with unknown trials, and on unknown verdicts."""
     notes = []
     for row in rows.iter_rows(named=True):
         of = f"{row['quantity']}, {row['agent_id']} − {row['other_agent_id']}"

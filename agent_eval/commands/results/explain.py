@@ -1,4 +1,4 @@
-"""`agent-eval explain`: from a number to the turns, the judge's words and the rubric."""
+"""Implement `agent-eval explain`: trace a score to the turns, the judge's rationale and the rubric."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`agent-eval leaderboard`: one board, as a table, JSON, CSV or markdown."""
+"""Implement `agent-eval leaderboard`: print a board as a table, JSON, CSV or Markdown."""
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ _STYLES = {"published": "green", "provisional": "yellow", "invalid": "red"}
 
 
 class TemplateNotOnBoardError(NotFoundError):
-    """A template was named that the board does not have."""
+    """Raised when the board does not have the given template."""
 
     def __init__(self, template: str, known: list[str]) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class DateError(InputError):
 def board_of(
     project: Project, version: str, template: str | None = None, as_of: str | None = None
 ) -> pl.DataFrame:
-    """The stored board of one version, in reading order; empty before the first run.
+    """Return the stored board of one version in display order; empty before the first run.
 
     Args:
         project: Where it is stored.
@@ -185,7 +185,7 @@ def side_by_side(
 
 
 def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
-    """The rows with what their version is by now: its status, what superseded it, and whether a frozen file was edited."""
+    """Add the current standing of the version to the rows: its status, its successor, and whether a frozen file was edited."""
     edited = registry.edited()
     versions = pl.DataFrame(
         [(m.version, m.status, m.superseded_by, m.version in edited) for m in registry.all()],
@@ -220,7 +220,7 @@ def print_edited(registry: Registry, versions: Iterable[str], err: Console) -> N
 
 
 def standing_notes(registry: Registry, version: str) -> Iterator[str]:
-    """What a reader of a version's board should know first: it was edited, superseded, or is a draft."""
+    """Return notes on a version: that it was edited, was superseded, or is a draft."""
     yield from edited_notes(registry, version)
     methodology = registry.get(version)
     if methodology.superseded_by:
@@ -241,7 +241,7 @@ def print_board(
     as_of: str | None = None,
     logs: pl.DataFrame | None = None,
 ) -> None:
-    """The board for people: the standing of its version, one table per template, then what bars the unranked rows.
+    """Print the board: the standing of its version, one table per template, and why rows are unranked.
 
     Agents of `logs`, rows of table log_leaderboard, have a table of their own instead.
     """
@@ -250,7 +250,7 @@ def print_board(
     if board.is_empty() and as_of is not None:
         console.print(f"No board of {methodology.version} was recorded by {as_of}.", markup=False)
     elif board.is_empty():
-        console.print("No rows yet. Next: agent-eval run.", markup=False)
+        console.print("The board has no rows yet. Next: agent-eval run", markup=False)
     on = "" if as_of is None else f" · as of {as_of}"
     if logs is not None and logs.height:
         console.print(logs_table(methodology.version, logs))

@@ -1,4 +1,4 @@
-"""`agent-eval plan`: what the data can show, and how much more a wanted difference needs."""
+"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given one."""
 
 import math
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def plan(
         return
     if rows.is_empty():
         out.print(
-            "Nothing to plan with: no score, no task and no judged conversation. Run `agent-eval run` first."
+            "Nothing to plan with: there is no score, task or judged conversation. Run `agent-eval run` first."
         )
         return
     out.print(_table(rows, f"{agent} and {other}" if other else agent, version, points))
@@ -79,7 +79,7 @@ def plan(
 
 
 def _counts(found: Compared) -> pl.DataFrame:
-    """Known and correct trials of each task."""
+    """Return the numbers of known and correct trials of each task."""
     known = found.outcomes.drop_nulls(["task", "is_correct"])
     return known.group_by("agent_id", "task_set", "task").agg(
         n=pl.len().cast(pl.Int64), c=pl.col("is_correct").sum().cast(pl.Int64)

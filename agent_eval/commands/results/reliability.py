@@ -1,4 +1,4 @@
-"""`agent-eval reliability`: pass@k and pass^k per agent and task set."""
+"""Implement `agent-eval reliability`: show pass@k and pass^k per agent and task set."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,10 +24,10 @@ _NUMBERS = {"k", "pass@k", "pass^k", "tasks", "trials", "excluded", "interaction
 
 
 class TooFewTrialsError(InputError):
-    """k attempts were asked for where no task has that many trials."""
+    """Raised when k is greater than the number of trials of every task."""
 
     def __init__(self, k: int, largest: int) -> None:
-        imports = "Import transcripts that carry an outcome, or have goals judged, then agent-eval run."
+        imports = "Import transcripts with outcomes, or judge goal completion, then run agent-eval run."
         super().__init__(
             f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
             + (
@@ -40,7 +40,7 @@ class TooFewTrialsError(InputError):
 
 
 def checked_estimators(named: Sequence[str]) -> list[trials.StoredEstimator]:
-    """The named estimators; UnknownEstimatorError for a name that is none."""
+    """Return the given estimators, or raise UnknownEstimatorError."""
     for name in named:
         if name not in trials.ESTIMATORS:
             raise trials.UnknownEstimatorError(name, trials.ESTIMATORS)
@@ -149,13 +149,13 @@ def show_interactions(
 
 
 def pairs_of(project: Project, version: str, agents: Sequence[str]) -> pl.DataFrame:
-    """The named agents (none: all) under one version, as keys of stored tables."""
+    """Return the given agents (default: all) under one version, as keys of stored tables."""
     wanted = pl.DataFrame({"agent_id": project.some_agents(agents)}, schema={"agent_id": pl.String})
     return wanted.with_columns(pl.lit(version).alias("methodology_version"))
 
 
 def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
-    """What says whether the trials of these agents and this version were correct, as it is stored."""
+    """Return the stored tables that determine which trials of these agents were correct."""
     keys = {name: pairs.select("agent_id") for name in ("conversations", "import_errors")}
     fields = trials.TrialTables._fields
     return trials.TrialTables.of(
@@ -164,7 +164,7 @@ def trial_tables(project: Project, pairs: pl.DataFrame) -> trials.TrialTables:
 
 
 def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_exceed: bool) -> pl.DataFrame:
-    """Table `reliability` for these k: what is stored ends at a default."""
+    """Compute table `reliability` for these k; the stored table contains only the default ones."""
     s = project.settings
     tables, threshold = trial_tables(project, pairs), s.answer_threshold
     rows = trials.reliability(
@@ -205,7 +205,7 @@ def _corrected(rows: pl.DataFrame) -> Iterator[str]:
 
 def _table(rows: pl.DataFrame, version: str) -> FittingTable | str:
     if rows.is_empty():
-        return "No trials with a known outcome. Import transcripts that carry one, or have goals judged, then agent-eval run."
+        return "No trials with a known outcome. Import transcripts with outcomes, or judge goal completion, then run agent-eval run."
     heads = (
         "agent", "task set", "k", "estimator", "pass@k", "95 %", "pass^k", "95 %", "tasks", "trials", "excluded", "correct by", "assessment",
     )  # fmt: skip
@@ -226,7 +226,7 @@ def _assessed(row: dict[str, Any]) -> str:
 
 
 def _notes(rows: pl.DataFrame) -> list[str]:
-    """What the intervals are, and which tasks were left out."""
+    """Return notes on the intervals and the excluded tasks."""
     notes = [
         f"{estimator}: {says}."
         for estimator, says in rows.select("estimator", "interval")
@@ -244,7 +244,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
 
 
 def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
-    """For each agent and task set of which not every trial is known: what is missing, and what it could change."""
+    """Yield, for each agent and task set with unknown trials, what is missing and how it could change the result."""
     for of_set in rows.partition_by("agent_id", "task_set", maintain_order=True):
         first = of_set.row(0, named=True)
         if lacking := shortfall(first):
@@ -259,7 +259,7 @@ def _shortfalls(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _without_task(project: Project, pairs: pl.DataFrame) -> list[str]:
-    """Conversations that belong to no task set, by agent."""
+    """Return the number of conversations without a task set, by agent."""
     columns = ["methodology_version", "agent_id", "task_id", "is_admitted"]
     rows = project.store.read(table("transcripts"), pairs, columns=columns)
     lacking = rows.filter("is_admitted", pl.col("task_id").is_null()).group_by("agent_id").len()

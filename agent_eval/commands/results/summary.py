@@ -1,4 +1,4 @@
-"""`agent-eval summary`: what the logs of each agent say, and what a run has found."""
+"""Implement `agent-eval summary`: summarise the conversations of each agent and the worst errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -138,9 +138,9 @@ def print_errors(out: Console, clusters: pl.DataFrame) -> None:
 
 
 def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
-    """The rows of table log_leaderboard as a table, by agent id; they have no rank."""
+    """Return table log_leaderboard as a terminal table, by agent id and without ranks."""
     grid = FittingTable(
-        f"Logs · methodology {version} · not ranked: each agent has conversations of its own",
+        f"Logs · methodology {version} · not ranked, because each agent has different conversations",
         ("agent", "conversations", *HEADINGS.values(), "unscored answers", "by"),
         numbers=("conversations", "unscored answers"),
     )

@@ -1,4 +1,4 @@
-"""`agent-eval tournament`: best-of between agents, from recorded pairwise verdicts or asked of a judge model."""
+"""Implement `agent-eval tournament`: rank agents by pairwise verdicts, recorded or from a judge model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,18 +22,18 @@ from agent_eval.scores.statistics.tournament import Tournament, tournament
 
 
 class NoVerdictsError(NotFoundError):
-    """There is nothing to hold a tournament on."""
+    """Raised when there are no pairwise verdicts."""
 
     def __init__(self, folder: Path, agents: Sequence[str]) -> None:
         of = f" between {', '.join(agents)}" if agents else ""
         super().__init__(
-            f"No pairwise verdicts{of} in {folder}/*.jsonl. Write one JSON object a line: task, first, second (agent ids), "
-            'winner ("first", "second", "tie" or null) and judge; each pair of answers both ways round.'
+            f"No pairwise verdicts{of} in {folder}/*.jsonl. Write one JSON object per line, with task, first, second (agent "
+            'ids), winner ("first", "second", "tie" or null) and judge. Judge each pair of answers in both orders.'
         )
 
 
 class NoPairsError(NotFoundError):
-    """No two agents can be compared."""
+    """Raised when no two agents have a common task."""
 
     def __init__(self, agents: Sequence[str]) -> None:
         super().__init__(
@@ -68,7 +68,7 @@ def show_tournament(
 def ask_tournament(
     project: Project, out: Console, err: Console, *, agents: Sequence[str], watch: Watch, as_json: bool
 ) -> int:
-    """Have the judge models of the settings compare all pairs of agents on their common tasks, and print the same.
+    """Ask the configured judge models to compare all pairs of agents on their common tasks, and print the results.
 
     Answers are stored as they come and asked once; the caps of the settings hold.
 

@@ -1,1 +1,1 @@
-"""First steps: a new project, and a judge without a model."""
+"""Set up projects: create a project or a lake, and serve a mock judge."""

@@ -1,4 +1,4 @@
-"""`agent-eval init`: a project's folder with its settings, and the sample if it is wanted."""
+"""Create the folder of a project with its settings, and optionally the sample."""
 
 import shlex
 import shutil
@@ -12,11 +12,11 @@ from agent_eval.formats.plain_text import one_line
 PACKAGE = Path(__file__).parents[2]
 FOLDERS = ("sessions", "ratings", "metrics", "methodologies")
 _SETTINGS = """\
-# Settings of this project. Every setting can also be given as AGENT_EVAL_<NAME>; keys of judge models are read from the
-# environment only. `agent-eval run --dry-run` shows what a run would ask and cost.
+# Settings of this project. Each setting can also be set as an environment variable AGENT_EVAL_<NAME>. API keys are read
+# from environment variables only. `agent-eval run --dry-run` estimates the calls and the cost of a run.
 
-# judge_model = "openai/gpt-4o-mini"  # as litellm names it; several names in a list are an ensemble
-# max_cost_usd = 5.0                  # US dollars that judges may cost in one run
+# judge_model = "openai/gpt-4o-mini"  # as litellm names it; separate several models with commas
+# max_cost_usd = 5.0                  # maximum cost of judge calls in one run
 
 # [gates]
 # fail_on_error_severity = "critical"
@@ -41,29 +41,29 @@ _FILES = {"agent_eval.toml": _SETTINGS, "workspace.yaml": _WORKSPACE, ".gitignor
 
 
 class NoSampleError(NotFoundError):
-    """Raised when this installation holds no sample."""
+    """Raised when this installation does not contain the sample."""
 
     def __init__(self) -> None:
         super().__init__(
-            "This installation holds no sample. Install the wheel, or run from a checkout with data/."
+            "This installation does not contain the sample. Install the wheel, or run from a checkout with data/."
         )
 
 
 class NotAFolderError(InputError):
-    """Raised when the project cannot be made in the named folder."""
+    """Raised when a project cannot be created in the given folder."""
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
-            f"No project can be made in {str(folder)!r}: {why}. Name a folder that can be written."
+            f"Cannot create a project in {str(folder)!r}: {why}. Choose a folder that can be written."
         )
 
 
 def init(out: Console, folder: Path, *, with_sample: bool) -> None:
-    """Make the project and print the next command. A file that exists is kept.
+    """Create the project and print the next command. Existing files are kept.
 
     Raises:
-        NoSampleError: If the sample is wanted and this installation holds none.
-        NotAFolderError: If the folder cannot be made or written.
+        NoSampleError: If the sample is requested and not installed.
+        NotAFolderError: If the folder cannot be created or written.
     """
     source = _sample() if with_sample else None
     is_new = not (folder / "agent_eval.toml").exists()
@@ -85,7 +85,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
 
 
 def _sample() -> Path:
-    """The folder of the sample: in the wheel beside the package's modules, in a checkout data/."""
+    """Return the folder of the sample: in the package if it was installed from a wheel, data/ in a checkout."""
     for folder in (PACKAGE / "sample", PACKAGE.parent / "data"):
         if (folder / "sessions").is_dir():
             return folder

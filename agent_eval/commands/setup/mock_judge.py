@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server that answers as a judge without a model: `agent-eval mock-judge`, and load tests.
+"""Serve a mock judge with an OpenAI-compatible API, for `agent-eval mock-judge` and load tests.
 
 Every answer is valid and gives full marks; error clusters keep the words and the severity that the rules gave them. A hash of
 the request and its attempt decides the faults of the configuration.
@@ -77,7 +77,7 @@ async def chat(request: Request) -> JSONResponse:
 
 
 def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, object]:
-    """The names of error clusters from their own words; empty for every other question."""
+    """Return names of error clusters made from their own texts; empty for other questions."""
     lines = [
         line for m in asked["messages"] for line in str(m["content"]).splitlines() if line.startswith('{"id"')
     ]
@@ -95,7 +95,7 @@ def _cluster_names(asked: dict[str, Any], schema: dict[str, Any]) -> dict[str, o
 
 
 def instance(schema: dict[str, object], name: str = "") -> object:
-    """A valid answer."""
+    """Return a value that is valid under a JSON schema."""
     if isinstance(options := schema.get("anyOf"), list):
         return instance(options[0], name)
     properties, kind = schema.get("properties"), schema.get("type")
@@ -117,7 +117,7 @@ def instance(schema: dict[str, object], name: str = "") -> object:
 
 
 def _cached(text: str) -> int:
-    """As OpenAI documents it: from 1,024 tokens on, in steps of 128."""
+    """Return the number of cached tokens as OpenAI documents it: from 1,024 tokens on, in steps of 128."""
     n = len(text) // 4
     keys = [hashlib.blake2b(text[: i * 4].encode(), digest_size=12).digest() for i in range(1024, n + 1, 128)]
     hits = 0
@@ -137,7 +137,7 @@ async def stats(_: Request) -> JSONResponse:
 
 
 async def reset(request: Request) -> JSONResponse:
-    """Change the configuration and start counting at 0."""
+    """Change the configuration and reset the counters."""
     CONFIG.update(json.loads(await request.body() or b"{}"))
     for counted in (COUNTS, SEEN, ANSWERED, PREFIXES):
         counted.clear()

@@ -1,4 +1,4 @@
-"""`agent-eval store`: make, check, compact and copy the lake of a project for several workers."""
+"""Implement `agent-eval store`: create, check, compact and copy the lake of a project."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""Terminal: how commands print tables, JSON and progress."""
+"""Print tables, JSON and progress in the terminal."""

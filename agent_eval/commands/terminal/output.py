@@ -1,4 +1,4 @@
-"""How commands print: one JSON array for machines on stdout, tables for people, progress and diagnostics on stderr."""
+"""Print results to stdout, as tables, CSV or one JSON array, and progress and diagnostics to stderr."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from agent_eval.report.downloads import csv_text, json_text
 
 
 class SafeConsole(Console):
-    """A console that no text can steer: control characters of whatever is printed come out as U+FFFD."""
+    """Print to the terminal with control characters replaced by U+FFFD."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Segments with plain text; those by which rich itself moves the cursor stay."""
+        """Yield segments with sanitised text; rich's own control segments are unchanged."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=sanitize(segment.text))
 
 
 def consoles() -> tuple[Console, Console]:
-    """(stdout, stderr). Colours are off when piped; a pipe gets as many columns as COLUMNS says, else 160."""
+    """Return consoles for stdout and stderr. In a pipe, colours are off and the width is COLUMNS, else 160."""
     out, err = SafeConsole(highlight=False), SafeConsole(stderr=True, highlight=False)
     for console in (out, err):
         if not console.is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
@@ -33,12 +33,12 @@ def consoles() -> tuple[Console, Console]:
 
 
 def print_csv(rows: pl.DataFrame) -> None:
-    """Rows as CSV on stdout, see `csv_text`."""
+    """Print rows as CSV to stdout, see `csv_text`."""
     print(csv_text(rows), end="")  # noqa: T201
 
 
 def print_json(rows: pl.DataFrame | Iterable[Mapping[str, object]]) -> None:
-    """One array of rows on stdout; unknown values are null."""
+    """Print rows as one JSON array to stdout; unknown values are null."""
     if isinstance(rows, pl.DataFrame):
         sys.stdout.write(json_text(rows))
         return

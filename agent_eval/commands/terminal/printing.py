@@ -1,4 +1,4 @@
-"""What `agent-eval run` says at its end: what was refused, the board, the gates."""
+"""Print the result of `agent-eval run`: rejected records, the board and the gates."""
 
 import polars as pl
 from rich.console import Console
@@ -19,7 +19,7 @@ SHOWN = 20
 def print_run(
     project: Project, out: Console, err: Console, report: RunReport, *, version: str, as_json: bool
 ) -> None:
-    """Refusals, warnings and counts on stderr; board and gates on stdout (`as_json`: the board's rows)."""
+    """Print rejected records, warnings and counts to stderr, and board and gates to stdout (`as_json`: the rows of the board)."""
     for warning in report.warnings:
         err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
     for refusal in report.refusals[:SHOWN]:
@@ -61,7 +61,7 @@ def print_run(
 
 
 def _print_audit(err: Console, found: pl.DataFrame) -> None:
-    """Where one call per metric answered otherwise than one call for all; only where both were asked."""
+    """Print where separate calls per metric gave other answers than one call for all, if both were asked."""
     if found.is_empty():
         err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
     for judge, metric, n_both, n_equal, mean in found.iter_rows():

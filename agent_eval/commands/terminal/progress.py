@@ -1,4 +1,4 @@
-"""What a terminal shows of a long run: a line for each finished stage, a bar while judge models are asked."""
+"""Show the progress of a run: a line for each finished stage, and a bar while judge models are called."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from agent_eval.judge.protocol import NotApplicable, Scored, Verdict
 
 @dataclass
 class ProgressDisplay:
-    """The live display of one run; in a pipe it says a line now and then instead."""
+    """Display the progress of one run; in a pipe it prints a line at intervals instead."""
 
     console: Console
     bars: Progress
@@ -23,11 +23,11 @@ class ProgressDisplay:
     judging: TaskID | None = None
 
     def say(self, line: str) -> None:
-        """A stage is done."""
+        """Print a finished stage."""
         self.bars.update(self.stage, description=f"Done: {line}")
 
     def watch(self, asked: Asked) -> None:
-        """How far the judge models are."""
+        """Update the progress of the judge models."""
         if not self.console.is_terminal:
             self.console.print(asked.line(), markup=False)
             return
@@ -56,7 +56,7 @@ class ProgressDisplay:
 
 
 def _said(verdict: Verdict) -> str:
-    """'4: the reason', 'unsafe action: the reason', 'unscored: the reason'."""
+    """Return an answer with its reason, such as '4: …', 'unsafe action: …' or 'unscored: …'."""
     if isinstance(verdict, Scored):
         given = (verdict.rating_1to5, verdict.label, verdict.value)
         value = next((answer for answer in given if answer is not None), "no value")
@@ -68,7 +68,7 @@ def _said(verdict: Verdict) -> str:
 
 @contextlib.contextmanager
 def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
-    """A display on this console, gone when the block ends."""
+    """Yield a display on this console, which is removed when the block ends."""
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip

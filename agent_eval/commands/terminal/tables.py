@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: no number, name or status is cut at any width."""
+"""Lay out tables for the terminal, so that no number, name or status is truncated at any width."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ CARDS_BELOW = 100  # columns of a terminal in which a table that does not fit be
 
 
 class FittingTable(Table):
-    """A table whose long texts are folded where it is wider than the terminal, else one card per row."""
+    """Render a table that wraps long texts to fit the terminal, or one card per row if that is not enough."""
 
     def __init__(self, title: str, columns: Iterable[str] = (), *, numbers: Iterable[str] = ()) -> None:
         """Start a table with these columns; those in `numbers` are aligned to the right."""
@@ -38,13 +38,13 @@ class FittingTable(Table):
 
     @staticmethod
     def _natural(console: Console, options: ConsoleOptions, column: Column) -> int:
-        """Width of the widest line of a column, its heading included."""
+        """Return the width of the widest line of a column, including its heading."""
         cells = (column.header, *column.cells)
         wide = options.update(width=10_000)
         return max(Measurement.get(console, wide, cell).maximum for cell in cells)
 
     def _cards(self) -> Iterable[RenderableType]:
-        """One block per row, with a line for each cell that is not empty."""
+        """Yield one block per row, with a line for each cell that is not empty."""
         if self.title:
             yield Text(str(self.title), style="italic")
         rows = zip(*(column.cells for column in self.columns), strict=True)
@@ -61,5 +61,5 @@ class FittingTable(Table):
 
 
 def signed(text: str) -> str:
-    """A number as text with the minus sign that all tables use."""
+    """Return a number as text with a typographic minus sign."""
     return text.replace("-", "−")

@@ -29,7 +29,7 @@ AUDITED = dg.AssetCheckSpec(
 def judge_audits(
     context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """A fixed sample of stored answers, asked for again past the cache; adds to the audits before."""
+    """Ask a fixed sample of answered questions again, bypassing the cache; the new rows are added to those of earlier audits."""
     from agent_eval.project.audits import audit_judges  # imports the prompts: only if there is work
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))

@@ -64,7 +64,7 @@ def boards_of_agents(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """The board of each version, what changed on it since it was made last, and why."""
+    """Compute the board of each version, what changed since the last one, and why."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
     board = boards.leaderboard(composite_scores, agents, reliability, successors, project.settings.interval)
     board = with_calibration(project, board)
@@ -88,7 +88,7 @@ def boards_of_agents(
 def pairwise_comparisons(
     context: dg.AssetExecutionContext, composite_scores: CompositeScores, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Is one agent better than another: every two published ones of a template, with interval and significance."""
+    """Compare every two published agents of a template, with interval and significance."""
     compared = boards.pairwise_comparisons(composite_scores, project.settings.interval)
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
@@ -104,7 +104,7 @@ def pairwise_comparisons(
 def reliability_leaderboard(
     context: dg.AssetExecutionContext, reliability: Reliability, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Agents ranked by pass^k within each task set: who succeeds every time."""
+    """Rank agents by pass^k within each task set, which shows who succeeds every time."""
     ranked = with_calibration(project, trials.reliability_leaderboard(reliability))
     _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
@@ -127,7 +127,7 @@ def log_leaderboard(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Agents whose conversations fill no slot, with the headline figures of their logs: side by side, without ranks."""
+    """List agents whose conversations fill no slot, with the main figures of their logs and without ranks."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
     logs = with_calibration(project, logs)
     yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
@@ -149,7 +149,7 @@ def log_leaderboard(
     code_version=__version__,
 )
 def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None]:
-    """The whole report in data/report, as `agent-eval report` writes it. Nightly or by hand; no change triggers it."""
+    """Write the whole report to data/report, as `agent-eval report` does. It runs nightly or manually, not on changes."""
     from agent_eval.project.report import publish  # templates are slow to load: only if there is work
 
     made = publish(project)

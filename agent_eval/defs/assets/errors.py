@@ -63,7 +63,7 @@ def clustered_failures(
     sessions: Sessions,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Failure labels of judged turns, each in a cluster of the registry, and how often each cluster occurs."""
+    """Assign the failure labels of judged turns to clusters of the registry, and count how often each cluster occurs."""
     from agent_eval.project.clusters import clustered, failure_questions
 
     turn_judgments = failure_questions(project, key_frame(PAIRS, context.partition_keys))
@@ -90,7 +90,7 @@ def error_trends(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Did errors get better: each agent's clusters beside those of its baseline in agents.yaml, else of its run before."""
+    """Compare the error rates of each agent with its baseline in agents.yaml, else with its previous run."""
     from agent_eval.clusters import trends
 
     compared = trends.error_trends(error_rates, agents, project.store.read(table("error_registry")))

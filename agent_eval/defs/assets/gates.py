@@ -23,7 +23,7 @@ from agent_eval.tables.frames import Agents
 def gate_results(
     context: dg.AssetExecutionContext, agents: Agents, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """May it be released: every gate of [gates] in agent_eval.toml, passed, failed or unknown, with the evidence."""
+    """Evaluate all gates of [gates] in agent_eval.toml: passed, failed or unknown, with the evidence."""
     pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")
     rows = gating.gate_results(project, pairs)
     red = rows.filter(pl.col("result") != "passed").select(

@@ -56,7 +56,7 @@ def transcripts(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Each conversation of an agent under a version: file, content hash, counts, and whether it counts and as what."""
+    """List the conversations of an agent under a version, with file, content hash, counts, slot, and whether they count."""
     admitted = admit_all(conversations, sessions, agents, project.methodologies(versions_of(context)))
     show_turns(context, project, admitted)
     yield from check_and_store(context, {"transcripts": admitted}, conversations=conversations)

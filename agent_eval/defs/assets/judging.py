@@ -74,7 +74,7 @@ def judgments(
     turns: Turns,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Every metric of every turn and conversation, each question asked once for all versions."""
+    """Judge every metric of every turn and conversation; each question is asked once for all versions."""
     agents, run_id = _agents(context), context.run.run_id
     store_recorded(project, agents, run_id=run_id)
     ask = partial(
@@ -110,7 +110,7 @@ def rubric_ratings(
     conversation_judgments: ConversationJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """U1–U6 per session, three criteria per scenario: rated against the written anchors, or a row that says why not.
+    """Rate U1–U6 per session and three criteria per scenario against the written anchors; missing ratings have a reason.
 
     Universal and domain scores are sums of these.
     """
@@ -137,7 +137,7 @@ def rubric_ratings(
     ],
 )
 def judge_calibration(context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]) -> TableEvents:
-    """How far each judge agrees with people on what both judged, metric by metric, with intervals over conversations."""
+    """Measure how well each judge agrees with people, metric by metric, with intervals over conversations."""
     compared = calibrations(project, context.partition_keys)
     yield from check_and_store(context, {"judge_calibration": compared})
 

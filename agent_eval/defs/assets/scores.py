@@ -66,7 +66,7 @@ def tool_correctness(
     turn_judgments: TurnJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Were the right tools called: selection, parameters, sequence and utilisation, where tools were expected."""
+    """Score tool calls where tools were expected: selection, parameters, sequence and utilisation."""
     s = project.settings
     known = (transcripts, conversations, tool_calls, turn_judgments)
     scored = tools.tool_correctness_table(*known, weights=s.tool_weights, threshold=s.tool_threshold)
@@ -86,7 +86,7 @@ def assertion_results(
     tool_calls: ToolCalls,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Was each demand of `expected` met: expected calls, trajectories, forbidden calls. The gate `assertions` counts them."""
+    """Check each assertion of `expected`: expected calls, trajectories and forbidden calls. The gate `assertions` counts them."""
     checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
@@ -97,7 +97,7 @@ def assertion_results(
 def universal_scores(
     context: dg.AssetExecutionContext, rubric_ratings: RubricRatings, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """U1–U6, the qualities that every agent is held to, and their sum / 30 × 100: the U of the composite."""
+    """Compute U1–U6, the qualities required of every agent, and the universal score, their sum / 30 × 100."""
     scored = universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
     yield from check_and_store(context, {"universal_scores": scored}, rubric_ratings=rubric_ratings)
 
@@ -109,7 +109,7 @@ def domain_scores(
     transcripts: Transcripts,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """D1–D5, the scenarios of the agent's domain, each the sum of three criteria / 15 × 100, and their mean: the D."""
+    """Compute D1–D5, each the sum of three criteria / 15 × 100, and the domain score, which is their mean."""
     scored = domain.domain_scores(rubric_ratings, transcripts, project.methodologies(versions_of(context)))
     yield from check_and_store(context, {"domain_scores": scored}, rubric_ratings=rubric_ratings)
 
@@ -132,7 +132,7 @@ def composite_scores(
     import_errors: ImportErrors,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """The one number of an agent: U and D weighted, less the penalty; with disclosures, required tests and status."""
+    """Compute the composite of each agent: the weighted U and D minus the penalty, with disclosures, required tests and status."""
     show_lineage(context, project, "composite_scores")
     tables = composite.CompositeTables(
         universal_scores=universal_scores, domain_scores=domain_scores, transcripts=transcripts, sessions=sessions,
@@ -167,7 +167,7 @@ def reliability(
     import_errors: ImportErrors,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Does the agent succeed again: pass@k and pass^k over trials of tasks, by four estimators, with intervals."""
+    """Estimate pass@k and pass^k over trials of tasks, by four estimators, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments, import_errors
     )
@@ -196,7 +196,7 @@ def quality_summary(
     error_clusters: ErrorClusters,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """What logs say of an agent without tasks or slots: success, each metric, failures and cost, with intervals."""
+    """Summarise the logs of each agent: success, metrics, failures and cost, with intervals."""
     known = trials.TrialTables(
         transcripts, conversations, tool_correctness, conversation_judgments, turn_judgments
     )

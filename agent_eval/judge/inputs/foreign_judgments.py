@@ -6,7 +6,7 @@ The input format is that of tau2-bench's judge viewer: a JSON object (or .json.g
 
 How a verdict is read: with `agreement` and `tau2_success` in the entry, as its source read it (an `agreement` of null:
 the source could not read the verdict); without them, by the words below. A tie, a word that is not known and a known
-word that contradicts `agreement` are no verdict.
+word that contradicts `agreement` are not verdicts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -107,7 +107,7 @@ def _entries(path: Path) -> list[JsonValue] | str:
 
 def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
     if not isinstance(entry, dict):
-        return "an entry is no object"
+        return "an entry is not an object"
     name = entry.get("simulation_id")
     if not isinstance(name, str) or not name:
         return "simulation_id is missing; it is the id of the conversation"

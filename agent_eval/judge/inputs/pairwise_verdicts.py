@@ -25,7 +25,7 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class Ask(Protocol):
-    """Compares two answers to a task: a model, a person or a mock. It sees no names of agents."""
+    """Compare two answers to a task, by a model, a person or a mock, without the names of the agents."""
 
     def __call__(self, task: str, first: str, second: str) -> Winner | None:
         """Return the better answer, or None if no verdict could be read."""
@@ -114,4 +114,4 @@ def _verdict(value: JsonValue) -> PairwiseVerdict | str:
             for e in error.errors()
         )
     except RecursionError:
-        return "it is nested too deeply; write one verdict a line"
+        return "it is nested too deeply; write one verdict per line"

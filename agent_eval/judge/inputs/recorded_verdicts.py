@@ -229,7 +229,7 @@ def _verdict_of(value: JsonValue) -> RecordedVerdict | str:
     except ValidationError as error:
         return shorten("; ".join(_problem(e["loc"], e["msg"]) for e in error.errors(include_input=False)))
     except RecursionError:
-        return "it is nested too deeply; write one row of judge_cache a line"
+        return "it is nested too deeply; write one row of judge_cache per line"
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> str:

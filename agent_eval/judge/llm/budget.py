@@ -1,4 +1,4 @@
-"""Track what a run may cost and has cost: calls, tokens, US dollars. An unknown price is never 0."""
+"""Track the limits and the cost of a run: calls, tokens and US dollars. An unknown price is never 0."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,7 @@ class UnknownPriceError(JudgeError):
 
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"The price of judge model {model!r} is not known, so a cap in dollars cannot be kept. Set judge_price_in "
+            f"The price of judge model {model!r} is not known, so a limit in dollars cannot be enforced. Set judge_price_in "
             "and judge_price_out (US dollars per million tokens) in agent_eval.toml, or cap calls with --max-calls."
         )
 

@@ -224,7 +224,7 @@ def problem_of(model: str, *, is_listed: bool = False) -> str | None:
     try:
         name, provider, *_ = litellm.get_llm_provider(model)
     except Exception:  # for an unknown provider, litellm raises a bare Exception
-        return f"Judge model {model!r}: its provider is not known.{_nearest(model)} Write provider/model, e.g. openai/gpt-4o-mini"
+        return f"Judge model {model!r}: its provider is unknown.{_nearest(model)} Write provider/model, e.g. openai/gpt-4o-mini"
     lacking = litellm.validate_environment(model=model)["missing_keys"]
     keys = [variable for variable in lacking if variable.endswith("_API_KEY")]
     own_key = f"{provider.upper()}_API_KEY"

@@ -1,7 +1,8 @@
-"""Replace a judge model by a function of the caller: for notebooks, examples and tests."""
+"""Use a Python function instead of a judge model, in notebooks, examples and tests."""
 
+import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -10,13 +11,13 @@ from agent_eval.judge.llm.budget import Usage
 from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 
-Script = Callable[[str, str], JsonValue]
-"""Name of a metric and the text of the prompt → its score, label or list of items; None: undecided."""
+Script = Callable[[str, str], JsonValue | Awaitable[JsonValue]]
+"""A function, possibly async, of a metric's name and the prompt that returns a score, a label, a list of items or None."""
 
 
 @dataclass(frozen=True)
 class ScriptedClient:
-    """Answers, as a `Client`, with a function's results in the form that the prompt demands."""
+    """A `Client` that answers with the results of a function, in the form that the prompt requires."""
 
     script: Script
     model: str = "scripted"
@@ -31,17 +32,23 @@ class ScriptedClient:
         forms = form.schema["properties"]
         assert isinstance(forms, dict)
         try:
-            parts = {name: _part(of_metric, self.script(name, prompt)) for name, of_metric in forms.items()}
+            parts = {
+                name: _part(of_metric, await self._answer(name, prompt)) for name, of_metric in forms.items()
+            }
             return Reply(json.dumps(parts), Usage(0, 0, 0, 0.0))
         except Exception as error:
             raise CallError("unfit", f"the script raised {type(error).__name__}: {error}") from error
+
+    async def _answer(self, metric: str, prompt: str) -> JsonValue:
+        answer = self.script(metric, prompt)
+        return await answer if inspect.isawaitable(answer) else answer
 
     async def close(self) -> None:
         """Do nothing: there is no connection to close."""
 
 
 def _part(form: JsonValue, answer: JsonValue) -> JsonValue:
-    """Return one metric's part of a reply: the answer, and the other fields that the form demands."""
+    """Return one metric's part of a reply: the answer, and the other fields that the form requires."""
     fields = form.get("properties") if isinstance(form, Mapping) else None
     assert isinstance(fields, dict)
     return {name: _field(name, field, answer) for name, field in fields.items()}

@@ -205,11 +205,11 @@ def _mended(prompt: Prompt, bare: str, text: str) -> object:
 
     for metric in prompt.metrics:
         if len(re.findall(rf"[\"']{re.escape(metric.name)}[\"']\s*:", bare)) > 1:
-            raise ReplyError(f"It was no valid JSON, and named {metric.name} twice.", text)
+            raise ReplyError(f"It was not valid JSON, and named {metric.name} twice.", text)
     try:
         mended: object = json_repair.loads(bare, skip_json_loads=True, strict=True)
     except (ValueError, RecursionError) as error:
-        raise ReplyError("It was no valid JSON.", text) from error
+        raise ReplyError("It was not valid JSON.", text) from error
     return mended
 
 

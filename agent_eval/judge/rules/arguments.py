@@ -92,7 +92,7 @@ def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | Non
         return None
     if isinstance(call.arguments, str):
         is_object = schema.get("type") == "object"
-        return "the arguments are no JSON object" if is_object and call.arguments.strip() else None
+        return "the arguments are not a JSON object" if is_object and call.arguments.strip() else None
     validator = _validator(json.dumps(schema, sort_keys=True))
     if validator is None:
         return None

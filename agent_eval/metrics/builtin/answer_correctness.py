@@ -8,7 +8,7 @@ _TOLERANCE = 1e-9  # equality passes, also where a mean missed it by rounding
 
 
 def is_correct(value: float, threshold: float = CORRECT_AT) -> bool:
-    """Whether an answer of that correctness (0–1) counts as correct; equality passes."""
+    """Return whether a correctness (0–1) reaches the threshold."""
     return value >= threshold - _TOLERANCE
 
 

@@ -1,1 +1,1 @@
-"""Asset pages: what the Dagster UI shows on the page of each asset. Frames in, markdown and SVG out; no Dagster."""
+"""Render the page of each asset in the Dagster UI, from frames to Markdown and SVG. This package does not import Dagster."""

@@ -120,7 +120,7 @@ def ratings_plot(counted: pl.DataFrame) -> str:
 
 
 def grid_table(counted: pl.DataFrame) -> str:
-    """Target by criterion: the ratings, or why there is none, and who rated."""
+    """Return a table of targets and criteria with ratings and raters, or the reasons for missing ratings."""
     rating = pl.coalesce(pl.col("rating_1to5").cast(pl.String), pl.col("status"))
     table_rows = (
         counted.group_by("row", "criterion", maintain_order=True)

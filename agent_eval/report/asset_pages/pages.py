@@ -1,4 +1,4 @@
-"""What the page of each asset shows beside its rows: a few summaries and plots of every partition.
+"""Compose the page of each asset from summaries and plots of every partition.
 
 A summary is counted once for a whole range of partitions; what is drawn is then small, and drawn per partition.
 """
@@ -18,7 +18,7 @@ from agent_eval.tables import table
 
 @dataclass(frozen=True)
 class Section:
-    """One entry of an asset's page.
+    """Represent one entry of an asset's page.
 
     `summary`: rows of a whole range → fewer rows, which keep the columns of the partition.
     `shown`: the summary of one partition → markdown.
@@ -116,7 +116,7 @@ FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
 
 @dataclass(frozen=True)
 class Page:
-    """What the page of one partition says: how many rows, figures by name, markdown by title."""
+    """Hold the page of one partition: the number of rows, figures by name, Markdown by title."""
 
     partition: tuple[str, ...]
     n_rows: int

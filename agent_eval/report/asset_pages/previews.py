@@ -1,4 +1,4 @@
-"""The rows that a preview shows: the worst or the newest of a partition first, each with a link to what it is about."""
+"""Select the rows of a preview: the worst or newest first, each with a link to its conversation."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ _LOST_FIRST = (
 _NOT_KEPT_FIRST = (_first("result", "failed", "unknown"),)
 
 ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
-    "sessions": (-pl.col("session_date").str.to_date(strict=False).to_physical(),),
+    "sessions": (-pl.col("session_date").to_physical(),),
     "conversations": (_first("outcome_class", "harness_error", "agent_error", "failed", "unknown"),),
     "turns": (pl.col("agent_message").is_not_null(), -pl.col("latency_ms")),
     "tool_calls": (~pl.col("is_error").fill_null(value=False),),

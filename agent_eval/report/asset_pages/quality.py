@@ -1,4 +1,4 @@
-"""The pages of quality_summary and log_leaderboard in the Dagster UI."""
+"""Render the pages of quality_summary and log_leaderboard in the Dagster UI."""
 
 from collections.abc import Iterable
 from typing import Any

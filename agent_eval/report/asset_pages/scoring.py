@@ -1,4 +1,4 @@
-"""Scores as the Dagster UI shows them: U1–U6 around a circle, the composite with its interval, pass^k over k, gates."""
+"""Render scores for the Dagster UI: radar charts, composites with intervals, pass^k over k, and gates."""
 
 from collections.abc import Callable
 
@@ -40,20 +40,20 @@ STATUS_COLOURS = {"published": GREEN, "provisional": AMBER, "incomplete": "#7575
 
 
 def universal_plot(scores: pl.DataFrame) -> str:
-    """U1–U6 around a circle."""
+    """Draw U1–U6 as a radar chart."""
     row = scores.row(0, named=True)
     axes = [(f"U{i}", row[f"u{i}"]) for i in range(1, 7)]
     return radar(f"U1 to U6 of {row['agent_id']} under {row['methodology_version']}, 1 to 5", axes)
 
 
 def universal_table(scores: pl.DataFrame) -> str:
-    """U of each session, of all, and what is missing."""
+    """Return U of each session and of all sessions, and what is missing."""
     row = scores.row(0, named=True)
     return _sessions(row, row["session_universal"], row["universal_0to100"])
 
 
 def domain_plot(scores: pl.DataFrame) -> str:
-    """D1–D5, 0–100."""
+    """Draw D1–D5, 0–100."""
     row = scores.row(0, named=True)
     rows = [
         Bar(f"D{i}", (BarPart(value, BLUE, "score"),), f"{value:.1f}") if (value := row[f"d{i}"]) is not None
@@ -66,7 +66,7 @@ def domain_plot(scores: pl.DataFrame) -> str:
 
 
 def criteria_table(scores: pl.DataFrame) -> str:
-    """Scenario by criterion: the mean rating of each."""
+    """Return a table of scenarios and criteria with mean ratings."""
     row = scores.row(0, named=True)
     names = [*row["criteria"], "criterion 1", "criterion 2", "criterion 3"][:3] if row["criteria"] else None
     grid = pl.DataFrame(
@@ -82,7 +82,7 @@ def criteria_table(scores: pl.DataFrame) -> str:
 
 
 def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> str:
-    """U, D, the sessions and the composite with the interval of its board; 0–100."""
+    """Draw U, D, the sessions and the composite with the interval of its board, 0–100."""
     row = scores.row(0, named=True)
     low, high = board_interval(row, interval) or (None, None)
     rows = [
@@ -122,7 +122,7 @@ def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
 
 
 def aspects_plot(counted: pl.DataFrame) -> str:
-    """Selection, parameters, sequence, utilisation and overall, each 0–1; then how many were correct in all."""
+    """Draw selection, parameters, sequence, utilisation and overall, each 0–1, and the number of correct rows."""
     row = counted.row(0, named=True)
     drawn = [
         Bar(aspect, (BarPart(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
@@ -133,7 +133,7 @@ def aspects_plot(counted: pl.DataFrame) -> str:
 
 
 def reliability_plot(reliability: pl.DataFrame) -> str:
-    """pass@k and pass^k over k for each task set, and their intervals in words."""
+    """Draw pass@k and pass^k over k for each task set, with a table of intervals."""
     known = reliability.filter(pl.col("estimator") == "unbiased", pl.col("pass_hat_k").is_not_null()).sort(
         "task_set", "k"
     )
@@ -171,7 +171,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
 
 
 def reliability_ranks(board: pl.DataFrame) -> str:
-    """pass^k with its interval: one trial, and as many as most agents have, best first."""
+    """Draw pass^k with its interval for k = 1 and for the k that most agents have, best first."""
     unbiased = board.filter(pl.col("estimator") == "unbiased", pl.col("rank").is_not_null())
     if unbiased.is_empty():
         return "no agent has a task with enough trials of known outcome"
@@ -190,7 +190,7 @@ def reliability_ranks(board: pl.DataFrame) -> str:
 
 
 def pairs_matrix(compared: pl.DataFrame) -> str:
-    """Agent by agent: points by which the row's agent is ahead, coloured by verdict."""
+    """Draw the differences of all pairs of agents in points, coloured by verdict."""
     names = sorted({*compared["agent_id"], *compared["other_agent_id"]})
     cells: list[tuple[int, int, str, str]] = []
     for a, b, points, verdict in compared.select(

@@ -1,4 +1,4 @@
-"""HTML report: the stored tables as a folder of pages that opens from disk, without a server or a network.
+"""Render stored tables as a folder of HTML pages that opens from disk, without a server or a network.
 
 Frames in, files out: what a page says is chosen here (a module per kind of page), how it looks is defined in
 `templates/` and `assets/`. Nothing here opens the store; tables come through a `Reader`. Texts of transcripts are

@@ -1,4 +1,4 @@
-"""The page about the report itself: what was run when, on what, judged by whom, made by which release."""
+"""Render the page about the report itself: runs, inputs, judges and releases."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The page of one agent under one methodology version: from its composite down to the conversations."""
+"""Render the page of one agent under one methodology version, from its composite to its conversations."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ LISTED = (
 
 @dataclass(frozen=True)
 class Frames:
-    """The stored rows of one agent under all versions; those of boards may hold other agents too.
+    """Hold the stored rows of one agent under all versions; boards may contain other agents too.
 
     `answers` (judgments that count) and `turn_ratings` (those of turns that are scored) are counts (`n`) by the columns
     `ANSWERS` and `RATINGS`: an agent may have millions of judgments.
@@ -71,7 +71,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class ShownRating:
-    """One rating of a part, with the words of its anchor and the conversations it was given on."""
+    """Represent one rating with the text of its anchor and its conversations."""
 
     row: Row
     anchor: str | None
@@ -80,7 +80,7 @@ class ShownRating:
 
 @dataclass(frozen=True)
 class RatedCriterion:
-    """A dimension or a criterion: its mean over sessions and every rating behind it."""
+    """Represent a dimension or criterion: its mean over sessions and all its ratings."""
 
     id: str
     name: str
@@ -91,7 +91,7 @@ class RatedCriterion:
 
 @dataclass(frozen=True)
 class ScenarioScores:
-    """One of D1–D5."""
+    """Represent one of D1–D5."""
 
     id: str
     name: str
@@ -102,7 +102,7 @@ class ScenarioScores:
 
 @dataclass(frozen=True)
 class Spread:
-    """How the counting judgments of one metric are spread."""
+    """Represent the distribution of the effective judgments of one metric."""
 
     metric: str
     n_scored: int
@@ -121,7 +121,7 @@ def agent_pages(
     paths: Paths,
     has_page: Collection[str],
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Path, template and content of each page of an agent under a version: the agent, and the rest of a long list.
+    """Yield path, template and content of each page of an agent under a version.
 
     `frames` hold rows of this version only; `has_page` the ids of its conversations that a page may link to.
     """

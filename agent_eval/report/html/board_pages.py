@@ -1,4 +1,4 @@
-"""The board page of one methodology version: agents ranked, how reliable they are, and who differs from whom."""
+"""Render the board of one methodology version: ranks, reliability and pairwise comparisons."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CHANGES = 100  # the latest; `agent-eval leaderboard --changes` prints all
 
 @dataclass(frozen=True)
 class Standing:
-    """One row of a board as it is read."""
+    """Represent one row of a board for display."""
 
     row: Row
     href: str
@@ -118,7 +118,7 @@ def badges(row: Row) -> tuple[Badge, ...]:
 
 
 def spans(row: Row, name: str) -> IntervalMark | None:
-    """pass_at_k or pass_hat_k of a reliability row, drawn on 0–1."""
+    """Return marks for pass_at_k and pass_hat_k of a reliability row, on a scale from 0 to 1."""
     return span(row[name], row[f"{name}_low"], row[f"{name}_high"], scale=1)
 
 

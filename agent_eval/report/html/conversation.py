@@ -1,4 +1,4 @@
-"""The pages of one conversation: what was said, turn by turn, and beside it what judges said of each turn."""
+"""Render the pages of one conversation: its messages turn by turn, with the judgments of each turn."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ _JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
 
 @dataclass(frozen=True)
 class Material:
-    """All rows of one conversation. Judgments and ratings are merged over versions (`versions`)."""
+    """Hold all rows of one conversation. Judgments and ratings are merged over versions (`versions`)."""
 
     conversation: Row
     transcripts: Sequence[Row]  # one per version
@@ -34,7 +34,7 @@ class Material:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A message, or one of its tool calls, as the page shows it."""
+    """Represent a message or a tool call for display."""
 
     kind: str  # user, agent, call, result, system
     title: str
@@ -45,7 +45,7 @@ class Spoken:
 
 @dataclass(frozen=True)
 class TurnView:
-    """One turn and what was said of it."""
+    """Represent one turn with its judgments."""
 
     index: int
     spoken: tuple[Spoken, ...]
@@ -61,7 +61,7 @@ def source_file(conversation: Row) -> str:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The ids of the conversations before and after one in the order of its agent's list; None at its ends."""
+    """Hold the ids of the previous and next conversation of the agent; None at the ends of the list."""
 
     before: str | None = None
     after: str | None = None
@@ -99,7 +99,7 @@ def with_pages(
 def conversation_pages(
     material: Material, paths: Paths, around: Neighbours
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Path and content of each page of a conversation."""
+    """Yield path and content of each page of a conversation."""
     row = material.conversation
     agent_id, conversation_id = row["agent_id"], row["conversation_id"]
     turns = list(material.turns)
@@ -183,7 +183,7 @@ def _facts(message: Mapping[str, Any]) -> Iterator[str]:
 def _marks(
     spoken: Mapping[int, Sequence[SpokenText]], judged: Mapping[int, Sequence[Row]]
 ) -> tuple[dict[int, dict[str, int]], dict[tuple[int, int], list[tuple[int, str]]]]:
-    """By turn: quote → number of its mark; and by (turn, part) which quotes to mark there."""
+    """Return the number of each quote by turn, and the quotes to mark by (turn, part)."""
     marks: dict[int, dict[str, int]] = {}
     places: dict[tuple[int, int], list[tuple[int, str]]] = {}
     seen: dict[tuple[int, int, str], int] = {}
@@ -285,7 +285,7 @@ def _pretty(value: object) -> str:
 
 
 def _admission(transcripts: Sequence[Row]) -> list[tuple[str, Row]]:
-    """(versions, row) for each way in which the conversation counts or does not."""
+    """Return (versions, row) for each distinct admission of the conversation."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in transcripts:
         key = (

@@ -1,4 +1,4 @@
-"""Where a report goes: a whole new folder takes the place of an earlier report, and of nothing else."""
+"""Write a report to a new folder and move it to its destination, where only an earlier report is replaced."""
 
 import contextlib
 import json

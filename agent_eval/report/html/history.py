@@ -1,5 +1,6 @@
-"""An agent over its sessions, in order of their dates: raw composite, success, mean rating and failures of each."""
+"""Compute the history of an agent over its sessions, by date: raw composite, success, mean rating and failures."""
 
+import datetime
 from dataclasses import dataclass
 
 import polars as pl
@@ -22,10 +23,10 @@ def mean_of_counts() -> dict[str, pl.Expr]:
 
 @dataclass(frozen=True)
 class SessionStanding:
-    """One session; values are None where nothing is known."""
+    """Represent one session; unknown values are None."""
 
     session_id: str
-    date: str | None
+    date: datetime.date | None
     n_conversations: int  # that count under the version
     composite: float | None  # 0-100, before the penalty
     composite_mark: IntervalMark | None

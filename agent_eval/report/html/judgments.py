@@ -11,7 +11,7 @@ _GOOD_LABEL = "no failure"
 
 @dataclass(frozen=True)
 class Value:
-    """What a judge said of one metric; tone: r1..r5, good, bad or unknown."""
+    """Represent a judgment of one metric for display; tone: r1..r5, good, bad or unknown."""
 
     metric: str
     text: str
@@ -20,7 +20,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Opinion:
-    """Values that one judge gave with the same words."""
+    """Represent values that one judge gave with the same rationale."""
 
     values: tuple[Value, ...]
     rows: tuple[Row, ...]  # one per value: each has hashes of its own
@@ -35,7 +35,7 @@ class Opinion:
 
 @dataclass(frozen=True)
 class Gap:
-    """Metrics without a value, and why."""
+    """Represent metrics without a value, with the reason."""
 
     metrics: tuple[str, ...]
     status: str

@@ -1,4 +1,4 @@
-"""Markdown of untrusted replies as a tree of known elements; templates write it, and escape every text.
+"""Parse the Markdown of untrusted replies to a tree of known elements, whose texts the templates escape.
 
 Nothing of a text becomes HTML, an image or an attribute except addresses of links, which are http and https only.
 """

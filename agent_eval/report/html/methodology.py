@@ -1,4 +1,4 @@
-"""Pages about the rules: a version whole, and what differs between two of them, in words and in scores."""
+"""Render a methodology version, and the differences between two versions in rules and scores."""
 
 from collections.abc import Mapping
 from fractions import Fraction

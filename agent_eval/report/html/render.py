@@ -1,4 +1,4 @@
-"""Templates to files: the one place where texts become HTML. Everything is escaped; nothing is marked as safe."""
+"""Render templates to HTML files. All values are escaped; none is marked as safe."""
 
 import datetime
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ POLICY = (
 
 @dataclass
 class Renderer:
-    """Writes pages below a folder, and counts them."""
+    """Write pages to a folder, and count them."""
 
     folder: Path
     shared: dict[str, Any]  # what every template may use

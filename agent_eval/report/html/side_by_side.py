@@ -1,4 +1,4 @@
-"""Agents side by side: every figure of a version's board in a row, an agent in each column."""
+"""Render agents side by side: one row per figure, one column per agent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MOST = 60  # agents, ranked ones first; `agent-eval compare` takes any two
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the page: what it is, and its value for each agent with a remark; None where it is unknown."""
+    """Represent one figure with its value and a note for each agent; None if it is unknown."""
 
     name: str
     values: Sequence[tuple[str, str] | None]

@@ -1,4 +1,4 @@
-"""The whole report: which pages there are, and the rows that each is made from, read agent by agent."""
+"""Build the whole report: its pages, and the rows for each, read agent by agent."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,7 +54,7 @@ Page = tuple[str, str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Site:
-    """What a report is made from.
+    """Hold the inputs of a report.
 
     Args:
         read: Gives the stored tables.
@@ -83,7 +83,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Served:
-    """What only a report that is served beside the Dagster UI can link to.
+    """Provide the links that only a report served with the Dagster UI can have.
 
     Args:
         runs: Agent → version → id of the run that made its judgments last.
@@ -96,7 +96,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Written:
-    """A report that was written."""
+    """Describe a report that was written."""
 
     index: Path
     n_pages: int
@@ -353,7 +353,7 @@ def _conversation_pages(
 
 
 def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFrame) -> Iterator[Material]:
-    """Everything of each conversation, read for many at once."""
+    """Yield the rows of each conversation, read for many conversations at a time."""
     slots = by_key(transcripts, *_CONVERSATION)
     for chunk in chunks(conversations, CONVERSATIONS_AT_ONCE):
         keys = chunk.select(_CONVERSATION)

@@ -1,4 +1,4 @@
-"""The summary of logs in the report: the quantities of an agent, and the agents without slots side by side."""
+"""Render the summary of logs: the quantities of an agent, and a table of agents without slots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from agent_eval.report.quality import (
 
 @dataclass(frozen=True)
 class Badge:
-    """A disclosure in short words; tone: good, bad, warn or unknown."""
+    """Represent a disclosure as a short text; tone: good, bad, warn or unknown."""
 
     text: str
     tone: str
@@ -31,7 +31,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One quantity as it is read."""
+    """Represent one quantity for display."""
 
     name: str
     mean: str
@@ -43,7 +43,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class LogRow:
-    """One agent without slots as it is read; `values`: a mean and its interval for each headline."""
+    """Represent one agent without slots; `values` are a mean and its interval for each main figure."""
 
     name: str
     href: str

@@ -1,4 +1,4 @@
-"""How a page gets its rows: a function from the name of a table, and small helpers over frames."""
+"""Define how pages read rows of tables, and helpers for frames."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 class Reader(Protocol):
-    """Gives the rows of a stored table in key order: all, or those that match a row of `keys` on its columns."""
+    """Return the rows of a stored table in key order: all, or those that match a row of `keys` on its columns."""
 
     def __call__(
         self, name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
@@ -18,7 +18,7 @@ class Reader(Protocol):
 
 
 class Counter(Protocol):
-    """Counts the rows of a stored table as `Store.counts` does."""
+    """Count the rows of a stored table, as `Store.counts` does."""
 
     def __call__(
         self,

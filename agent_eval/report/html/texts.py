@@ -1,4 +1,4 @@
-"""Texts of transcripts on their way to a page: cut where they are endless, with judges' quotes found in them."""
+"""Prepare texts of transcripts for display: truncate long texts, and find the quotes of judges in them."""
 
 import json
 import re
@@ -16,7 +16,7 @@ LONGEST_QUOTE = 2_000  # longer ones are shown, not searched
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a text; `mark` is the number of the quote that it holds, None elsewhere."""
+    """Represent part of a text; `mark` is the number of its quote, or None."""
 
     text: str
     mark: int | None = None
@@ -24,7 +24,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ShownText:
-    """A text as a page shows it."""
+    """Represent a text for display."""
 
     pieces: tuple[Piece, ...]
     n_cut: int  # characters at its end that are not shown
@@ -33,7 +33,7 @@ class ShownText:
 
     @property
     def first(self) -> str:
-        """Its first words, for a fold's label."""
+        """Return the first words, as the label of a collapsed section."""
         return " ".join("".join(piece.text for piece in self.pieces)[:120].split())
 
 
@@ -51,7 +51,7 @@ def shown(
 ) -> ShownText:
     """Return the text, `clean` and cut to `LONGEST` characters, split at its quotes (number, words).
 
-    Whitespace is no part of a quote. Where quotes overlap, the one that begins first is marked.
+    Whitespace is ignored in quotes. If quotes overlap, the one that begins first is marked.
 
     Args:
         text: The text.

@@ -8,6 +8,8 @@ from agent_eval.methodology.models import DIMENSIONS, SCENARIOS, Methodology
 from agent_eval.scores.composite.disclosures import counted
 from agent_eval.scores.composite.ratings import PAIR, methodology_of
 from agent_eval.tables.agent_version import AgentVersion
+from agent_eval.tables.columns import NAMES
+from agent_eval.tables.contract import DATES
 
 _RATED = (*(d.lower() for d in DIMENSIONS), *(s.lower() for s in SCENARIOS))
 _SESSION = ("agent_id", "session_id")
@@ -130,7 +132,7 @@ def _per_pair(transcripts: pl.DataFrame, sessions: pl.DataFrame, conversations: 
         )
         .join(counting, on=PAIR, how="left")
         .with_columns(
-            pl.col(name).fill_null(pl.lit([], dtype=pl.List(pl.String)))
-            for name in ("session_dates", "evaluators")
+            pl.col(name).fill_null(pl.lit([], dtype=dtype))
+            for name, dtype in (("session_dates", DATES), ("evaluators", NAMES))
         )
     )

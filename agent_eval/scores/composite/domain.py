@@ -21,7 +21,7 @@ class UnknownTemplateError(NotFoundError):
         known = ", ".join(t.slug for t in methodology.templates)
         super().__init__(
             f"Methodology {methodology.version} has no template {slug!r}. It has: {known}. "
-            "Materialise the transcripts again, or add the template to the version's file."
+            "Materialise the transcripts again, or add the template to the file of the version."
         )
 
 

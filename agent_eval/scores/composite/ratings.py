@@ -40,8 +40,8 @@ class VersionNotGivenError(InputError):
 
     def __init__(self, version: str, given: Iterable[str]) -> None:
         super().__init__(
-            f"Rows name methodology {version!r}, which was not given. Given: {', '.join(sorted(given)) or 'none'}. "
-            "Pass its methodology too, or leave its rows out."
+            f"Rows name methodology {version!r}, which was not passed. Passed: {', '.join(sorted(given)) or 'none'}. "
+            "Pass its methodology as well, or remove its rows."
         )
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from typing import NamedTuple
 
 INDEPENDENT_SESSIONS = 3  # minimum for a claim of tested repeatability
@@ -13,7 +14,7 @@ class SessionEvidence(NamedTuple):
     """Hold the evidence of one session."""
 
     session_id: str
-    session_date: str | None
+    session_date: date | None
     session_run: str | None
     gaps: tuple[str, ...]  # required tests and slots without a conversation
     questions: Mapping[str, frozenset[Question]]  # by required test and slot
@@ -127,5 +128,5 @@ def _unnamed(session: SessionEvidence) -> list[str]:
 
 def _order(session: SessionEvidence) -> tuple[int, bool, str, str, str]:
     """Order sessions that state both date and run first: they can be distinguished from most others."""
-    date, run = session.session_date, session.session_run
-    return (date is None) + (run is None), date is None, date or "", run or "", session.session_id
+    day, run = session.session_date, session.session_run
+    return (day is None) + (run is None), day is None, str(day or ""), run or "", session.session_id

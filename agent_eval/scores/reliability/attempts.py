@@ -181,7 +181,7 @@ def check_attempts(k: object) -> int:
 def check_integer(name: str, value: object) -> int:
     """Return the value if it is an integer and not a boolean, else raise TrialCountError."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TrialCountError(f"{name} is {value!r}, which is no integer")
+        raise TrialCountError(f"{name} is {value!r}, which is not an integer")
     return value
 
 

@@ -78,7 +78,7 @@ class SameAgentError(InputError, ValueError):
     """Raised when an agent is compared with itself."""
 
     def __init__(self, agent: str) -> None:
-        super().__init__(f"Agent {agent!r} is compared with itself. Name two agents.")
+        super().__init__(f"Agent {agent!r} is compared with itself. Choose two different agents.")
 
 
 def compare(

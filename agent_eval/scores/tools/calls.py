@@ -126,7 +126,7 @@ def _call(call: object, where: str) -> Call:
         if arguments is None:
             arguments = {}
         if not isinstance(arguments, Mapping):
-            raise MalformedCallError(f"{where}: arguments are no JSON object")
+            raise MalformedCallError(f"{where}: arguments are not a JSON object")
         plain = {str(key): _plain(value) for key, value in arguments.items()}
         texts = {key: canonical(value) for key, value in plain.items()}
         return Call(name, plain, texts, note=note and f"{where}: arguments {note}")
@@ -201,7 +201,7 @@ def _check_comparison(where: str, how: object) -> None:
             except ComputeError as error:
                 why = " ".join(str(error).split())[:300]
                 raise MalformedCallError(
-                    f"{where}: {pattern!r} is no regex (look-around and references back are not allowed): {why}"
+                    f"{where}: {pattern!r} is not a supported regex (look-around and backreferences are not allowed): {why}"
                 ) from error
             return
         tolerance = how.get("tolerance")

@@ -13,7 +13,7 @@ from typing import Literal
 
 import polars as pl
 
-from agent_eval.errors import InputError
+from agent_eval.errors import ArgumentError, InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.expected_calls import of_agent
 from agent_eval.scores.tools.matching import Worth, best_total, in_order
@@ -104,8 +104,14 @@ def tool_correctness(
         The score. An unreadable call gives status 'unscored' with the reason, never an exception.
 
     Raises:
+        ArgumentError: If `used` or `expected` is not a list, or `weights` not a dict.
         ToolWeightsError: If a weight or the threshold is NaN, negative or not a number, or all weights are 0.
     """
+    for name, calls_given in (("used", used), ("expected", expected)):
+        if not isinstance(calls_given, list | tuple):
+            raise ArgumentError(name, calls_given, "a list of calls")
+    if weights is not None and not isinstance(weights, Mapping):
+        raise ArgumentError("weights", weights, f"a dict with weights of {', '.join(ASPECTS)}")
     shares, limit = _shares(weights), _limit(threshold)
     try:
         calls, wanted = read_calls(used), read_expected(expected)

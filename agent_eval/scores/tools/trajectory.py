@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agent_eval.errors import InputError
+from agent_eval.errors import ArgumentError, InputError
 from agent_eval.scores.tools.calls import Call, ExpectedCall, MalformedCallError, read_calls, read_expected
 from agent_eval.scores.tools.matching import best_matching, in_order
 
@@ -62,9 +62,13 @@ def match(
         forbidden: Names of tools, or expected calls; the latter forbid only calls that fit.
 
     Raises:
+        ArgumentError: If `calls` or `expected` is not a list.
         UnknownModeError: If the mode is unknown.
         MalformedCallError: If a call cannot be read, with its number and the reason.
     """
+    for name, given in (("calls", calls), ("expected", expected), ("forbidden", forbidden)):
+        if not isinstance(given, list | tuple):
+            raise ArgumentError(name, given, "a list of calls")
     if mode not in get_args(Mode):
         raise UnknownModeError(mode)
     made, wanted = read_calls(calls), read_expected(expected)

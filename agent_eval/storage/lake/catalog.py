@@ -50,7 +50,7 @@ def connection_string(given: str) -> str:
     try:
         parts = extensions.parse_dsn(given)
     except _psycopg2().Error as error:
-        raise CatalogError("in [store]", "open", "it is no connection string of Postgres") from error
+        raise CatalogError("in [store]", "open", "it is not a Postgres connection string") from error
     return str(extensions.make_dsn(**({"connect_timeout": _CONNECT_S} | parts)))
 
 

@@ -16,7 +16,7 @@ from agent_eval.errors import StorageError
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.catalog import CatalogSession, lock_key
 from agent_eval.storage.lake.store import LakeStore
-from agent_eval.storage.ledger import SPENDING, SpendingCap
+from agent_eval.storage.ledger import SPENDING, SpendingCap, with_days_as_text
 from agent_eval.storage.store_errors import StoreError
 
 _SPENDING = f"{catalog.SCHEMA}.spending"
@@ -154,7 +154,7 @@ def add_spent(store: LakeStore, spending: pl.DataFrame) -> None:
     names = ", ".join(SPENDING.schema)
     places = ", ".join(["%s"] * len(SPENDING.schema))
     with contextlib.closing(store.catalog_session("write")) as session:
-        for row in spending.select(list(SPENDING.schema)).iter_rows():
+        for row in with_days_as_text(spending).iter_rows():
             session.rows(
                 f"INSERT INTO {_SPENDING} ({names}, session) VALUES ({places}, 'copied') ON CONFLICT DO NOTHING",
                 row,

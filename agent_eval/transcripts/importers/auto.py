@@ -47,7 +47,7 @@ def import_files(
         format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is detected.
         files: The files.
         sessions_folder: data/sessions.
-        agent_id: The agent that the transcripts are of.
+        agent_id: The agent that the transcripts belong to.
         session_id: For a single file: its session.
         methodology_versions: The versions that the sessions were run for; None: any.
         task_set: As for `import_file`.

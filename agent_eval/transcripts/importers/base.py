@@ -142,7 +142,7 @@ def conversations(
 
 def _converted(source: Source, format_name: str, record: Record, convert: Convert, ids: Ids) -> Conversation:
     if not isinstance(record.value, dict):
-        raise NotThisFormatError("the record is no JSON object")
+        raise NotThisFormatError("the record is not a JSON object")
     sha = hashlib.sha256(canonical(record.value)).hexdigest()
     origin = f"{format_name}:{source.file}#{record.number} sha256:{sha}"
     fields = convert(record.value, ids, record.number)
@@ -218,7 +218,7 @@ def or_nothing_found(source: Source, records: Iterator[_Item], expected: str) ->
         is_empty = is_empty and isinstance(record, LeftOut)
         yield record
     if is_empty:
-        yield Refusal(source.file, 0, f"the file holds no records; expected {expected}")
+        yield Refusal(source.file, 0, f"the file contains no records; expected {expected}")
 
 
 def mapping(value: JsonValue) -> Mapping[str, JsonValue]:

@@ -129,6 +129,6 @@ def _named(samples: list[JsonValue]) -> Detected:
             may_hold = not other.is_beside
             return Detected(None, f"{other.name}: {other.reason}", may_hold_transcripts=may_hold)
     keys = ", ".join(repr(key)[:40] for key in list(next(iter(records), {}))[:8])
-    description = f"its first record has the keys {keys}" if keys else "its records are no objects"
+    description = f"its first record has the keys {keys}" if keys else "its records are not objects"
     names = ", ".join(entry.name for entry in RECOGNISED)
     return Detected(None, f"its format is not recognised: {description}. Formats: {names}; or {_AS_LINES}")

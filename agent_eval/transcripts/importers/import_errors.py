@@ -19,7 +19,7 @@ class InvalidAgentIdError(InputError):
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(
-            f"Agent id {agent_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another --agent."
+            f"Agent id {agent_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id."
         )
 
 
@@ -28,7 +28,7 @@ class InvalidSessionIdError(InputError):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
-            f"Session id {session_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another --session."
+            f"Session id {session_id[:140]!r} cannot be used. Allowed: {SLUG_FORM}. Choose another id."
         )
 
 
@@ -52,7 +52,7 @@ class SessionExistsError(InputError):
     def __init__(self, session_id: str, agent_id: str, reason: str) -> None:
         super().__init__(
             f"Session {session_id!r} of agent {agent_id!r} exists and was left as it is: {reason}. "
-            "Import under another name with --session NAME."
+            "Import it under another session id."
         )
 
 

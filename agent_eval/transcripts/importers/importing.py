@@ -131,15 +131,15 @@ def import_file(
     session with conversations stays unchanged; if there is none, a session without conversations is written,
     so that its rejected records are counted. Any import replaces it.
 
-    FileContent that a session of the agent holds already, under whatever name of the file, is found there and not imported
-    again. A conversation of a source session that another session holds in part (a coding agent's session that was
-    resumed in another file, one `session_id` in two files) is folded into that conversation.
+    Content that a session of the agent already contains is not imported again, whatever the name of the file. If another
+    session contains a part of the same source session (a coding session that was resumed in another file, or one
+    `session_id` in two files), the new part is merged into that conversation.
 
     Args:
         format_name: A key of FORMATS.
         path: The file, gzipped or not.
         sessions_folder: data/sessions.
-        agent_id: The agent that the transcripts are of.
+        agent_id: The agent that the transcripts belong to.
         session_id: Default: the file's name without its endings, as a slug.
         methodology_versions: The versions that the session was run for; None: any.
         task_set: Default: the domain that a tau2 file names, else the format's name.
@@ -198,7 +198,7 @@ def _check_file(path: Path) -> None:
     if path.is_dir():
         raise NoTranscriptsError(path, "is a folder")
     if not path.is_file():
-        raise NoTranscriptsError(path, "is no regular file" if path.exists() else "does not exist")
+        raise NoTranscriptsError(path, "is not a regular file" if path.exists() else "does not exist")
     with suppress(*BREAKS), opened(path) as stream:
         if not stream.read(_HEAD).strip():
             raise NoTranscriptsError(path, "is empty")
@@ -463,5 +463,7 @@ def _new_to_agent(found: Iterator[Found], ids: AgentIds, wanted: _Wanted, seen: 
 
 def _taken(wanted: _Wanted, number: int, name: str, place: HeldConversation) -> Refusal:
     """Reject a conversation whose id another session of the agent has."""
-    reason = f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it an id of its own"
+    reason = (
+        f"conversation_id {name!r} is already in session {place.session!r} of this agent; give it a unique id"
+    )
     return Refusal(wanted.source.file, number, reason)

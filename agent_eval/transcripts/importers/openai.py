@@ -1,4 +1,4 @@
-"""OpenAI chat form: {"messages": […], …} or a bare list of messages; one a line, or in a JSON array."""
+"""Read OpenAI chats: {"messages": […], …} or lists of messages, one per line or in a JSON array."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -39,7 +39,7 @@ from agent_eval.transcripts.importers.shared.wrapped import has_chats, unwrapped
 from agent_eval.transcripts.outcomes import class_of_error
 
 NAME = "openai"
-EXPECTED = '{"messages": […]} or a list of messages, one a line or in a JSON array'
+EXPECTED = '{"messages": […]} or a list of messages, one per line or in a JSON array'
 _IDS = ("conversation_id", "id")
 _TEXTS = ("goal", "profile")
 _NATIVE = ("task_family", "scenario", "tools", "expected", "interventions", "injected_error")

@@ -150,7 +150,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     except OSError as error:
         raise SlotsFileError(path, 0, f"it cannot be read ({error.strerror or error})") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise SlotsFileError(path, 0, f"it is no CSV file in UTF-8 ({error})") from error
+        raise SlotsFileError(path, 0, f"it is not a CSV file in UTF-8 ({error})") from error
 
 
 def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:

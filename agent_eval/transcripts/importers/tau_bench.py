@@ -1,4 +1,4 @@
-"""tau-bench result files: a JSON array of {task_id, reward, info, traj, trial}."""
+"""Read tau-bench results: a JSON array of {task_id, reward, info, traj, trial}."""
 
 from collections.abc import Iterator, Mapping
 

@@ -162,7 +162,7 @@ def test_a_damaged_and_an_encrypted_archive_are_refused_in_a_line(tmp_path: Path
         (b"\0\1\2\3", "binary"),
         (b"name,text\n1,2\n", "it is not JSON"),
         (b"", "it is empty"),
-        (b"[1, 2]", "its records are no objects"),
+        (b"[1, 2]", "its records are not objects"),
         (b'{"broken": ', "none of its records is JSON"),
     ],
 )

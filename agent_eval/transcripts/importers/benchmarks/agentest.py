@@ -1,4 +1,4 @@
-"""Agentest results: {"runId", "scenarios": [{"scenarioName", "conversations": [{"turns": […], "passed"}]}]}."""
+"""Read Agentest results: {"runId", "scenarios": [{"scenarioName", "conversations": [{"turns": […], "passed"}]}]}."""
 
 from collections.abc import Iterator, Mapping
 

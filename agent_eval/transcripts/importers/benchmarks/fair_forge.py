@@ -1,4 +1,4 @@
-"""Fair Forge data sets: [{"session_id", "assistant_id", "context", "conversation": [{"query", "assistant", …}]}]."""
+"""Read Fair Forge data sets: [{"session_id", "assistant_id", "context", "conversation": [{"query", "assistant", …}]}]."""
 
 from collections.abc import Iterator, Mapping
 

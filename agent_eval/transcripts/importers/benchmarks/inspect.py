@@ -1,4 +1,4 @@
-"""Inspect evaluation logs: `.eval` archives, and `.json` logs {"version", "eval": {…}, "samples": […]}."""
+"""Read Inspect evaluation logs: `.eval` archives, and `.json` logs {"version", "eval": {…}, "samples": […]}."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who&When: failures of systems of several agents, {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
+"""Read Who&When data, failures of multi-agent systems: {"question", "history": [{"content", "role", "name"}], "mistake_agent", …}."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""OpenAI Responses API: requests with their responses, stored responses, and lists of items."""
+"""Read data of the OpenAI Responses API: requests with responses, stored responses, and lists of items."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""ShareGPT data sets: {"id", "conversations": [{"from": "human" | "gpt" | …, "value": …}]}."""
+"""Read ShareGPT data sets: {"id", "conversations": [{"from": "human" | "gpt" | …, "value": …}]}."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "sharegpt"
-EXPECTED = '{"conversations": [{"from": …, "value": …}]}, one a line or in a JSON array'
+EXPECTED = '{"conversations": [{"from": …, "value": …}]}, one per line or in a JSON array'
 _SPEAKERS = {
     **dict.fromkeys(("human", "user"), "user"),
     **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "claude"), "assistant"),

@@ -1,4 +1,4 @@
-"""Harbor's Agent Trajectory Interchange Format (ATIF-v1.0 to v1.8): {"schema_version": "ATIF-v…", "steps": […]}."""
+"""Read Harbor's Agent Trajectory Interchange Format (ATIF-v1.0 to v1.8): {"schema_version": "ATIF-v…", "steps": […]}."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast

@@ -1,4 +1,4 @@
-"""mini-swe-agent trajectories: {"info": {…}, "messages": […], "trajectory_format": "mini-swe-agent-1…"}, or its messages alone."""
+"""Read mini-swe-agent trajectories: {"info": {…}, "messages": […], "trajectory_format": "mini-swe-agent-1…"}, or its messages alone."""
 
 import re
 from collections.abc import Iterator, Mapping

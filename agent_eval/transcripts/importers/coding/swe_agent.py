@@ -1,4 +1,4 @@
-"""SWE-agent trajectories (`<instance>.traj`): {"trajectory": […], "history": […], "info": {…}, …}."""
+"""Read SWE-agent trajectories (`<instance>.traj`): {"trajectory": […], "history": […], "info": {…}, …}."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

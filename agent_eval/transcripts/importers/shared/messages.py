@@ -42,7 +42,7 @@ def chat_messages_with_reasoning(values: list[JsonValue]) -> list[Fields]:
 
 def _message(value: JsonValue, index: int) -> Fields:
     if not isinstance(value, dict):
-        raise NotThisFormatError(f"messages[{index}] is no object")
+        raise NotThisFormatError(f"messages[{index}] is not an object")
     role = value.get("role")
     message: Fields = {"role": "tool" if role == "function" else role} | _beside(value)
     message |= {key: value.get(key) for key in _PLAIN if value.get(key) is not None}

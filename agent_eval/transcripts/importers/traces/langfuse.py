@@ -1,4 +1,4 @@
-"""Langfuse exports: {"trace": {…}, "observations": […]}, a trace with its observations, or observations alone."""
+"""Read Langfuse exports: {"trace": {…}, "observations": […]}, a trace with its observations, or observations alone."""
 
 from collections.abc import Iterator, Mapping
 
