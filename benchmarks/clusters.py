@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from agent_eval.tables import table
 from benchmarks.failure_generator import REPORTED_ON, Failure, generate
 from benchmarks.measuring import cost
 
-SIZE, TODAY, N_AGENTS = 2_000, "2026-01-01", 20
+SIZE, TODAY, N_AGENTS = 2_000, date(2026, 1, 1), 20
 EMPTY = table("error_registry").empty(), table("error_members").empty()
 PARTS = ("quality", "ids", "speed", "trends", "real")
 
