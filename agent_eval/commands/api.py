@@ -378,8 +378,8 @@ def _read(given: Mapping[str, Any] | Iterable[Mapping[str, Any]] | pl.DataFrame)
             conversation = Conversation.model_validate({k: v for k, v in row.items() if v is not None})
             json.dumps(conversation.model_dump(), ensure_ascii=False, default=str).encode()
         except UnicodeEncodeError as error:
-            problem = "a text contains an unpaired surrogate, which is not valid Unicode"
-            raise ConversationInputError(number, problem) from error
+            surrogate = "a text contains an unpaired surrogate, which is not valid Unicode"
+            raise ConversationInputError(number, surrogate) from error
         except ValidationError as error:
             raise ConversationInputError(number, explain(error, Conversation)) from error
         if problem := conversation.problem():

@@ -24,12 +24,12 @@ _Key = tuple[int, Path]
 _Signature = tuple[int, int, int]
 _lock = threading.Lock()
 _timers: "weakref.WeakSet[threading.Timer]" = weakref.WeakSet()
-_idle: dict[_Key, list["Reader"]] = {}
+_idle: dict[_Key, list["StoreReader"]] = {}
 _writers: Counter[_Key] = Counter()
 
 
 @dataclass(eq=False)
-class Reader:
+class StoreReader:
     """Hold an open connection for reading, and the columns of its tables as far as they were asked for."""
 
     con: duckdb.DuckDBPyConnection
@@ -54,7 +54,7 @@ class Reader:
 @contextlib.contextmanager
 def reader(
     file: Path, opened: Callable[[contextlib.ExitStack], duckdb.DuckDBPyConnection]
-) -> Iterator[Reader]:
+) -> Iterator[StoreReader]:
     """Yield a connection for reading a file: one that was used a moment ago, else a new one.
 
     Args:
@@ -67,7 +67,7 @@ def reader(
         began = time.monotonic()
         with contextlib.ExitStack() as stack:
             con = opened(stack)
-            found = Reader(con, stack.pop_all(), _signature(file), began)
+            found = StoreReader(con, stack.pop_all(), _signature(file), began)
     try:
         yield found
     except BaseException:
@@ -93,7 +93,7 @@ def closed(file: Path) -> Iterator[None]:
             _writers[key] -= 1
 
 
-def _taken(key: _Key) -> Reader | None:
+def _taken(key: _Key) -> StoreReader | None:
     """Return an idle connection that may be used a while longer, to the same file; others are closed."""
     with _lock:
         found = _idle[key].pop() if _idle.get(key) else None
@@ -103,7 +103,7 @@ def _taken(key: _Key) -> Reader | None:
     return None
 
 
-def _given_back(key: _Key, used: Reader) -> None:
+def _given_back(key: _Key, used: StoreReader) -> None:
     with _lock:
         is_kept = not _writers[key] and not _is_old(used)
         if is_kept:
@@ -118,7 +118,7 @@ def _given_back(key: _Key, used: Reader) -> None:
         used.close()
 
 
-def _expire(key: _Key, old: Reader) -> None:
+def _expire(key: _Key, old: StoreReader) -> None:
     """Close a connection whose time is over; one that is in use is closed after that."""
     with _lock:
         idle = _idle.get(key, [])
@@ -128,7 +128,7 @@ def _expire(key: _Key, old: Reader) -> None:
     old.close()
 
 
-def _is_old(found: Reader) -> bool:
+def _is_old(found: StoreReader) -> bool:
     return time.monotonic() - found.opened >= HELD_S
 
 

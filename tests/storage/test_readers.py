@@ -29,7 +29,7 @@ def held_long(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     readers._close()
 
 
-def idle(store: Store) -> list[readers.Reader]:
+def idle(store: Store) -> list[readers.StoreReader]:
     assert store.file
     return [each for (_, file), found in readers._idle.items() if file == store.file for each in found]
 
