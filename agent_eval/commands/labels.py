@@ -136,13 +136,18 @@ def _slug(name: str) -> str:
 
 
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
-    """Return a function that finds a label's agent: the named one, else the one that had the conversation."""
+    """Return a function that finds a label's agent: that of its line, the named one, or that of the conversation."""
+    known = set(project.some_agents(()))
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
     agents: dict[str, set[str]] = {}
     for agent, conversation in stored.iter_rows():
         agents.setdefault(conversation, set()).add(agent)
 
     def agent_of(label: Label) -> str:
+        if own := label.cells.get("agent_id"):
+            if own in known:
+                return own
+            raise ValueError(f"agent {own!r:.80} is not known; import its transcripts before")
         if agent_id is not None:
             return agent_id
         name = label.cells.get("conversation_id") or ""

@@ -13,6 +13,7 @@ from agent_eval.errors import InputError
 from agent_eval.formats.plain_text import sanitize
 from agent_eval.project import Project
 from agent_eval.project.calibration import corrections
+from agent_eval.scores.corrected_rates import REFUSED
 from agent_eval.scores.reliability import pass_rates as trials
 from agent_eval.scores.reliability.over_tasks import FEW_TRIALS
 from agent_eval.scores.reliability.ranking import NOT_RATED
@@ -177,14 +178,31 @@ def _computed(project: Project, pairs: pl.DataFrame, ks: Sequence[int], *, may_e
 
 
 def _with_corrections(project: Project, pairs: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the columns of `corrected_rates`: of k = 1 where goal completion alone decides."""
+    """Return the rows with the columns of `corrected_rates`: of k = 1 where goal completion decides, or why not.
+
+    Where the declared outcome or interactions decide some trials, the rate is not that of the judge.
+    """
     found = corrections(project, pairs, by_task=True).drop("judge").rename({"quantity": "task_set"})
     key = ["methodology_version", "agent_id", "task_set"]
-    decides = (pl.col("k") == 1) & (pl.col("correctness_source") == GOAL_METRIC)
-    at = found.with_columns(k=pl.lit(1, pl.Int64), correctness_source=pl.lit(GOAL_METRIC))
-    joined = rows.join(at, on=[*key, "k", "correctness_source"], how="left", maintain_order="left")
-    return joined.with_columns(
-        pl.when(decides).then(pl.col(name)) for name in found.columns if name not in key
+    source = pl.col("correctness_source")
+    joined = rows.join(
+        found.with_columns(k=pl.lit(1, pl.Int64)), on=[*key, "k"], how="left", maintain_order="left"
+    )
+    is_mixed = (
+        pl.col("judge_rate").is_not_null()
+        & (source != GOAL_METRIC)
+        & source.str.contains(GOAL_METRIC, literal=True)
+    )
+    reason = pl.when(is_mixed).then(pl.concat_str(pl.lit("its trials are decided by "), source))
+    columns = [
+        pl.when(source == GOAL_METRIC).then(pl.col(name)).alias(name)
+        for name in found.columns
+        if name not in key
+    ]
+    return (
+        joined.with_columns(*columns, reason.alias("_mixed"))
+        .with_columns(pl.coalesce(REFUSED, "_mixed").alias(REFUSED))
+        .drop("_mixed")
     )
 
 

@@ -162,7 +162,7 @@ def _row(
     row |= {**label.cells, target.answer: label.answer}
     row["methodology_version"] = row["methodology_version"] or ANY
     try:
-        row["agent_id"] = row["agent_id"] or agent_of(label)
+        row["agent_id"] = agent_of(label)
     except ValueError:
         if label.cluster:
             raise _NotStoredError(
