@@ -1,8 +1,8 @@
 """Implement `agent-eval run`: ingest new data, materialise stale assets with Dagster, and record their inputs."""
 
+import contextlib
 import gc
 import itertools
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -116,15 +116,10 @@ def _materialise(
     *,
     publishes: bool,
 ) -> None:
-    is_first = "agent_eval.defs.launch" not in sys.modules
-    if is_first:
-        gc.disable()  # what these imports make stays until the process ends: no need to look through it, ever
-    from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
-    from agent_eval.defs.launch import Launch
+    with _unused_objects_are_not_sought():
+        from agent_eval.definitions import defs  # Dagster takes a second to import: only when there is work
+        from agent_eval.defs.launch import Launch
 
-    if is_first:
-        gc.freeze()
-        gc.enable()
     launch = Launch.at(project, defs, sources)
     agents = sorted({*sources.agent_sessions})
     with launch.close_abandoned_runs():
@@ -135,6 +130,18 @@ def _materialise(
         launch.purge()
         if publishes:
             say(launch.publish())  # last: if the report fails, the tables are kept
+
+
+@contextlib.contextmanager
+def _unused_objects_are_not_sought() -> Iterator[None]:
+    """Import without garbage collection: what the first import of Dagster makes stays until the process ends."""
+    is_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_on:
+            gc.enable()
 
 
 def _newly_superseded(project: Project, versions: Collection[str]) -> list[str]:

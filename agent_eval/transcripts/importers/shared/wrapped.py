@@ -70,7 +70,7 @@ def is_bare_message(value: JsonValue) -> bool:
 
 
 def unwrapped(source: Source, read: Callable[[], Iterator[Record | Refusal]]) -> Iterator[Item]:
-    """Yield a record {"messages": […], …} for each chat of a file; records that are no chats unchanged.
+    """Yield a record {"messages": […], …} for each chat of a file; other records unchanged.
 
     Lines that are single messages are put together by the conversation that they name, in the order of the file;
     if the first names none, all are one conversation.
