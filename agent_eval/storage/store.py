@@ -17,7 +17,7 @@ from typing import Any, overload
 import duckdb
 import polars as pl
 
-from agent_eval.storage import engines, locks, readers
+from agent_eval.storage import engines, locks
 from agent_eval.storage.store_errors import (
     BusyStoreError,
     MissingFolderError,
@@ -185,7 +185,8 @@ class Store:
         wanted = pl.Schema({name: table.schema[name] for name in columns or table.schema})
         if self._is_absent():
             return pl.DataFrame(schema=wanted)
-        with self._reading(table) as (con, present):
+        with self.session(read_only=True) as con:
+            present = columns_of(con, table)
             if not present or not present.issuperset(keys.columns if keys is not None else ()):
                 return pl.DataFrame(schema=wanted)  # a missing column matches nothing
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
@@ -225,8 +226,8 @@ class Store:
         empty = pl.DataFrame(schema=schema)
         if self._is_absent():
             return empty
-        with self._reading(table) as (con, present):
-            if not present.issuperset(needed):
+        with self.session(read_only=True) as con:
+            if not columns_of(con, table).issuperset(needed):
                 return empty
             match = f" SEMI JOIN wanted USING ({_listed(keys.columns)})" if keys is not None else ""
             with contextlib.nullcontext() if keys is None else _registered(con, "wanted", keys):
@@ -304,22 +305,6 @@ class Store:
                     raise NewerStoreError(self.attach, version, SCHEMA_VERSION, written_by)
                 yield con
 
-    @contextlib.contextmanager
-    def _reading(self, table: Table[Any]) -> Iterator[tuple[duckdb.DuckDBPyConnection, set[str]]]:
-        """Yield a connection for reading and the stored columns of a table; a file stays open for reads that follow at once."""
-        if self.file is None:
-            with self.session(read_only=True) as con:
-                yield con, columns_of(con, table)
-            return
-
-        def opened(held: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-            return held.enter_context(self.session(read_only=True))
-
-        with self.translated("read"), readers.reader(self.file, opened) as found:
-            if table.name not in found.columns:
-                found.columns[table.name] = columns_of(found.con, table)
-            yield found.con, found.columns[table.name]
-
     def _is_absent(self) -> bool:
         """Return whether the file does not exist yet; raise if its folder is missing."""
         if self.file is None or self.file.exists():
@@ -369,11 +354,7 @@ class Store:
         if not self.lock_file.parent.is_dir():
             raise MissingFolderError(Path(self.attach), "read" if shared else "write")
         lock = locks.shared if shared else locks.exclusive
-        with contextlib.ExitStack() as held:
-            with contextlib.nullcontext() if shared else readers.closed(Path(self.attach)):
-                held.enter_context(
-                    lock(self.lock_file, limit_s=self.patience_s, what=f"the store {self.attach}")
-                )
+        with lock(self.lock_file, limit_s=self.patience_s, what=f"the store {self.attach}"):
             yield
 
     @contextlib.contextmanager
