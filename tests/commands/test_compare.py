@@ -149,7 +149,7 @@ def test_bad_lines_are_refused_by_number_and_the_rest_counts(verdicts: Path) -> 
 
 
 def test_without_verdicts_their_form_is_told(verdicts: Path) -> None:
-    with pytest.raises(NoVerdictsError, match="one JSON object a line"):
+    with pytest.raises(NoVerdictsError, match="one JSON object per line"):
         invoke("tournament")
     write(verdicts, verdict("a", "b", "first"), verdict("b", "a", "second"))
     with pytest.raises(NoVerdictsError, match="between a, c"):

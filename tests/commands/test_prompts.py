@@ -97,7 +97,7 @@ def test_what_is_not_there_is_named_with_what_is(root: Path) -> None:
     assert "its turns are 0 to 1" in refusal("--turn", "7")
     assert "no expected answer" in refusal("--metric", "answer_correctness", "--turn", "1")
     assert "Agent 'nobody' is not known" in refusal("--agent", "nobody")
-    assert "--conversation needs --agent" in refusal("--conversation", "x")
+    assert "--conversation requires --agent" in refusal("--conversation", "x")
 
 
 def test_attachments_follow_the_prompt_if_the_judge_reads_them_and_are_counted_if_not(root: Path) -> None:

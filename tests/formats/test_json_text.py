@@ -14,7 +14,7 @@ from agent_eval.formats.json_text import loads
         ('{"\\ud800": 1, "\\udfff": 2}', "is given twice"),
         ("9" * 5000, "the number 99999999999999999999… is too large"),
         ("1e999", "the number 1e999 is too large"),
-        ("-Infinity", "-Infinity is no JSON"),
+        ("-Infinity", "-Infinity is not valid JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )

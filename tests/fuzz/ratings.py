@@ -1,5 +1,6 @@
 """The door of people's ratings."""
 
+import codecs
 import csv
 import io
 from pathlib import Path
@@ -74,9 +75,11 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
     check_refusals(refusals, longest=1_000)  # a header is shown whole
     check_text(frame)
     if not any(r.line <= 1 or "no CSV" in r.reason for r in refusals):
-        reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""))
         there = [cells for cells in reader if any(cell.strip() for cell in cells)]
-        blank_first = bool(content.removeprefix(b"\xef\xbb\xbf").strip()) is False
+        blank_first = not text.strip(" \t\r\n\v\f")
         assert frame.height + len(refusals) == (0 if blank_first else max(len(there) - 1, 0))
     assert ratings_hash(frame) == ratings_hash(read_ratings(folder)[0])
     assert latest_ratings(frame, ["1.2.0", "1.3.0"]).height <= 2 * frame.height

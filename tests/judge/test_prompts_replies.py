@@ -99,7 +99,7 @@ def test_small_faults_of_form_are_mended(text: str) -> None:
         (WHOLE[:40], "stopped early"),
         (f"{WHOLE} But on second thought it is a 2.", "stopped early or went on"),
         (f"{WHOLE}\n{WHOLE}", "named helpfulness twice"),
-        (f'{{"other": 1}}\n{WHOLE}', "no valid JSON"),
+        (f'{{"other": 1}}\n{WHOLE}', "not valid JSON"),
         (WHOLE.replace('"score": 4', '"score": 4, "score": 5'), "one key twice"),
         ("{" * 100_000 + "}", "It was not valid JSON"),
         ('{"helpfulness": {"score": ' + "9" * 5_000 + "}}", "helpfulness"),

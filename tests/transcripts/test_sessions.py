@@ -163,7 +163,7 @@ def test_the_cost_is_declared_or_the_sum_of_what_is_known_and_never_zero_for_unk
         ),
         (
             b'{"conversation_id": "x", "messages": [{"role": "user"}], "outcome": {"reward": NaN}}',
-            "NaN is no JSON",
+            "NaN is not valid JSON",
         ),
         (
             b'{"conversation_id": "x", "messages": [{"role": "user"}], "metadata": {"a": '

@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "tar": (tar(), "it is a tar archive; unpack it first"),
     "UTF-32": (TWO.decode().encode("utf-32"), "it is UTF-32; save it as UTF-8"),
     "Latin-1": ('{"messages": [{"role": "user", "content": "Grüße"}]}\n'.encode("latin-1"), "none of its records is JSON; record 1: not UTF-8 at byte 46"),
-    "NaN": (lines([{"messages": CHAT}])[:-2] + b', "score": NaN}\n', "NaN is no JSON; write null for an unknown value"),
+    "NaN": (lines([{"messages": CHAT}])[:-2] + b', "score": NaN}\n', "NaN is not valid JSON; write null for an unknown value"),
     "values without line ends": (text({"messages": CHAT}) * 2, "Write one JSON value a line, as `jq -c .` does"),
     "pretty values": (json.dumps({"messages": CHAT}, indent=1).encode() * 2, "Write one JSON value a line, as `jq -c .` does"),
     "an empty array": (b"[]", "it holds no records"),
