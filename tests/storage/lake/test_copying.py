@@ -20,7 +20,7 @@ def test_every_table_comes_back_from_a_lake_with_its_rows_types_runs_and_times(
     values = {
         pl.String: "it's 5 %", pl.Int64: 7, pl.Float64: 0.5, pl.Boolean: True, pl.List(pl.String): ["a", "b"],
         pl.List(pl.Float64): [0.5], pl.List(pl.Int64): [7], pl.List(pl.Float32): [0.5],
-        TIME: datetime(2026, 4, 20, tzinfo=UTC), pl.Date: date(2026, 4, 20),
+        TIME: datetime(2026, 4, 20, tzinfo=UTC), pl.Date: date(2026, 4, 20), pl.List(pl.Date): [date(2026, 4, 20)],
     }  # fmt: skip
     before, after = Store.at(tmp_path / "before.duckdb"), Store.at(tmp_path / "after.duckdb")
     for contract in TABLES.values():
