@@ -1,5 +1,6 @@
 """The door of recorded verdicts."""
 
+import codecs
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -43,7 +44,13 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
     check_refusals(refusals)
     check_text(frame)
     if not content.startswith(b"\x1f\x8b"):
-        there = [line for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = (
+            content.decode("utf-16", "replace").encode()
+            if is_utf16
+            else content.removeprefix(codecs.BOM_UTF8)
+        )
+        there = [line for line in text.split(b"\n") if line.strip()]
         assert sorted(frame["cache_key"]) == sorted({key for line in there for key in _alone(root, line)})
         assert frame.height + len(refusals) <= len(there)
     assert verdicts_hash(frame) == verdicts_hash(read_verdicts(folder)[0])
