@@ -1,5 +1,6 @@
 """Hostile values, texts and bytes, and valid files made hostile."""
 
+import codecs
 import copy
 import gzip
 import json
@@ -100,3 +101,13 @@ def _encoded(how: str, data: bytes) -> bytes:
         case "utf-16":
             return data.decode("utf-8", "replace").encode("utf-16")
     return data
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """The lines of a file that are not blank, as the product reads them: UTF-16 with a mark, else UTF-8."""
+    utf16, utf32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+    if content.startswith(utf16) and not content.startswith(utf32):
+        content = content.decode("utf-16", "replace").encode()
+    else:
+        content = content.removeprefix(codecs.BOM_UTF8)
+    return [line for line in content.split(b"\n") if line.strip()]

@@ -14,7 +14,7 @@ from agent_eval.transcripts.frames import conversations_from
 from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import IngestedSession, read_sessions, sessions_hash
 from tests.fuzz.holding import check_refusals, check_store, check_text
-from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes
+from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of
 
 SESSION = """methodology_versions: [1.2.0, 1.3.0]
 benchmark_id: spring
@@ -99,13 +99,7 @@ def _check_whole(ingested: IngestedSession, found: Input) -> None:
         assert ingested.conversations.is_empty()
         assert ingested.import_errors["file"].to_list() == ["s/session.yaml"]
     elif not found.conversations.startswith(b"\x1f\x8b"):
-        content = found.conversations.removeprefix(b"\xef\xbb\xbf")
-        if content[:2] in (b"\xff\xfe", b"\xfe\xff") and content[:4] not in (
-            b"\xff\xfe\0\0",
-            b"\0\0\xfe\xff",
-        ):
-            content = content.decode("utf-16", "replace").encode()
-        there = [line for line in content.split(b"\n") if line.strip()]
+        there = lines_of(found.conversations)
         assert ingested.conversations.height + refused.height == max(len(there), 1)
 
 

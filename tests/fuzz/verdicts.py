@@ -1,6 +1,5 @@
 """The door of recorded verdicts."""
 
-import codecs
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -9,7 +8,7 @@ from agent_eval.judge.inputs.recorded_verdicts import RecordedJudge, read_verdic
 from agent_eval.judge.keys import cache_key, question_key
 from agent_eval.metrics.builtin.helpfulness import HELPFULNESS
 from tests.fuzz.holding import check_refusals, check_store, check_text
-from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, texts, values
+from tests.fuzz.hostile import changed_bytes, changed_json, json_bytes, lines_of, texts, values
 from tests.judge.material import recorded
 
 VERDICT = recorded("hash", 0, HELPFULNESS, rating_1to5=4)
@@ -44,13 +43,7 @@ def check(content: bytes, root: Path, *, store: bool = False) -> None:
     check_refusals(refusals)
     check_text(frame)
     if not content.startswith(b"\x1f\x8b"):
-        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        text = (
-            content.decode("utf-16", "replace").encode()
-            if is_utf16
-            else content.removeprefix(codecs.BOM_UTF8)
-        )
-        there = [line for line in text.split(b"\n") if line.strip()]
+        there = lines_of(content)
         assert sorted(frame["cache_key"]) == sorted({key for line in there for key in _alone(root, line)})
         assert frame.height + len(refusals) <= len(there)
     assert verdicts_hash(frame) == verdicts_hash(read_verdicts(folder)[0])
