@@ -7,7 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from agent_eval.judge.inputs.sheet_sampling import Candidate, Drawn, Place, drawn_parts, n_parts, sheets
+from agent_eval.judge.inputs.sheet_sampling import (
+    Candidate,
+    Drawn,
+    Place,
+    drawn_parts,
+    n_parts,
+    sealed_sampling,
+    sheets,
+)
 from agent_eval.judge.judging_pass import HUMAN
 from agent_eval.metrics.base import UNANSWERED, Metric
 from agent_eval.project.project import Project
@@ -139,7 +147,7 @@ def _answer(row: Row) -> str:
 def _item(part: Drawn, of_metric: Mapping[str, Metric]) -> SheetItem:
     agent, conversation, turn, metric = part.place
     rubric = of_metric[metric].rubric_hash
-    return SheetItem(agent, conversation, turn, metric, round(part.weight, 6), part.stratum, rubric)
+    return SheetItem(agent, conversation, turn, metric, sealed_sampling(part), rubric)
 
 
 def _metric(metric: Metric) -> SheetMetric:

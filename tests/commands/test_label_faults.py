@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from agent_eval.judge.inputs.sheet_sampling import Drawn, sealed_sampling
 from agent_eval.project import Project
 from agent_eval.project.calibration import calibrations
 from tests.commands.test_labels import TURN, imported
@@ -75,3 +76,17 @@ def test_a_label_under_another_rubric_is_stale(sample_copy: Path) -> None:
     assert (
         calibrations(Project.open(), ["1.3.0"]).height == 2
     )  # what people labelled before is still compared
+
+
+def test_a_sealed_cell_on_another_line_is_rejected_by_line(sample_copy: Path) -> None:
+    cell = sealed_sampling(Drawn(("elsewhere", "c", 0, "helpfulness"), 2.0, "0123456789ab"))
+    line = f"{TURN},0,helpfulness,anna,4,{cell}"
+    code, _, err = imported(written(sample_copy, line, header=f"{HEADER},stratum"))
+    assert (code, "does not belong to this part" in err) == (2, True)
+
+
+@pytest.mark.parametrize(("said", "value"), [("true", 1.0), ("FALSE", 0.0), ("pass", 1.0)])
+def test_a_verdict_may_be_a_truth_value(sample_copy: Path, said: str, value: float) -> None:
+    line = f"{TURN},,goal_completion,anna,{said}"
+    assert imported(written(sample_copy, line))[0] == 0
+    assert stored()["value"].to_list() == [value]

@@ -23,7 +23,7 @@ HOSTILE = f"</script><script>window.pwned=1</script><img src=x onerror=window.pw
 
 
 def item(i: int, metric: str = "m", agent: str = "a") -> SheetItem:
-    return SheetItem(agent, f"c{i}", 0, metric, 1.0, "s", "r")
+    return SheetItem(agent, f"c{i}", 0, metric, "s", "r")
 
 
 def sheet(
@@ -86,3 +86,13 @@ def test_labels_of_a_csv_sheet_bring_their_weight_and_open_lines_are_left_out(
     project = Project.open(sample_copy)
     stored = project.human_ratings[0].filter(pl.col("file").str.contains("filled"))
     assert (stored.height, stored["weight"].null_count(), stored["rubric_hash"].n_unique()) == (6, 0, 1)
+
+
+def test_a_sheet_does_not_show_which_parts_share_an_answer(sample_copy: Path) -> None:
+    made = sheets_of(Project.open(sample_copy), 8)
+    rows = list(csv.DictReader(io.StringIO(made.csv)))
+    cells = [row["stratum"] for row in rows]
+    assert "weight" not in rows[0]
+    assert len(set(cells)) == len(rows)
+    assert {len(cell) for cell in cells} == {len(cells[0])}  # the length does not show the weight either
+    assert len({cell[:8] for cell in cells}) == len(rows)

@@ -30,6 +30,7 @@ from agent_eval.judge.inputs.human_ratings import (
     Target,
     checked_rating,
 )
+from agent_eval.judge.inputs.sheet_sampling import SEALED, opened_sampling
 from agent_eval.tables.judging import IMPORTED
 
 OUTCOME = "outcome"
@@ -55,6 +56,7 @@ SHOWN = "shown_"
 """How the columns of a rating sheet begin that only a rater reads."""
 _COLUMN = {name: column for column, names in _NAMES.items() for name in names}
 _MEAN = "people (mean)"
+_TRUTH = {"true": True, "false": False}
 _LARGEST = 1e9  # of a score
 
 
@@ -305,8 +307,22 @@ def _label(
     if len(answers) > 1:
         return f"{len(answers)} answers, expected one of {', '.join(_NAMES['answer'])}"
     held["target"] = held.get("target") or metric
+    if (held.get("stratum") or "").startswith(SEALED):
+        try:
+            held |= _opened(held)
+        except ValueError as error:
+            return str(error)
     target = targets.get(held["target"] or "")
     return Label(file, line, held, _read(answers[0] if answers else None, target))
+
+
+def _opened(held: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the cells `weight` and `stratum` of a line whose sampling is sealed."""
+    turn = held.get("turn_index")
+    index = int(turn) if turn and turn.isascii() and turn.isdigit() and len(turn) <= 10 else None
+    agent, conversation, metric = (held.get(name) or "" for name in ("agent_id", "conversation_id", "target"))
+    weight, stratum = opened_sampling(held["stratum"] or "", (agent, conversation, index, metric))
+    return {"weight": f"{weight:f}", "stratum": stratum}
 
 
 def _read(said: str | None, target: Target | None) -> str | None:
@@ -318,7 +334,7 @@ def _read(said: str | None, target: Target | None) -> str | None:
     if re.fullmatch(r"[1-5]\.0+", said) and target.answer == "rating_1to5":
         said = said[0]
     if target.is_binary and not re.fullmatch(r"-?[\d.]+", said):
-        return _number(passed_by_word(said)[0])
+        return _number(_TRUTH.get(said.casefold(), passed_by_word(said)[0]))
     return said
 
 

@@ -4,14 +4,21 @@ Each stratum (a metric with one answer of the judge, borderline or not) is drawn
 the parts of its stratum divided by those that were drawn. Weighted figures estimate those of all parts without bias.
 """
 
+import base64
+import hashlib
+import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_eval.formats.hashing import digest
+from agent_eval.formats.hashing import canonical, digest
 
 Place = tuple[str, str, int | None, str]
 """Agent, conversation, turn (None: the whole conversation) and metric."""
+SEALED = "s1."
+"""How a sealed cell begins."""
+_SAMPLING = struct.Struct("<d6s")  # weight, and the 12 hex digits of the stratum
+_CHECK = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,50 @@ def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
 def n_parts(n: int, n_raters: int) -> int:
     """Return how many parts sheets of `n` parts need, of which a third is on every sheet."""
     return n if n_raters == 1 else n // 3 + n_raters * (n - n // 3)
+
+
+def sealed_sampling(part: Drawn) -> str:
+    """Return the weight and stratum of a part as one cell of a sheet.
+
+    Parts with the same answer of the judge share a stratum and a weight. The sealed cells of two parts have nothing in
+    common, so that a rater does not see which parts belong together. The cell is not a secret: `opened_sampling` needs
+    no key.
+    """
+    held = _SAMPLING.pack(round(part.weight, 6), bytes.fromhex(part.stratum))
+    return SEALED + base64.urlsafe_b64encode(_masked(held, part.place) + _check(held, part.place)).decode()
+
+
+def opened_sampling(cell: str, place: Place) -> tuple[float, str]:
+    """Return the weight and stratum of a sealed cell.
+
+    Raises:
+        ValueError: If the cell is damaged, or was made for another part.
+    """
+    try:
+        sealed = base64.b64decode(cell.removeprefix(SEALED), altchars=b"-_", validate=True)
+        weight, stratum = _SAMPLING.unpack(held := _masked(sealed[:-_CHECK], place))
+    except (ValueError, struct.error):
+        held = b""
+    if not held or sealed[-_CHECK:] != _check(held, place):
+        raise ValueError(
+            "the cell 'stratum' does not belong to this part; copy the line from the sheet and change the answer only"
+        )
+    return weight, stratum.hex()
+
+
+def _masked(held: bytes, place: Place) -> bytes:
+    mask = _hash("mask", place, len(held))
+    return bytes(a ^ b for a, b in zip(held, mask, strict=True))
+
+
+def _check(held: bytes, place: Place) -> bytes:
+    return _hash(held.hex(), place, _CHECK)
+
+
+def _hash(purpose: str, place: Place, size: int) -> bytes:
+    """Return `size` bytes for a part, whose names may have lost outer spaces as cells of a CSV file do."""
+    names = [part.strip() if isinstance(part, str) else part for part in place]
+    return hashlib.blake2b(canonical([purpose, *names]), digest_size=size).digest()
 
 
 def _of_metric(name: str, parts: Sequence[Candidate], quota: int, seed: str) -> list[Drawn]:

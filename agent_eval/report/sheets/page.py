@@ -29,7 +29,6 @@ COLUMNS = (
     "label",
     "reason",
     "time",
-    "weight",
     "stratum",
     "rubric",
 )
@@ -66,8 +65,7 @@ class SheetItem:
     conversation: str
     turn: int | None
     metric: str
-    weight: float
-    stratum: str
+    stratum: str  # sealed: weight and stratum of the sample
     rubric: str
 
 
