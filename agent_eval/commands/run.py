@@ -89,12 +89,13 @@ def run(
     asked = pl.DataFrame(
         list(itertools.product(wanted_agents, wanted)), schema=dict.fromkeys(_PAIR, pl.String), orient="row"
     )
-    report = _report(
-        project,
-        asked,
-        pairs.filter(pl.col("asset") != "gate_results").select(_PAIR).unique(),
-        pairs.select(_PAIR).unique().height,
-    )
+    with project.store.reading():
+        report = _report(
+            project,
+            asked,
+            pairs.filter(pl.col("asset") != "gate_results").select(_PAIR).unique(),
+            pairs.select(_PAIR).unique().height,
+        )
     return replace(report, agents=tuple(agents))
 
 

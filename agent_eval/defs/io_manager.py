@@ -14,6 +14,10 @@ from agent_eval.project import Project
 from agent_eval.project.fingerprints import Fingerprints, record_of
 from agent_eval.storage import Store
 from agent_eval.tables import table
+from agent_eval.tables.made_from import MADE_FROM
+
+_KEPT_INPUT, _KEPT_INPUTS = 1 << 20, 16 << 20
+"""Bytes of an input that is kept for the later steps of a run, and of all kept inputs together."""
 
 
 class TableIO(dg.ConfigurableIOManager):
@@ -31,11 +35,13 @@ class TableIO(dg.ConfigurableIOManager):
     _project: Project = PrivateAttr()
     _store: Store = PrivateAttr()
     _found: Fingerprints = PrivateAttr()
+    _inputs: dict[tuple[str, ...], pl.DataFrame] = PrivateAttr(default_factory=dict)
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         """Wait for the store's lock for runs and record the holder. Its files are private to the user."""
         os.umask(0o077)
+        self._inputs = {}
         self._store = Project.open(self.root).store
         run_id = context.run.run_id if context.run else ""
         self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
@@ -53,6 +59,8 @@ class TableIO(dg.ConfigurableIOManager):
         """Replace the rows of the partitions; an edited version raises EditedVersionError."""
         release_outputs(context)
         target = table(context.asset_key.path[-1])
+        for key in [key for key in self._inputs if key[0] == target.name]:
+            del self._inputs[key]
         if not context.has_asset_partitions:  # without agent and version: rows are only added
             self._store.upsert(target, obj, run_id=context.run_id)
             return
@@ -72,7 +80,25 @@ class TableIO(dg.ConfigurableIOManager):
         wanted = partitions
         for name, values in part.get("values", {}).items():
             wanted = wanted.join(pl.DataFrame({name: values}), how="cross")
-        return self._store.read(table(context.asset_key.path[-1]), wanted, columns=part.get("columns", []))
+        target, columns = table(context.asset_key.path[-1]), part.get("columns", [])
+        key = (target.name, str(columns), wanted.write_json())
+        if (kept := self._inputs.get(key)) is not None:
+            return kept
+        rows = self._store.read(target, wanted, columns=columns)
+        self._keep(key, rows)
+        return rows
+
+    def _keep(self, key: tuple[str, ...], rows: pl.DataFrame) -> None:
+        """Keep a small input until the run writes its table: several steps read the same rows.
+
+        Only tables that `handle_output` alone writes, and not in a lake, where another run may write meanwhile.
+        """
+        if key[0] not in MADE_FROM or self._store.is_shared:
+            return
+        size = rows.estimated_size()
+        held = sum(frame.estimated_size() for frame in self._inputs.values())
+        if size <= _KEPT_INPUT and held + size <= _KEPT_INPUTS:
+            self._inputs[key] = rows
 
     def _refuse_edited(self, partitions: pl.DataFrame) -> None:
         if "methodology_version" in partitions.columns:

@@ -24,8 +24,10 @@ def recorded(
     """
     keys = pl.DataFrame({"methodology_version": sorted(versions)}, schema={"methodology_version": pl.String})
     names = ("leaderboard", "board_history", "board_inputs")
-    stored, history, before = (project.store.read(table(name), keys) for name in names)
-    earlier = seeded(stored, history, _made_at(project))
+    with project.store.reading():
+        stored, history, before = (project.store.read(table(name), keys) for name in names)
+        made_at = _made_at(project)
+    earlier = seeded(stored, history, made_at)
     inputs = composite_scores.select(table("board_inputs").schema.names())
     history, now = pl.concat([history, earlier]), datetime.now(UTC).isoformat(timespec="microseconds")
     return {

@@ -34,10 +34,12 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
         with_earlier,
     )  # imports numpy: only if there is work
 
-    judged = _human_and_judged(project, versions)
-    judgments = pl.concat([judged, _rubric_ratings(project, versions)], how="diagonal_relaxed")
+    with project.store.reading():
+        judged = _human_and_judged(project, versions)
+        rated = _rubric_ratings(project, versions)
+        earlier = project.store.read(table("judge_calibration"), _versions(versions))
+    judgments = pl.concat([judged, rated], how="diagonal_relaxed")
     found = judge_calibration(judgments, _sampling(project, versions))
-    earlier = project.store.read(table("judge_calibration"), _versions(versions))
     return with_earlier(found, earlier, judgments)
 
 
@@ -134,13 +136,15 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
     scored = _versions(versions).with_columns(is_effective=True, status=pl.lit("scored"))
     columns = [*_PAIR, "judge", "status"]
-    parts = [
-        project.store.counts(table(name), scored, columns=[*columns, "metric", "rubric_hash"])
-        for name in _JUDGED
-    ]
-    rated = project.store.counts(table("rubric_ratings"), scored, columns=[*columns, "target"])
+    with project.store.reading():
+        parts = [
+            project.store.counts(table(name), scored, columns=[*columns, "metric", "rubric_hash"])
+            for name in _JUDGED
+        ]
+        rated = project.store.counts(table("rubric_ratings"), scored, columns=[*columns, "target"])
+        calibrated = project.store.read(table("judge_calibration"), _versions(versions))
     judged = pl.concat([*parts, rated.rename({"target": "metric"})], how="diagonal_relaxed").drop("n")
-    return judge_standings(judged, project.store.read(table("judge_calibration"), _versions(versions)))
+    return judge_standings(judged, calibrated)
 
 
 def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:

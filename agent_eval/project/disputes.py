@@ -28,11 +28,12 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     """
     wanted = pairs.select(_PAIR).unique().with_columns(judge=pl.lit(HUMAN), status=pl.lit(DISPUTED))
     found = []
-    for name in ("rubric_ratings", "conversation_judgments", "turn_judgments"):
-        contract = table(name)
-        columns = [c for c in (*_SCHEMA, *_NAMES) if c in contract.schema]
-        rows = project.store.read(contract, wanted, columns=columns)
-        found.append(rows.rename(_NAMES, strict=False))
+    with project.store.reading():
+        for name in ("rubric_ratings", "conversation_judgments", "turn_judgments"):
+            contract = table(name)
+            columns = [c for c in (*_SCHEMA, *_NAMES) if c in contract.schema]
+            rows = project.store.read(contract, wanted, columns=columns)
+            found.append(rows.rename(_NAMES, strict=False))
     joined = pl.concat([pl.DataFrame(schema=_SCHEMA), *found], how="diagonal")
     return joined.select(list(_SCHEMA))
 
@@ -44,11 +45,12 @@ def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     """
     wanted = pairs.select(_PAIR).unique().with_columns(is_effective=pl.lit(value=True))
     columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share"]
-    return pl.concat(
-        project.store.counts(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
-        for name, why in (
-            ("turn_judgments", "unscored_reason"),
-            ("conversation_judgments", "unscored_reason"),
-            ("rubric_ratings", "reason"),
+    with project.store.reading():
+        return pl.concat(
+            project.store.counts(table(name), wanted, columns=[*columns, why]).rename({why: "reason"})
+            for name, why in (
+                ("turn_judgments", "unscored_reason"),
+                ("conversation_judgments", "unscored_reason"),
+                ("rubric_ratings", "reason"),
+            )
         )
-    )

@@ -34,6 +34,11 @@ def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = 
         GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
     """
     rules = checked_gates(project, spec)
+    with project.store.reading():
+        return _gate_results(project, pairs, rules)
+
+
+def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.DataFrame:
     frames = {name: project.store.read(table(name), pairs, columns=COLUMNS.get(name, [])) for name in INPUTS}
     is_demanded = any(layer.calibration for _, layer in rules.layers())
     found = [

@@ -170,9 +170,11 @@ class Project:
 
     def known_agents(self) -> list[str]:
         """Return agents with a session folder now, or with rows from an earlier run."""
-        earlier = [
-            self.store.read(table(name), columns=["agent_id"])["agent_id"] for name in ("run_state", "agents")
-        ]
+        with self.store.reading():
+            earlier = [
+                self.store.read(table(name), columns=["agent_id"])["agent_id"]
+                for name in ("run_state", "agents")
+            ]
         return sorted({*self.with_sessions[0], *(agent for held in earlier for agent in held if agent)})
 
     def some_agents(self, named: Sequence[str]) -> list[str]:

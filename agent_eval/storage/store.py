@@ -8,7 +8,8 @@ exists.
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,7 @@ _SQL_TYPES: dict[DTypes, str] = {
 }
 STAMPS = {"dagster_run_id": "VARCHAR", "created_at": "TIMESTAMPTZ"}
 _BUSY = re.compile(r"set lock on file|unique file handle conflict", re.IGNORECASE)
+_SHARED: ContextVar[Mapping["Store", duckdb.DuckDBPyConnection]] = ContextVar("shared reads", default={})  # noqa: B039
 _HOLDER = re.compile(r"held in (?P<program>.+?) \(PID (?P<pid>\d+)\)")
 
 
@@ -237,6 +239,22 @@ class Store:
         return found.cast(schema)
 
     @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let the reads of this thread share one connection until the end of the block, which must not write.
+
+        Writers of other processes wait for the end of the block. A process must not be forked within it.
+        """
+        if self in _SHARED.get() or self._is_absent():
+            yield
+            return
+        with self.session(read_only=True) as con:
+            token = _SHARED.set({**_SHARED.get(), self: con})
+            try:
+                yield
+            finally:
+                _SHARED.reset(token)
+
+    @contextlib.contextmanager
     def exclusive_section(self, purpose: str, *, wait: bool = True) -> Iterator[bool]:
         """Hold the exclusive section for a purpose (e.g. a run); other processes wait for it without limit.
 
@@ -297,6 +315,12 @@ class Store:
             StoreError: If it cannot be opened, is of a later version, or an operation on it fails.
         """
         doing = "read" if read_only else "write"
+        if shared := _SHARED.get().get(self):
+            if not read_only:
+                raise StoreError(self.attach, doing, "the same thread is reading it")
+            with self.translated(doing):
+                yield shared
+            return
         with contextlib.ExitStack() as held:
             con = self._opened(held, read_only, doing)
             with self.translated(doing):

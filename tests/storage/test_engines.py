@@ -1,13 +1,15 @@
 """Engines serve one session after another, hold nothing in between, and are left by what went wrong in them."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
 
-from agent_eval.storage import Store, StoreError
+from agent_eval.storage import Store, StoreError, engines
 from agent_eval.storage.engines import attached
 from agent_eval.tables import table
 
@@ -94,3 +96,35 @@ def test_a_forked_child_makes_its_own(file: Path) -> None:
     if (child := os.fork()) == 0:
         os._exit(0 if one(file) is not con else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_reads_of_a_block_share_a_connection_and_a_write_within_it_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, opened = Store.at(file), 0
+    session = engines.attached
+
+    def counted(*given: Any) -> Any:
+        nonlocal opened
+        opened += 1
+        return session(*given)
+
+    monkeypatch.setattr(engines, "attached", counted)
+    contract = table("judge_state")
+    with store.reading(), store.reading():
+        assert [store.read(contract).height, store.counts(contract, columns=["agent_id"])["n"].sum()] == [
+            1,
+            1,
+        ]
+        with pytest.raises(StoreError, match="the same thread is reading it"):
+            store.upsert(contract, store.read(contract), run_id="r")
+        with ThreadPoolExecutor(1) as others:  # another thread has a connection of its own
+            assert others.submit(store.read, contract).result().height == 1
+    assert opened == 2
+    store.upsert(contract, store.read(contract), run_id="r")
+    assert opened == 4
+
+
+def test_a_missing_store_is_read_as_empty_within_a_block(tmp_path: Path) -> None:
+    with (store := Store.at(tmp_path / "none.duckdb")).reading():
+        assert store.read(table("judge_state")).is_empty()

@@ -136,6 +136,11 @@ class LakeStore(Store):
             session.rows(f"DELETE FROM {catalog.SCHEMA}.run_process WHERE run_id = ANY(%s)", [list(run_ids)])
 
     @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Do nothing: each thread keeps its connection to the lake open in any case."""
+        yield
+
+    @contextlib.contextmanager
     def session(self, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield the lake attached as `store`; a reader sees one snapshot of it. Only for this package.
 
