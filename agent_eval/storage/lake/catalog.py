@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from agent_eval.storage import locks
@@ -32,6 +33,8 @@ TABLES = (
 )
 SESSIONS = "SELECT pid || ' ' || extract(epoch FROM backend_start) FROM pg_stat_activity WHERE backend_start IS NOT NULL"
 """The names of all sessions of the server; no two sessions ever have the same."""
+LARGEST_SKEW_S = 60.0
+"""A worker writes only if its clock and the catalog's differ by less."""
 _CONNECT_S = 10
 _ALIVE = {"keepalives": 1, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 _HOLDER = """
@@ -117,6 +120,14 @@ class CatalogSession:
     def name(self) -> str:
         """Return the name of this session among `SESSIONS`."""
         return str(self.rows(f"{SESSIONS} AND pid = pg_backend_pid()")[0][0])
+
+    def wrong_clock(self) -> str | None:
+        """Return how far the clock of this machine is from the catalog's; None if it is at most LARGEST_SKEW_S."""
+        (now,) = self.rows("SELECT clock_timestamp()")[0]
+        skew = (datetime.now(UTC) - now).total_seconds()
+        if abs(skew) <= LARGEST_SKEW_S:
+            return None
+        return f"the clock of this machine is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the catalog's"
 
     def is_alive(self) -> bool:
         """Return whether the server still has this session, and with it every lock that it took."""

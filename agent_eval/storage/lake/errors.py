@@ -45,6 +45,13 @@ class DataFolderError(StoreError):
         )
 
 
+class ClockError(StoreError):
+    """Raised when a worker whose clock is wrong would write: the times of its rows would be wrong too."""
+
+    def __init__(self, attach: str, skew: str) -> None:
+        super().__init__(attach, "write", skew, "Set the clocks of both machines with NTP, and run again")
+
+
 class ConflictError(StoreError):
     """Raised when other writers changed the same tables for longer than the time limit."""
 

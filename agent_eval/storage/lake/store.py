@@ -20,7 +20,13 @@ import duckdb
 from agent_eval.storage import locks
 from agent_eval.storage.lake import catalog
 from agent_eval.storage.lake.connections import Lake, pooled
-from agent_eval.storage.lake.errors import CatalogError, ConflictError, DataFolderError, NotInitialisedError
+from agent_eval.storage.lake.errors import (
+    CatalogError,
+    ClockError,
+    ConflictError,
+    DataFolderError,
+    NotInitialisedError,
+)
 from agent_eval.storage.lake.extensions import load_statements
 from agent_eval.storage.store import RunScope, Store, columns_of, ensure_columns
 from agent_eval.storage.store_errors import BusyStoreError, NewerStoreError, StoreError
@@ -201,6 +207,7 @@ class LakeStore(Store):
 
         Raises:
             BusyStoreError: If another worker held a lock for longer than `patience_s`.
+            ClockError: If the clocks of this machine and of the catalog differ by more than a minute.
             ConflictError: If conflicts lasted longer than that.
             LostLockError: If the session of a lock, or of a section of this process, has ended.
         """
@@ -208,6 +215,8 @@ class LakeStore(Store):
         while True:
             try:
                 with self._lake("write") as lake, self._table_locks(lake, tables):
+                    if skew := lake.locks.wrong_clock():
+                        raise ClockError(self.attach, skew)
                     self._commit(lake, tables, write)
                 return
             except ConflictError:

@@ -3,7 +3,6 @@
 import contextlib
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -18,8 +17,6 @@ from agent_eval.storage.store import columns_of, quoted
 from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
 from agent_eval.tables import TABLES
 
-LARGEST_SKEW_S = 60.0
-"""A larger difference between the clocks of this machine and of the catalog is a finding."""
 _KEPT = "1 hour"  # readers of older snapshots have ended by then
 
 
@@ -88,14 +85,10 @@ def check(store: LakeStore) -> Checked:
     """
     found = Checked()
     with contextlib.closing(store.catalog_session("read")) as session:
-        (now,) = session.rows("SELECT clock_timestamp()")[0]
+        skew = session.wrong_clock()
         held = session.rows(f"SELECT marker FROM {catalog.SCHEMA}.lake")
-    skew = (datetime.now(UTC) - now).total_seconds()
-    if abs(skew) > LARGEST_SKEW_S:
-        found.problems.append(
-            f"The clock of this machine is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the catalog's: "
-            "set both by NTP."
-        )
+    if skew:
+        found.problems.append(f"T{skew[1:]}: set both by NTP.")
     with store.session(read_only=True) as con:
         marker = (store.data / MARKER).read_text().strip()
         if [(marker,)] != held:

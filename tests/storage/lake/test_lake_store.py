@@ -238,11 +238,15 @@ def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
         def now(cls, tz: tzinfo | None = None) -> "AnHourAhead":
             return cls.fromtimestamp(time.time() + 3600, tz)
 
-    monkeypatch.setattr("agent_eval.storage.lake.upkeep.datetime", AnHourAhead)
+    lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
+    monkeypatch.setattr("agent_eval.storage.lake.catalog.datetime", AnHourAhead)
     (problem,) = check(lake).problems
     assert re.fullmatch(
         r"The clock of this machine is 3,\d+ s ahead of the catalog's: set both by NTP\.", problem
     )
+    with pytest.raises(StoreError, match=r"clock of this machine is 3,\d+ s ahead.* Set the clocks"):
+        lake.replace(STATE, state(("a", "1", "y")), pairs(("a", "1")), run_id="r")
+    assert lake.read(STATE)["spec"].to_list() == ["x"]
 
 
 def test_compacting_keeps_the_rows(lake: LakeStore) -> None:
