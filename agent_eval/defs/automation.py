@@ -1,9 +1,13 @@
-"""Automate runs: detect changes, re-run stale partitions, report failures.
+"""Define the sensors, schedules and jobs that detect changes, re-run stale partitions and report failures.
 
-`source_changes` detects and shows changes; `redo_stale` starts `reconcile`, which does what `agent-eval run`
-does, only for stale partitions; `nightly` does the same every night, boards and report included;
-`weekly_audit` asks judge models again; `failed_runs` reports failures. All but `weekly_audit` are on by
-default: automation has its own spending cap for judges, and without it asks no paid judge.
+- `source_changes` detects changes of the sources and reports them to Dagster.
+- `redo_stale` starts job `reconcile`, which runs `agent-eval run` for the stale partitions.
+- `nightly` starts the same job every night, including the boards and the report.
+- `weekly_audit` asks the judge models a sample of questions again.
+- `failed_runs` reports failed runs.
+
+All but `weekly_audit` are on by default. Automation has its own spending cap for judges; without that cap it
+does not call judge models that cost money.
 """
 
 import importlib
@@ -27,7 +31,7 @@ from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
 BUSY = "a run is in progress; the sources are checked when it ends"
-LISTED = 5  # stale partitions listed per tick
+LISTED = 5  # maximum number of stale partitions that a tick lists
 
 
 @dg.sensor(
@@ -38,8 +42,8 @@ LISTED = 5  # stale partitions listed per tick
 def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
     """Observe sources that changed since the last observation, and add the partitions of new agents.
 
-    Skipped while a run uses the store: Dagster would assume that the run has read an observation made during
-    it.
+    The sensor skips while a run uses the store: Dagster would assume that the run has read an observation that
+    was made while it was in progress.
     """
     project = Project.open()
     with project.store.exclusive_section("run", wait=False) as is_idle:
@@ -64,13 +68,13 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
         context.log.warning(f"Methodology {version} is new. Reload the code location to add its partitions.")
-    edited = project.registry.edited()  # not observed: its boards stay unchanged
+    edited = project.registry.edited()  # these are not observed, so their boards stay unchanged
     for problem in edited.values():
         context.log.warning(str(EditedVersionError(problem)))
     return [v for v in project.registry.versions if v in loaded and v not in edited]
 
 
-# No output: the table IO manager would hold the lock for runs that the child process needs.
+# The op has no output: the table IO manager would hold the lock for runs, which the child process needs.
 @dg.op(
     out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"),
     config_schema={
@@ -81,7 +85,7 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
-    """Run `agent-eval run` in a separate process; exit code 2 fails this run, 1 is a warning."""
+    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
@@ -97,13 +101,13 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
-# After a crash, retry: the same state would not be requested again otherwise.
+# Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
 @dg.job(
     description="Runs everything that is stale, as `agent-eval run` does; with `boards`, all boards and the report.",
     tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
 )
 def reconcile() -> None:
-    """Run the one op."""
+    """Run op `run_what_is_stale`, the only op of this job."""
     run_what_is_stale()
 
 
@@ -114,11 +118,11 @@ def reconcile() -> None:
     description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise manually.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-    """Compute what is stale, as `agent-eval run` does, and request one run for it.
+    """Compute which partitions are stale, as `agent-eval run` does, and request one run for all of them.
 
-    The state decides, not the order of events, so no work is lost or done twice. Partitions that a run could
-    not bring up to date are not retried until the files, the settings or the stored rows change: the cursor
-    is the state that was requested last.
+    The request depends on the current state and not on the order of events, so no work is lost or done twice.
+    Partitions that a run could not bring up to date are not retried until the files, the settings or the stored
+    rows change: the cursor is the state that was requested last.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
@@ -144,7 +148,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         )
     named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
     context.log.info(f"{stale.height} stale partitions: {named}{' …' if stale.height > LISTED else ''}")
-    # An edited version would stop a run of all versions, so only the others are run.
+    # A run of all versions fails if one of them was edited, so only the other versions are run.
     only = versions if project.registry.edited() else []
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_config=config)], cursor=state)

@@ -1,4 +1,4 @@
-"""Define the sources: files outside Dagster, observed by their hashes."""
+"""Define the sources: observable assets whose data versions are hashes of files and settings."""
 
 from collections.abc import Callable, Mapping
 
@@ -35,7 +35,10 @@ def _source(
     observed: Mapping[str, str],
     stales: str,
 ) -> dg.AssetsDefinition:
-    """Return a source; `observed`: what its data version hashes; `stales`: what a change makes stale."""
+    """Return an observable source asset.
+
+    `observed` maps each hashed item to its location; `stales` describes what a change makes stale.
+    """
     table = markdown_table(pl.DataFrame({"hashed": list(observed), "where": list(observed.values())}))
 
     @dg.observable_source_asset(
@@ -53,7 +56,7 @@ def _source(
 
     source = create_external_asset_from_source_asset(
         seen
-    )  # as Definitions converts it; a source cannot have owners
+    )  # the same conversion as in Definitions; a source cannot have owners
     return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS))
 
 

@@ -1,4 +1,4 @@
-"""Audit judge models: ask them the same questions again."""
+"""Define the asset that audits judge models by asking them the same questions again."""
 
 from collections.abc import Iterator
 
@@ -29,8 +29,11 @@ AUDITED = dg.AssetCheckSpec(
 def judge_audits(
     context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Ask a fixed sample of answered questions again, bypassing the cache; the new rows are added to those of earlier audits."""
-    from agent_eval.project.audits import audit_judges  # imports the prompts: only if there is work
+    """Ask a fixed sample of answered questions again, without using the cache.
+
+    The new rows are added to the rows of earlier audits.
+    """
+    from agent_eval.project.audits import audit_judges  # imports the prompts, so it is imported only when needed
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
     yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])
@@ -42,7 +45,7 @@ def _page(done: Audit) -> dict[str, dg.MetadataValue]:
     page: dict[str, dg.MetadataValue] = {"drift": dg.MetadataValue.md(markdown_table(done.drift))}
     for row in done.drift.filter(metric=ALL_METRICS).iter_rows(named=True):
         for figure in ("share_equal", "mean_difference", "kappa"):
-            if row[figure] is not None:  # as numbers: the UI plots them over time
+            if row[figure] is not None:  # numbers, because the UI plots them over time
                 page[f"{figure} {row['judge']}"] = dg.MetadataValue.float(row[figure])
     return page
 

@@ -1,7 +1,7 @@
-"""Cluster failure labels under stable ids, and compare the clusters with a baseline.
+"""Define the assets that cluster failure labels under stable ids and compare the clusters with a baseline.
 
-Clustering is imported only if there is work: numpy takes a quarter of the time limit for loading the
-definitions.
+The clustering package is imported only when needed: importing numpy takes a quarter of the time limit for
+loading the definitions.
 """
 
 import dagster as dg
