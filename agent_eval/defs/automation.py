@@ -51,7 +51,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
             return dg.SkipReason(BUSY)
         instance = context.instance
         for run_id in close_lost_runs(instance, project.home.root, project.store):
-            context.log.warning(f"Run {run_id} had no process any more; it is marked as failed.")
+            context.log.warning(f"The process of run {run_id} has ended; the run is marked as failed.")
         agents = project.known_agents()
         events = new_observations(
             read_sources(project, agents, _loaded_versions(context, project)), observed(instance)
@@ -60,7 +60,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     return dg.SensorResult(
         asset_events=events,
         dynamic_partitions_requests=[AGENTS.build_add_request(new)] if new else [],
-        skip_reason=None if events else "nothing new",
+        skip_reason=None if events else "no source has changed",
     )
 
 
@@ -95,7 +95,7 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
         context.log.info(line)
     if done.returncode == 1:
-        context.log.warning("Records were refused, or judgments are unscored: see the lines above.")
+        context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
     elif done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
@@ -103,7 +103,7 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
 
 # Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
 @dg.job(
-    description="Runs everything that is stale, as `agent-eval run` does; with `boards`, all boards and the report.",
+    description="Computes all stale partitions, as `agent-eval run` does; with `boards`, also all boards and the report.",
     tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
 )
 def reconcile() -> None:
@@ -115,7 +115,7 @@ def reconcile() -> None:
     job=reconcile,
     minimum_interval_seconds=EVERY_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise manually.",
+    description="Runs `reconcile` if a partition is stale and no run is in progress. Stop it to materialise manually.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     """Compute which partitions are stale, as `agent-eval run` does, and request one run for all of them.
@@ -128,7 +128,7 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
         context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
-        return dg.SensorResult(skip_reason="work is under way", cursor=context.cursor)
+        return dg.SensorResult(skip_reason="a run or a backfill is in progress", cursor=context.cursor)
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if not is_idle:
             return dg.SensorResult(skip_reason=BUSY, cursor=context.cursor)
@@ -136,14 +136,14 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         found = Fingerprints.of(project, read_sources(project, agents, versions))
         stale = stale_places(project, found, agents, versions)
     if stale.is_empty():
-        return dg.SensorResult(skip_reason="all is up to date", cursor="up to date")
+        return dg.SensorResult(skip_reason="all partitions are up to date", cursor="up to date")
     wanted = found.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
     state = digest(
         stale.rows(), wanted.rows(), [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()]
     )
     if state == context.cursor:
         return dg.SensorResult(
-            skip_reason=f"{stale.height} partitions could not be brought up to date by the last run: see its log",
+            skip_reason=f"the last run could not bring {stale.height} partitions up to date: see its log",
             cursor=state,
         )
     named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
@@ -159,7 +159,7 @@ nightly = dg.ScheduleDefinition(
     job=reconcile,
     cron_schedule=project_settings().nightly_cron,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Computes what is stale, all boards, and the report. Setting: nightly_cron.",
+    description="Computes all stale partitions, all boards and the report. Setting: nightly_cron.",
 )
 
 
@@ -180,7 +180,7 @@ weekly_audit = dg.ScheduleDefinition(
 
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Calls the function that the setting failure_hook names, with the failed run and its error.",
+    description="Calls the function in the setting failure_hook with the failed run and its error.",
 )
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
     """Report a failed run to the log, and to the project's own hook if it has one."""

@@ -16,7 +16,7 @@ from agent_eval.tables.rules import PARENTS, SCALES, off_scale, orphans, quarant
 EXAMPLES = 5  # rows
 
 _MEANING = {
-    "keeps_contract": "Columns, types and keys are those that the table declares.",
+    "keeps_contract": "Columns, types and keys are as declared for the table.",
     "one_methodology": "Every row belongs to a partition of this run: no other agent, no other version.",
     "on_scale": "Every rating and score lies on the scale that its column names.",
     "no_orphans": "Every row belongs to a row of {parent}.",
@@ -35,7 +35,7 @@ def check_specs(name: str) -> list[dg.AssetCheckSpec]:
         for check in _checks_of(table(name))
     ]
     if _can_set_aside(table(name)):
-        said = "No rating had to be set aside as invalid because it was off its scale."
+        said = "No rating was outside its scale and quarantined as invalid."
         specs.append(dg.AssetCheckSpec(SET_ASIDE, asset=name, description=said))
     return specs
 
@@ -79,7 +79,7 @@ def checked(
     if _can_set_aside(contract):
         yield _result(contract, SET_ASIDE, aside, dg.AssetCheckSeverity.WARN)
     if broken := [check for check in _checks_of(contract) if not found[check].is_empty()]:
-        raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows stay as they are.")
+        raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows are not changed.")
     yield dg.Output(rows, output)
 
 

@@ -23,9 +23,9 @@ from agent_eval.tables import table
 SHOWN = 50  # maximum number of rows in the metadata
 
 _MEANING = {
-    "coverage": "Of what a model was asked about each agent, at most `max_unscored_share` is unscored; of its planned "
-    "trials, at most that share is lost.",
-    "required_tests": "Every required test was held and judged.",
+    "coverage": "For each agent, at most the share `max_unscored_share` of the questions to judge models is unscored, and "
+    "at most this share of the planned trials is lost.",
+    "required_tests": "Every required test was conducted and judged.",
     "disclosures": "Every required disclosure was made.",
     "status": "The agent's scores may be published.",
     "threshold": "In every scenario the mean of each metric reaches [gates.thresholds].",
@@ -34,9 +34,10 @@ _MEANING = {
     "errors": "No error cluster has the severity `fail_on_error_severity` or a higher one.",
     "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
     "every conversation has a reply.",
-    "assertions": "What `expected` demands of the conversations was done.",
-    "regression": "Shown to be less than the margin worse than the [gates.baseline]; without a margin, nowhere significantly worse.",
-    "judge_drift": "The intervals of the latest audit's figures keep their limits.",
+    "assertions": "The conversations meet the requirements of their field `expected`.",
+    "regression": "Compared with [gates.baseline], each quantity is shown to be worse by less than the margin; without a "
+    "margin, no quantity is significantly worse.",
+    "judge_drift": "The intervals of the latest audit's figures are within their limits.",
     "calibration": "The interval of each judge's kappa with people lies above its limit, on enough labels.",
 }
 

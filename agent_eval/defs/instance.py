@@ -27,7 +27,7 @@ class DagsterHomeError(StorageError):
 
     def __init__(self, home: Path, why: str) -> None:
         super().__init__(
-            f"Dagster cannot keep its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
+            f"Dagster cannot store its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
             "to another folder, and run again. Completed work is in the store."
         )
 
@@ -86,8 +86,8 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
                 "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
                 is_shared or (queue is not None and queue.max_concurrent_runs == 1),
             ),
-            ("run_monitoring, which fails runs whose process died", instance.run_monitoring_enabled),
-            ("run_retries, which repeat `reconcile` after a crash", instance.run_retries_enabled),
+            ("run_monitoring, which fails runs whose process has ended", instance.run_monitoring_enabled),
+            ("run_retries, which retry `reconcile` after a crash", instance.run_retries_enabled),
         )
         if not is_there
     ]

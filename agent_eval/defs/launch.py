@@ -352,7 +352,7 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
     error = next((e for e in errors if e), None)
     while error is not None and error.cause is not None:
         error = error.cause
-    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
+    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step reported an error"
 
 
 def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:

@@ -12,14 +12,14 @@ from agent_eval.report.markdown import markdown_table
 AUDITED = dg.AssetCheckSpec(
     "audited",
     asset="judge_audits",
-    description="A judge model was asked again, and every answer came.",
+    description="A judge model was asked again, and no answer was lost.",
 )
 
 
 @dg.asset(
     group_name="judging",
-    description="Does the judge still say what it said: stored answers beside new ones to the same questions. Made by "
-    "the schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
+    description="Answers of judge models to a sample of questions that they answered before, with the earlier answers. "
+    "The schedule weekly_audit or agent-eval audit adds rows; the gate judge_drift reads them.",
     kinds=KINDS,
     owners=OWNERS,
     metadata=table_metadata("judge_audits"),

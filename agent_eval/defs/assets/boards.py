@@ -40,13 +40,14 @@ _ADMISSION = ("methodology_version", "agent_id", "session_id", "slot", "tests", 
 
 # Tables are stored in this order. `board_inputs` is last: until it is stored, the next run finds the same causes.
 _BOARD = {
-    "leaderboard": "The board: ranks within each template, on exact composites; unpublished rows below with their reasons.",
-    "board_changes": "What changed on the board: composite, rank and status before and after, and why. A run adds rows "
-    "where something changed, and removes none.",
-    "board_history": "Every state that a row of the board had, so that the board of an earlier day can be shown. A run "
-    "adds rows where something changed, and removes none.",
-    "board_inputs": "What each row of the board was made from, as hashes: what differs at the next board is the cause of "
-    "its changes.",
+    "leaderboard": "The leaderboard: ranks within each template by exact composite scores, then unpublished agents with "
+    "the reasons.",
+    "board_changes": "Changes of the board: composite, rank and status before and after, and the causes. A run adds "
+    "rows for changes and never removes rows.",
+    "board_history": "Every earlier state of each row of the board, so that the board of an earlier day can be shown. A "
+    "run adds rows for changes and never removes rows.",
+    "board_inputs": "Hashes of the inputs of each row of the board. The inputs that differ at the next board are the "
+    "causes of its changes.",
 }
 
 

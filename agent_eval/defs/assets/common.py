@@ -86,7 +86,7 @@ def table_multi_asset(
 def _with_others(description: str, name: str, descriptions: Iterable[str]) -> str:
     """Return the description of a table, extended by the names of the tables that the same op computes."""
     others = ", ".join(other for other in descriptions if other != name)
-    return f"{description} Made in one computation with {others}, so these are made together."
+    return f"{description} One op computes this table together with {others}."
 
 
 def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:

@@ -18,14 +18,14 @@ from agent_eval.transcripts.admission import admit_all
 
 # Tables are stored in this order. `agents` is last: its column ingest_fingerprint shows that the others are stored.
 INGESTED = {
-    "sessions": "The runs of an agent on the benchmark or elsewhere: when, by whom, for which versions, and what was "
-    "disclosed. Status and intervals of the boards depend on them.",
-    "conversations": "Conversations and how they ended: task, trial, scenario, declared outcome, cost. Judges and "
-    "reliability read them.",
-    "turns": "The texts, turn by turn, as they were found. They are untrusted data and are never executed.",
-    "tool_calls": "Every tool call with its arguments and its result, as tool correctness and the rules read them.",
-    "expected_calls": "The calls that the ground truth of a conversation expects, of the agent and of the user, and the "
-    "actual call that matches each. `recorded_match` is the result of the source's own check.",
+    "sessions": "The sessions of an agent, on a benchmark or elsewhere: date, source, versions and disclosures. The status "
+    "and the intervals of the boards depend on them.",
+    "conversations": "Conversations and their results: task, trial, scenario, declared outcome, cost. Judges and "
+    "reliability use them.",
+    "turns": "The unchanged texts of the conversations, turn by turn. They are untrusted data and are never executed.",
+    "tool_calls": "Every tool call with its arguments and its result. Tool correctness and the rules use them.",
+    "expected_calls": "The calls that the ground truth of a conversation expects of the agent and of the user, each with "
+    "the actual call that matches it. `recorded_match` is the result of the source's own check.",
     "import_errors": "The rejected records, each with file, line, reason and fix. All other records count.",
     "agents": "The evaluated agents: name, category, provider and baseline. Boards show these names.",
 }

@@ -50,8 +50,8 @@ _FINDING = (
 _MADE = {
     "turn_judgments": "The answers of people, rules and models about every turn, metric by metric, with rationale and "
     "quote. Clusters and scores are computed from them.",
-    "conversation_judgments": "The answers about whole conversations: whether the goal was reached, whether a required test "
-    "passed. Composite and reliability use them.",
+    "conversation_judgments": "The answers about whole conversations, e.g. whether the goal was reached and whether a "
+    "required test passed. Composite scores and reliability use them.",
 }
 
 
