@@ -110,10 +110,10 @@ def _lead(row: dict[str, Any]) -> str:
         return f"{name} shares the first rank of {template}."
     points = one_decimal(row["lead_points"])
     if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
-        why = "one session says nothing of chance" if row["low"] is None else "the rank ranges overlap"
-        return f"{name} leads {template} by {points} points; this is not shown to be more than chance: {why}."
+        why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"
+        return f"{name} leads {template} by {points} points; the lead may be due to chance: {why}."
     stays = "survives" if row["lead_survives_point"] else "does not survive"
-    return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
+    return f"{name} leads {template} by {points} points; the lead {stays} a change of one rating by one point."
 
 
 def outcomes(board: pl.DataFrame) -> list[str]:
@@ -296,7 +296,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
         for row in texts.iter_rows(named=True)
     ]
     lacking = (
-        markdown_table(pl.DataFrame({"not everything is known": unknown_lines}))
+        markdown_table(pl.DataFrame({"incomplete evidence": unknown_lines}))
         if (unknown_lines := outcomes(board))
         else ""
     )

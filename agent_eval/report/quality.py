@@ -35,8 +35,8 @@ def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
 
 
 _NO_INTERVAL = {
-    "session": "none: known in a single session",
-    "task or conversation": "none: known of a single task or conversation",
+    "session": "none: only one session",
+    "task or conversation": "none: only one task or conversation",
 }
 
 
@@ -50,7 +50,7 @@ def interval_of(row: Mapping[str, Any]) -> str:
     if row["mean"] is None:
         return "–"
     if row["low"] is None:
-        return _NO_INTERVAL.get(row["clustered_by"], "none: a single cluster")
+        return _NO_INTERVAL.get(row["clustered_by"], "none: only one cluster")
     return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
 
 

@@ -73,5 +73,5 @@ class WithReport:
         except AgentEvalError as error:
             return 503, "text/plain", f"{error}\n".encode()
         if page is None:
-            return 404, "text/plain", b"The report has no such page. Its first page: /report/\n"
+            return 404, "text/plain", b"This page does not exist. The first page of the report is /report/.\n"
         return 200, _KINDS.get(posixpath.splitext(path)[1], "text/plain"), page

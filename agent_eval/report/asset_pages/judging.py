@@ -152,7 +152,7 @@ def answers_plot(counted: pl.DataFrame) -> str:
         )
         for metric, counts in parts.items()
     ]
-    return bars("What was scored, by metric", rows)
+    return bars("Judgments by metric and status", rows)
 
 
 def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
@@ -180,7 +180,7 @@ def failures_plot(counted: pl.DataFrame) -> str:
     for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
         parts.setdefault(label, []).append(BarPart(n, *looks[author]))
     rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
-    return bars("Failures by label and whose fault they are", rows)
+    return bars("Failures by label and party at fault", rows)
 
 
 def _rating_part(rating: int | None, share: float) -> BarPart:
@@ -210,7 +210,7 @@ def calibration_plot(calibration: pl.DataFrame) -> str:
         value, low, high = (None if end is None else max(end, 0.0) for end in kappa)
         bars_of.append(IntervalBar(name_of(row), value, low, high, words, GREY if row["is_stale"] else BLUE))
     if not bars_of:
-        return "no answer of a judge was compared with a person's"
+        return "no answers of judges and people to compare"
     return spans("Kappa of judges and people with 95 % intervals", bars_of, scale=1)
 
 

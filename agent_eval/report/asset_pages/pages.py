@@ -45,17 +45,17 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
     "tool_calls": (Section("Tools", ingest.tool_counts, ingest.tools_plot),),
     "import_errors": (Section("Refused records", _as_is, ingest.refused_table),),
     "transcripts": (
-        Section("What counts", ingest.admitted, ingest.slots_plot),
-        Section("What does not count, and why", ingest.admitted, ingest.reasons_table),
+        Section("Conversations that count", ingest.admitted, ingest.slots_plot),
+        Section("Conversations that do not count", ingest.admitted, ingest.reasons_table),
     ),
     "turn_judgments": (
-        Section("What judge models were asked", judging.coverage, judging.coverage_table),
+        Section("Answers of judge models", judging.coverage, judging.coverage_table),
         Section("Ratings", judging.rating_counts, judging.ratings_plot),
-        Section("Scored or not", judging.answers, judging.answers_plot),
+        Section("Status of judgments", judging.answers, judging.answers_plot),
     ),
     "conversation_judgments": (
-        Section("What judge models were asked", judging.coverage, judging.coverage_table),
-        Section("Scored or not", judging.answers, judging.answers_plot),
+        Section("Answers of judge models", judging.coverage, judging.coverage_table),
+        Section("Status of judgments", judging.answers, judging.answers_plot),
     ),
     "rubric_ratings": (
         Section("Ratings", judging.rubric_counts, judging.ratings_plot),
@@ -82,16 +82,16 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
     ),
     "composite_scores": (
         Section("Score", _as_is, scoring.composite_plot),
-        Section("What is missing", _as_is, scoring.missing_table),
+        Section("Missing parts and warnings", _as_is, scoring.missing_table),
     ),
     "reliability": (Section("pass^k", _as_is, scoring.reliability_plot),),
     "quality_summary": (
         Section("Means", _as_is, quality.summary_plot),
-        Section("What they rest on", _as_is, quality.summary_table),
+        Section("Means and numbers of answers", _as_is, quality.summary_table),
     ),
     "log_leaderboard": (Section("Logs", _as_is, quality.logs_table),),
     "reliability_leaderboard": (Section("pass^k", _as_is, scoring.reliability_ranks),),
-    "pairwise_comparisons": (Section("Agent against agent", _as_is, scoring.pairs_matrix),),
+    "pairwise_comparisons": (Section("Pairs of agents", _as_is, scoring.pairs_matrix),),
     "error_trends": (Section("Trends", _as_is, trends_plot),),
     "gate_results": (Section("Gates", scoring.results_by("gate"), scoring.results_plot),),
 }

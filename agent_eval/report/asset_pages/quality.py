@@ -22,8 +22,8 @@ def summary_plot(summary: pl.DataFrame) -> str:
     known = summary.filter(pl.col("mean").is_not_null(), pl.col("scale_high").is_not_null())
     rows = sorted(known.to_dicts(), key=reading_order)
     if not rows:
-        return "nothing is known yet"
-    return spans("Means with 95 % intervals, percent of the scale", [_bar(row) for row in rows])
+        return "no known values yet"
+    return spans("Means with 95 % intervals, in percent of the scale", [_bar(row) for row in rows])
 
 
 def _bar(row: dict[str, Any]) -> IntervalBar:

@@ -129,7 +129,7 @@ def aspects_plot(counted: pl.DataFrame) -> str:
         for aspect in _ASPECTS
     ]
     plot = bars("Tool correctness by aspect, mean from 0 to 1", drawn, largest=1)
-    return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} not decided"
+    return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} unknown"
 
 
 def reliability_plot(reliability: pl.DataFrame) -> str:

@@ -56,12 +56,12 @@ def _check(folder: Path) -> None:
         return
     if MARKER not in present:
         raise ReportFolderError(
-            folder, "it holds other files and no earlier report; name a new or an empty folder"
+            folder, "it contains other files and no earlier report; name a new or an empty folder"
         )
     if unlisted := sorted(present - _listed(folder) - {MARKER}):
         more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
         raise ReportFolderError(
-            folder, f"it holds {unlisted[0]}{more}, which is not part of the earlier report; move it away"
+            folder, f"it contains {unlisted[0]}{more}, not part of the earlier report; move it elsewhere"
         )
 
 
@@ -96,4 +96,4 @@ def _remove_report(folder: Path) -> None:
     if (folder / MARKER).is_file():
         shutil.rmtree(folder)
     elif folder.exists():
-        raise ReportFolderError(folder, "it is in the way of the new one; move it away")
+        raise ReportFolderError(folder, "it is not a report of agent_eval; move it elsewhere")
