@@ -42,8 +42,8 @@ LISTED = 5  # maximum number of stale partitions that a tick lists
 def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
     """Observe sources that changed since the last observation, and add the partitions of new agents.
 
-    The sensor skips while a run uses the store: Dagster would assume that the run has read an observation that
-    was made while it was in progress.
+    The sensor skips its tick while a run uses the store, because Dagster would assume that the run has already read
+    any observation that is made during the run.
     """
     project = Project.open()
     with project.store.exclusive_section("run", wait=False) as is_idle:

@@ -117,7 +117,7 @@ def run_dev_with_webserver(module: str) -> None:
     `dagster dev` starts module `dagster_webserver` in a separate process and has no option to replace it.
 
     Raises:
-        AttributeError: If this release of Dagster starts its processes in a different way. Nothing is served then.
+        AttributeError: If this release of Dagster starts its processes in a different way. No server is started then.
     """
     from dagster._cli import cli, dev
 

@@ -288,7 +288,7 @@ class _Deferred:
         """Store the held events in order. If that fails, store them one by one and raise for the first that fails.
 
         Args:
-            is_late: The timer calls this method. Its thread must not raise, so the next call raises the error.
+            is_late: Whether the timer calls this method. Its thread must not raise, so the next call raises the error.
         """
         with self._lock:
             if self._timer is not None:

@@ -82,7 +82,7 @@ def gate_check_results(
 
 
 def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
-    """Report the gate checks of other assets again, after the gates of some partitions were recomputed."""
+    """Report the gate checks of other assets again after gates were recomputed."""
     for asset in _CHECKS.keys() - {"gate_results"}:
         for name, gate in _CHECKS[asset].items():
             found = gate_result(asset, name, gates.filter(pl.col("gate") == gate))

@@ -69,7 +69,7 @@ def show_turns(context: dg.AssetExecutionContext, project: Project, transcripts:
 
 
 def _judges(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the judge models that are stored for some pairs: agent_id, methodology_version, models."""
+    """Return the judge models that are stored for the given pairs: agent_id, methodology_version, models."""
     specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
     rows = [(*pair, " + ".join(spec.models)) for pair, spec in specs.items()]
     return pl.DataFrame(rows, schema=dict.fromkeys((*pairs.columns, "models"), pl.String), orient="row")

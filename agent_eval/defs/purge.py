@@ -16,8 +16,8 @@ _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagste
 def purge_history(instance: dg.DagsterInstance, before: datetime) -> int:
     """Remove finished runs that started before a time, with their events and logs; return the number removed.
 
-    A run is kept, whatever its age, while it has the latest result of an asset partition or check: without the run,
-    Dagster would show the partition as missing. The latest observation of each partition is also kept. Only the
+    A run is kept, regardless of its age, while it has the latest result of an asset partition or check: without the
+    run, Dagster would show the partition as missing. The latest observation of each partition is also kept. Only the
     event log that this project's dagster.yaml configures is purged.
     """
     log = instance.event_log_storage

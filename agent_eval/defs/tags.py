@@ -15,7 +15,7 @@ LAYERS: Mapping[str, str] = {
     "scores": "aggregated",
     "boards": "published",
 }
-"""Group of assets → distance of their rows from the transcripts."""
+"""Asset group → layer: the distance of the group's tables from the transcripts."""
 
 
 def tagged(spec: dg.AssetSpec) -> dg.AssetSpec:

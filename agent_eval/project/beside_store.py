@@ -31,7 +31,7 @@ Append = Callable[[Sequence[Mapping[str, object]]], None]
 
 @dataclass(frozen=True)
 class Caps:
-    """Hold the caps on calls and costs of judges that apply to more than one process."""
+    """Hold the caps on the number and cost of judge calls that apply across processes."""
 
     of_run: SpendingCap
     in_all: SpendingCap
@@ -71,7 +71,7 @@ class BesideStore(Protocol):
         ...
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         ...
 
     def add_spent(self, spending: pl.DataFrame) -> None:
@@ -85,7 +85,7 @@ class BesideStore(Protocol):
 
 @dataclass(frozen=True)
 class FilesBesideStore:
-    """Store this data in files; `base` is the path of the store, to which each file name adds an ending."""
+    """Store unmerged answers, ledger and prompt secret in files whose names are `base` with different endings."""
 
     store: Store
     base: Path
@@ -114,12 +114,12 @@ class FilesBesideStore:
             self.store.upsert(_CACHE, rows, run_id="judge")
 
     def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> Ledger:
-        """Return the ledger in a file. It does not apply the caps of the run, which its single process applies."""
+        """Return the ledger in a file, without the caps of the run, which the run's only process applies itself."""
         file = self._file(".spending")
         return Ledger(file, run, is_automatic, caps.in_all, caps.per_day, caps.of_automation)
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         return spent(self._file(".spending"))
 
     def add_spent(self, spending: pl.DataFrame) -> None:
@@ -136,7 +136,10 @@ class FilesBesideStore:
 
 @dataclass(frozen=True)
 class CatalogBesideStore:
-    """Store this data in the catalog of a lake; `data` is the project's data folder on this machine."""
+    """Store unmerged answers, ledger and prompt secret in the catalog of a lake.
+
+    `data` is the project's data folder on this machine.
+    """
 
     store: "LakeStore"
     data: Path
@@ -178,7 +181,7 @@ class CatalogBesideStore:
         )
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         from agent_eval.storage.lake.ledger import spent
 
         return spent(self.store)

@@ -24,7 +24,7 @@ _JUDGED = ("turn_judgments", "conversation_judgments")
 
 
 def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return table judge_calibration of some versions, from the stored judgments of all agents.
+    """Return table judge_calibration of the given versions, from the stored judgments of all agents.
 
     Only conversations that a person labelled are read. If no judge can be compared on a metric now, its rows from an
     earlier run are kept and marked as stale.

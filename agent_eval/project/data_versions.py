@@ -46,7 +46,7 @@ def _pair(agent: str, version: str) -> AgentVersion:
 
 
 def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
-    """Return the data versions of the sources of some agents and versions; missing files have a data version too."""
+    """Return the data versions of the sources for these agents and versions; missing files also have a data version."""
     return Sources(
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
@@ -94,7 +94,7 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
 
 
 def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFrame:
-    """Return table board_inputs of some pairs: hashes of the current inputs of their scores."""
+    """Return table board_inputs of the given pairs: hashes of the current inputs of their scores."""
     stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
     ratings = rating_versions(project, agents["agent_id"].to_list())

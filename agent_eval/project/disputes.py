@@ -21,7 +21,7 @@ _NAMES = {"metric": "target", "unscored_reason": "reason"}
 
 
 def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per disputed part of some pairs, with the values of the raters in column `reason`.
+    """Return one row per disputed part of the given pairs, with the values of the raters in column `reason`.
 
     `pairs` has the columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
     conversations, then turns.

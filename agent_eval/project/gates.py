@@ -23,7 +23,7 @@ _SCORES = ("composite", "raw composite", "universal", "domain")
 
 
 def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = None) -> pl.DataFrame:
-    """Return table gate_results of some pairs, computed from the stored tables.
+    """Return table gate_results of the given pairs, computed from the stored tables.
 
     Args:
         project: The project.

@@ -21,7 +21,7 @@ _BY_AGENT = ("sessions", "conversations", "turns", "tool_calls", "import_errors"
 
 
 def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
-    """Return the ingest tables of some agents, read from their session folders.
+    """Return the ingest tables of the given agents, read from their session folders.
 
     An agent without a folder has no rows.
 
@@ -74,7 +74,7 @@ def _policy(project: Project, agent: str) -> str | None:
 
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:
-    """Update the stored recorded verdicts, and the human ratings of some agents, from the files."""
+    """Update the stored recorded verdicts, and the human ratings of the given agents, from the files."""
     project.answers.sync_recorded(project.verdicts[0], run_id=run_id)
     owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)

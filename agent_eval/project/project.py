@@ -208,7 +208,7 @@ class Project:
         return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
 
     def ratings_of(self, agents: Sequence[str]) -> pl.DataFrame:
-        """Return the human ratings of some agents."""
+        """Return the human ratings of the given agents."""
         return self.human_ratings[0].filter(pl.col("agent_id").is_in(list(agents)))
 
     @cached_property

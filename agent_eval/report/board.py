@@ -305,7 +305,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
 
 
 def _span(row: dict[str, Any]) -> IntervalBar:
-    """Return the bar of an agent's composite with its interval; without a composite its text is the status."""
+    """Return the bar of an agent's composite with its interval; without a composite, its text is the status."""
     status = str(row["status"])
     words = f"{composite(row)} {status}" if row["composite_score"] is not None else status
     colour = STATUS_COLOURS.get(status, GREY)

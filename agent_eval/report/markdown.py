@@ -24,8 +24,8 @@ def markdown_table(
 ) -> str:
     """Return a frame as a Markdown table with cells of at most `limit` characters; 'no rows' if it is empty.
 
-    `links` maps a column to the column with the addresses that its cells link to, which is not shown. Only http(s)
-    addresses and pages of the UI become links. The addresses must not come from untrusted text.
+    `links` maps a column to a second column with the addresses of its cells. The second column is not shown. Only
+    http(s) addresses and pages of the UI become links. The addresses must not come from untrusted text.
     """
     if frame.is_empty():
         return "no rows"

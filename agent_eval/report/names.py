@@ -55,7 +55,7 @@ class Paths:
     def agent(self, agent_id: str, version: str, part: int = 0) -> str:
         """Return the path of an agent's page under a version.
 
-        Pages from `part` 1 on contain the rest of a long list of conversations.
+        From `part` 1 on, the pages contain the rest of a long list of conversations.
         """
         return f"agents/{version}/{file_name(agent_id)}{_number(part)}.html"
 

@@ -1,7 +1,7 @@
 """Provide code that the assets share: decorator arguments, and the checking, display and storage of rows.
 
-A table asset is a plain `@dg.asset(**table_asset("universal_scores"), ...)` whose body ends in
-`yield from check_and_store(context, {"universal_scores": rows}, ...)`.
+A table asset is a function with the decorator `@dg.asset(**table_asset("universal_scores"), ...)`, whose body ends
+with `yield from check_and_store(context, {"universal_scores": rows}, ...)`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

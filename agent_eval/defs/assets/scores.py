@@ -47,7 +47,7 @@ _ANSWER = (
     "unscored_reason", "is_effective",
 )  # fmt: skip
 _OF_TURNS = (*_ANSWER, "turn_index")
-"""The columns of judgments that scores are computed from: no texts, no costs."""
+"""The columns of judgments that scores are computed from, without texts and costs."""
 
 
 @dg.asset(

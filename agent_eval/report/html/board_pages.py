@@ -80,7 +80,7 @@ def board_page(
 
 
 def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int]]:
-    """Yield for each template: its name, a scatter plot of its ranked agents, and the number without a known cost.
+    """Yield the name of each template, a scatter plot of its ranked agents, and the number with unknown cost.
 
     The plot shows the composite over the cost per conversation. Only agents of the same template are comparable, so
     each template has its own plot. Templates with a single agent have no plot.

@@ -11,7 +11,7 @@ _GOOD_LABEL = "no failure"
 
 @dataclass(frozen=True)
 class Value:
-    """Represent a judgment of one metric for display; tone: r1..r5, good, bad or unknown."""
+    """Represent a judgment of one metric for display; `tone` is r1 to r5, good, bad, plain or unknown."""
 
     metric: str
     text: str

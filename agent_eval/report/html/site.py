@@ -96,7 +96,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Written:
-    """Describe a report that was written."""
+    """Describe a written report: the path of its first page, and the numbers of pages and bytes."""
 
     index: Path
     n_pages: int
@@ -269,7 +269,7 @@ def _calibration(site: Site, paths: Paths, version: str) -> Page:
 def _downloads(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]
 ) -> Iterator[Page]:
-    """Yield the tables of some versions as CSV and JSON files."""
+    """Yield the tables of the given versions as CSV and JSON files."""
     held = {**boards, "gate_results": site.gates}
     for version in versions:
         of_version = pl.DataFrame({"methodology_version": [version]})
@@ -306,7 +306,7 @@ def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the stored rows of some agents by table, and the counts of their judgments."""
+    """Return the stored rows of the given agents by table, and the counts of their judgments."""
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     counting = keys.with_columns(is_effective=True)
@@ -324,7 +324,7 @@ def _agent_pages(
     rows: Mapping[str, pl.DataFrame],
     paged: pl.DataFrame,
 ) -> Iterator[Page]:
-    """Yield the pages of some agents under every version; `paged` contains their conversations that have a page."""
+    """Yield the pages of the given agents under every version; `paged` contains their conversations with a page."""
     frames = {**rows, "error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
     for row in agents.to_dicts():
@@ -343,7 +343,7 @@ def _conversation_pages(
     rows: Mapping[str, pl.DataFrame],
     around: Mapping[tuple[str, str], Neighbours],
 ) -> Iterator[Page]:
-    """Yield the pages of some agents' conversations."""
+    """Yield the pages of the conversations of the given agents."""
     of_agents = {row["agent_id"]: row for row in agents.to_dicts()}
     for material in _materials(site.read, rows["conversations"], rows["transcripts"]):
         key = (material.conversation["agent_id"], material.conversation["conversation_id"])

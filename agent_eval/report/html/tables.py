@@ -1,4 +1,4 @@
-"""Define the functions that pages use to read and count rows of tables, and helpers for frames."""
+"""Define the protocols for reading and counting rows of tables, and helpers for frames."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ class Counter(Protocol):
 
 
 def by_key(frame: pl.DataFrame, *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Group the rows of a frame by the values of some columns; each group keeps the order of the frame."""
+    """Group the rows of a frame by the columns `names`; each group keeps the order of the frame."""
     groups = frame.partition_by(names, as_dict=True, maintain_order=True)
     return {key: group.to_dicts() for key, group in groups.items()}
 
