@@ -66,8 +66,8 @@ def gate_check_results(
     """Report every gate check of an asset.
 
     Args:
-        context: The context of the asset, for its partitions.
-        project: The project, for the stored rows of all other partitions.
+        context: The context of the asset, which defines the partitions of the run.
+        project: The project, whose store contains the rows of all other partitions.
         asset: The asset.
         at_hand: The rows of these partitions by table: the inputs of the gates, or table gate_results.
     """

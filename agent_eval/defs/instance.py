@@ -52,8 +52,8 @@ def records_in(home: Path) -> Iterator[None]:
 def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> list[str]:
     """Mark runs of killed processes as failed, and return their ids. Dagster would wait for them indefinitely.
 
-    Call this only while holding the store's lock for runs. A run that `agent-eval run` started has then ended,
-    because the command holds this lock during its runs. So has a run whose recorded process has ended.
+    Call this only while holding the store's lock for runs. `agent-eval run` holds this lock during its runs, so all
+    of its open runs belong to killed processes. Other runs are included if their recorded process has ended.
     """
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
     if abandoned := store.abandoned_runs():

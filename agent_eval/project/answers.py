@@ -36,7 +36,7 @@ class AnswerCache:
         return self.store.read(_CACHE, wanted)
 
     def sync_recorded(self, verdicts: pl.DataFrame, *, run_id: str) -> None:
-        """Replace the recorded verdicts in table judge_cache by these; answers of models are not changed."""
+        """Replace the recorded verdicts in table judge_cache with these; answers of models are not changed."""
         stored = self.store.read(_CACHE, pl.DataFrame({"is_recorded": [True]}))
         changed = verdicts.join(stored, on=["cache_key", "verdict", "judged_at"], how="anti")
         withdrawn = stored.join(verdicts, on="cache_key", how="anti")

@@ -50,7 +50,7 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
     Args:
         project: The project.
         pairs: agent_id and methodology_version.
-        by_task: Correct pass@1 that is decided by goal completion, and not the rates of each metric.
+        by_task: Whether to correct pass@1, if goal completion decides it, instead of the rates of each metric.
     """
     from agent_eval.scores.calibration import (
         judge_accuracies,

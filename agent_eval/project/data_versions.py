@@ -77,8 +77,8 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
     """Return the hash of the judging inputs of each pair, by the key of the pair.
 
     The hash covers the version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and the
-    judge. If the settings name no model, the judge is the one last used for the pair. So a process without a model
-    does not make the answers of a model stale, and a model that judged one version does not affect another one.
+    judge. If the settings name no model, the judge is the one last used for the pair. Therefore, a process without a
+    model does not make the answers of a model stale, and a model that judged one version does not affect others.
     """
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)

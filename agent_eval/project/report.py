@@ -1,4 +1,4 @@
-"""Publish the HTML report of a project. This module reads the store for `report.html`, which does not access it.
+"""Publish the HTML report of a project: read its store and pass the rows to package `report.html`.
 
 The command and the asset both use this module, so they publish the same pages.
 """

@@ -53,7 +53,7 @@ class Guard:
     def why_refused(self, scope: Mapping[str, Any]) -> str | None:
         """Return why a request is refused; None if it is allowed.
 
-        Allowed are requests from the UI's own origin, and links from other sites to its pages.
+        Requests from the UI's own origin are allowed, and so are links from other sites to its pages.
         """
         headers = list(_headers(scope))
         hosts = [value for name, value in headers if name == "host"]

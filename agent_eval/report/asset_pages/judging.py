@@ -100,7 +100,7 @@ def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def ratings_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per metric or target, divided by the shares of the ratings 1 to 5; grey: without a rating."""
+    """Draw one bar per metric or target, divided by the shares of the ratings 1 to 5; missing ratings are grey."""
     parts: dict[str, dict[int | None, int]] = {}
     for row, rating, n in counted.select("row", "rating_1to5", "len").iter_rows():
         of_row = parts.setdefault(row, {})

@@ -80,10 +80,10 @@ def board_page(
 
 
 def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int]]:
-    """Yield the name of each template, a scatter plot of its ranked agents, and the number with unknown cost.
+    """Yield the name of each template, a scatter plot of its ranked agents, and the number of agents not drawn.
 
-    The plot shows the composite over the cost per conversation. Only agents of the same template are comparable, so
-    each template has its own plot. Templates with a single agent have no plot.
+    The plot shows the composite over the cost per conversation. Agents with an unknown cost are not drawn. Only agents
+    of the same template are comparable, so each template has its own plot. Templates with a single agent have no plot.
     """
     ranked = [s for s in standings if s.row["rank"] is not None and s.row["composite_score"] is not None]
     for template in dict.fromkeys(s.row["template"] for s in ranked):

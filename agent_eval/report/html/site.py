@@ -150,7 +150,7 @@ def page_at(site: Site, path: str) -> bytes | None:
 
 
 def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
-    """Yield a few pages of the report, including the page at `path` if it exists."""
+    """Yield a small part of the report's pages that includes the page at `path`, if it exists."""
     boards = _boards(site)
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
