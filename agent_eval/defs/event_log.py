@@ -35,7 +35,7 @@ BATCH_SIZE = 200
 DEFERRED_S = 0.5
 """Maximum time in seconds that an event waits for other events of its run, to be stored in one transaction."""
 _NO_RUN = ""  # the run id of an event that belongs to no run
-_AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately, with all earlier events
+_AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately
 _STATUS = ("PIPELINE_", "RUN_")  # prefixes of the types of events about the status of a run
 _LATEST = """
     SELECT max(id) FROM event_logs

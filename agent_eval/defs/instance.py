@@ -39,7 +39,8 @@ def records_in(home: Path) -> Iterator[None]:
     Raises:
         DagsterHomeError: If the databases cannot be read or written, e.g. because the disk is full.
     """
-    from sqlalchemy.exc import DBAPIError  # imported here: it takes longer than the time limit for loading the definitions
+    # The import takes longer than the time limit for loading the definitions.
+    from sqlalchemy.exc import DBAPIError
 
     try:
         yield

@@ -11,7 +11,7 @@ import dagster as dg
 from agent_eval.project.data_versions import Sources
 
 DATA_VERSION = "dagster/data_version"
-_AT_ONCE = 200  # observations in one transaction; other processes that write to the event log wait for its end
+_AT_ONCE = 200  # observations per transaction, limited because other writers of the event log wait
 NAMES = tuple(Sources.__dataclass_fields__)
 RETIRED = ("judge_spec",)
 """Names of sources in earlier releases: `judge_config` was `judge_spec`."""

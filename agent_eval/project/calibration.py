@@ -32,7 +32,7 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     from agent_eval.scores.calibration import (
         judge_calibration,
         with_earlier,
-    )  # imports numpy, so it is imported only when needed
+    )  # imported on use: it loads numpy
 
     judged = _human_and_judged(project, versions)
     judgments = pl.concat([judged, _rubric_ratings(project, versions)], how="diagonal_relaxed")
@@ -55,7 +55,7 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
     from agent_eval.scores.calibration import (
         judge_accuracies,
         judge_labels,
-    )  # imports numpy, so it is imported only when needed
+    )  # imported on use: it loads numpy
     from agent_eval.scores.corrected_rates import SCHEMA, corrected_rates
 
     versions = pairs["methodology_version"].unique().to_list()
@@ -130,7 +130,7 @@ def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
 
 def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
     """Return the agreement of each agent's judges with people, from the stored tables (see `judge_standings`)."""
-    from agent_eval.scores.judge_standing import judge_standings  # imports numpy, so it is imported only when needed
+    from agent_eval.scores.judge_standing import judge_standings  # imported on use: it loads numpy
 
     scored = _versions(versions).with_columns(is_effective=True, status=pl.lit("scored"))
     columns = [*_PAIR, "judge", "status"]

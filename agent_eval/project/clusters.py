@@ -144,7 +144,7 @@ def clustered(
     found = found_in(turn_judgments, tool_calls)
     namer = None if is_registered else judge_as_namer(project, watch)
     grown = cluster_failures(project, found, run_id=run_id, namer=namer)
-    pairs = transcripts.select("agent_id", "methodology_version").unique()  # removed agents have no transcripts
+    pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier = project.store.read(table("error_rates"), pairs)
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)

@@ -127,7 +127,7 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
     """Return the hash of the inputs of clustering by version; it is the same for all versions."""
-    from agent_eval.project.clusters import cluster_version  # imported here: it imports numpy, which the definitions do not need
+    from agent_eval.project.clusters import cluster_version  # imported on use: it loads numpy
 
     return dict.fromkeys(versions, cluster_version(project))
 

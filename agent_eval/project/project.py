@@ -310,7 +310,7 @@ class Project:
         return self.beside_store.ledger(self.origin.run, is_automatic=self.origin.is_automatic, caps=caps)
 
     def _why_closed(self) -> str | None:
-        """Return why no judge model may be called: automation without a cap must not spend money. Else return None."""
+        """Return why judge models must not be called, or None: automation must not spend money without a cap."""
         s = self.settings
         caps = (s.automation_max_calls_per_day, s.automation_max_cost_usd_per_day)
         if not self.origin.is_automatic or any(cap is not None for cap in caps):

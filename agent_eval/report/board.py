@@ -113,7 +113,7 @@ def _lead(row: dict[str, Any]) -> str:
         why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"
         return f"{name} leads {template} by {points} points; the lead may be due to chance: {why}."
     stays = "survives" if row["lead_survives_point"] else "does not survive"
-    return f"{name} leads {template} by {points} points; the lead {stays} a change of one rating by one point."
+    return f"{name} leads {template} by {points} points; the lead {stays} a one-point change of one rating."
 
 
 def outcomes(board: pl.DataFrame) -> list[str]:

@@ -31,7 +31,7 @@ class Radar:
     axes: tuple[Axis, ...]
     rings: tuple[str, ...]  # polygons of the ratings 1–5, as SVG points
     outline: str | None
-    lines: tuple[tuple[tuple[float, float], tuple[float, float]], ...]  # lines between neighbouring known values
+    lines: tuple[tuple[tuple[float, float], tuple[float, float]], ...]  # between neighbouring known values
 
     @property
     def summary(self) -> str:

@@ -76,7 +76,7 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
             x += width
         lines.append(f'<text x="{x + 6:.0f}" y="{y + 13}">{_text(row.words)}</text>')
     height = _LINE * len(drawn) + 12
-    places: dict[tuple[str, str], int] = {}  # the rightmost position of each name defines the order of the legend
+    places: dict[tuple[str, str], int] = {}  # rightmost position of each name, which orders the legend
     for row in drawn:
         for i, part in enumerate(row.parts):
             places[part.name, part.colour] = max(i, places.get((part.name, part.colour), 0))

@@ -117,10 +117,10 @@ def test_an_interval_names_what_it_assumes_or_why_there_is_none(changes: dict[st
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "Ada leads t by 3.0 points; the lead survives a change of one rating by one point."),
+        ({}, "Ada leads t by 3.0 points; the lead survives a one-point change of one rating."),
         (
             {"lead_survives_point": False},
-            "Ada leads t by 3.0 points; the lead does not survive a change of one rating by one point.",
+            "Ada leads t by 3.0 points; the lead does not survive a one-point change of one rating.",
         ),
         (
             {"rank_high": 2},

@@ -33,7 +33,7 @@ def judge_audits(
 
     The new rows are added to the rows of earlier audits.
     """
-    from agent_eval.project.audits import audit_judges  # imports the prompts, so it is imported only when needed
+    from agent_eval.project.audits import audit_judges  # imported on use: it loads the prompts
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
     yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])

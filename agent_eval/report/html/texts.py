@@ -38,7 +38,7 @@ class ShownText:
 
 
 def clean(text: str) -> str:
-    """Sanitise a text: unify line ends, and remove control characters and bidirectional overrides."""
+    """Sanitise a text: unify line ends, and replace control characters and bidirectional overrides."""
     return sanitize(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 

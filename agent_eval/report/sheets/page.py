@@ -119,7 +119,7 @@ def sheet_csv(
     conversations: Conversations,
     rater: str = "",
 ) -> str:
-    """Return the same sheet as CSV: one line per part, with empty cells to fill in, the question and the text."""
+    """Return a rating sheet as CSV: one line per part, with the question, the text and empty cells for the answer."""
     rows = [
         dict.fromkeys(COLUMNS, "")
         | {name: str(value) for name, value in asdict(item).items() if value is not None}
