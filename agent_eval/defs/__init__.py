@@ -1,11 +1,12 @@
-"""Define everything of Dagster: partitions, sources, thin assets, resources, the IO manager.
+"""Define the Dagster objects: partitions, sources, assets, resources and the IO manager.
 
-An asset only connects; a function in another package computes. Formulas, SQL and prompts do not belong here.
+Each asset calls a function in another package, which does the computation. Formulas, SQL and prompts do not
+belong in this package.
 """
 
 import warnings
 
 from dagster import BetaWarning
 
-# Multi-partition mappings are beta in Dagster, and pinned by constraints.txt; users cannot act on the warning.
+# Multi-partition mappings are beta in Dagster. constraints.txt pins the release, so users can ignore the warning.
 warnings.filterwarnings("ignore", category=BetaWarning)

@@ -1,9 +1,13 @@
-"""Automate runs: detect changes, re-run stale partitions, report failures.
+"""Define the sensors, schedules and jobs that detect changes, re-run stale partitions and report failures.
 
-`source_changes` detects and shows changes; `redo_stale` starts `reconcile`, which does what `agent-eval run`
-does, only for stale partitions; `nightly` does the same every night, boards and report included;
-`weekly_audit` asks judge models again; `failed_runs` reports failures. All but `weekly_audit` are on by
-default: automation has its own spending cap for judges, and without it asks no paid judge.
+- `source_changes` detects changes of the sources and reports them to Dagster.
+- `redo_stale` starts job `reconcile`, which runs `agent-eval run` for the stale partitions.
+- `nightly` starts the same job every night, including the boards and the report.
+- `weekly_audit` asks the judge models a sample of questions again.
+- `failed_runs` reports failed runs.
+
+All but `weekly_audit` are on by default. Automation has its own spending cap for judges; without that cap it
+does not call judge models that cost money.
 """
 
 import importlib
@@ -27,7 +31,7 @@ from agent_eval.project.project import PARENT_RUN
 
 EVERY_S = 10
 BUSY = "a run is in progress; the sources are checked when it ends"
-LISTED = 5  # stale partitions listed per tick
+LISTED = 5  # maximum number of stale partitions that a tick lists
 
 
 @dg.sensor(
@@ -38,8 +42,8 @@ LISTED = 5  # stale partitions listed per tick
 def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
     """Observe sources that changed since the last observation, and add the partitions of new agents.
 
-    Skipped while a run uses the store: Dagster would assume that the run has read an observation made during
-    it.
+    The sensor skips its tick while a run uses the store, because Dagster would assume that the run has already read
+    any observation that is made during the run.
     """
     project = Project.open()
     with project.store.exclusive_section("run", wait=False) as is_idle:
@@ -47,7 +51,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
             return dg.SkipReason(BUSY)
         instance = context.instance
         for run_id in close_lost_runs(instance, project.home.root, project.store):
-            context.log.warning(f"Run {run_id} had no process any more; it is marked as failed.")
+            context.log.warning(f"The process of run {run_id} has ended; the run is marked as failed.")
         agents = project.known_agents()
         events = new_observations(
             read_sources(project, agents, _loaded_versions(context, project)), observed(instance)
@@ -56,7 +60,7 @@ def source_changes(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.
     return dg.SensorResult(
         asset_events=events,
         dynamic_partitions_requests=[AGENTS.build_add_request(new)] if new else [],
-        skip_reason=None if events else "nothing new",
+        skip_reason=None if events else "no source has changed",
     )
 
 
@@ -64,13 +68,13 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     loaded = VERSIONS.get_partition_keys()
     for version in set(project.registry.versions) - set(loaded):
         context.log.warning(f"Methodology {version} is new. Reload the code location to add its partitions.")
-    edited = project.registry.edited()  # not observed: its boards stay unchanged
+    edited = project.registry.edited()  # these are not observed, so their boards stay unchanged
     for problem in edited.values():
         context.log.warning(str(EditedVersionError(problem)))
     return [v for v in project.registry.versions if v in loaded and v not in edited]
 
 
-# No output: the table IO manager would hold the lock for runs that the child process needs.
+# The op has no output: the table IO manager would hold the lock for runs, which the child process needs.
 @dg.op(
     out=dg.Out(dg.Nothing, io_manager_key="no_io_manager"),
     config_schema={
@@ -81,7 +85,7 @@ def _loaded_versions(context: dg.SensorEvaluationContext, project: Project) -> l
     },
 )
 def run_what_is_stale(context: dg.OpExecutionContext) -> None:
-    """Run `agent-eval run` in a separate process; exit code 2 fails this run, 1 is a warning."""
+    """Run `agent-eval run` in a separate process; exit code 1 logs a warning, and exit code 2 fails this run."""
     command = [sys.executable, "-m", "agent_eval", "run", *["--boards"] * context.op_config["boards"]]
     command += [word for version in context.op_config["methodologies"] for word in ("--methodology", version)]
     by = "automation" if is_automatic(context.run) else "person"
@@ -91,19 +95,19 @@ def run_what_is_stale(context: dg.OpExecutionContext) -> None:
     for line in (*done.stdout.splitlines(), *done.stderr.splitlines()):
         context.log.info(line)
     if done.returncode == 1:
-        context.log.warning("Records were refused, or judgments are unscored: see the lines above.")
+        context.log.warning("Some records were refused, or some judgments are unscored: see the lines above.")
     elif done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise dg.Failure(f"agent-eval run ended with {done.returncode}: {said[:500]}")
 
 
-# After a crash, retry: the same state would not be requested again otherwise.
+# Dagster retries the job after a crash, because `redo_stale` does not request the same state twice.
 @dg.job(
-    description="Runs everything that is stale, as `agent-eval run` does; with `boards`, all boards and the report.",
+    description="Computes all stale partitions, as `agent-eval run` does; with `boards`, also all boards and the report.",
     tags={"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"},
 )
 def reconcile() -> None:
-    """Run the one op."""
+    """Run op `run_what_is_stale`, the only op of this job."""
     run_what_is_stale()
 
 
@@ -111,20 +115,20 @@ def reconcile() -> None:
     job=reconcile,
     minimum_interval_seconds=EVERY_S,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Runs `reconcile` when something is stale and no run is in progress. Stop it to materialise manually.",
+    description="Runs `reconcile` if a partition is stale and no run is in progress. Stop it to materialise manually.",
 )
 def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-    """Compute what is stale, as `agent-eval run` does, and request one run for it.
+    """Compute which partitions are stale, as `agent-eval run` does, and request one run for all of them.
 
-    The state decides, not the order of events, so no work is lost or done twice. Partitions that a run could
-    not bring up to date are not retried until the files, the settings or the stored rows change: the cursor
-    is the state that was requested last.
+    The request depends on the current state and not on the order of events, so no work is lost or done twice.
+    Partitions that a run could not bring up to date are not retried until the files, the settings or the stored
+    rows change: the cursor is the state that was requested last.
     """
     project, instance = Project.open(), context.instance
     if (differs := what_differs(instance, is_shared=project.store.is_shared)) is not None:
         context.log.warning(differs)
     if instance.get_runs_count(dg.RunsFilter(statuses=UNFINISHED)) or has_backfill_under_way(instance):
-        return dg.SensorResult(skip_reason="work is under way", cursor=context.cursor)
+        return dg.SensorResult(skip_reason="a run or a backfill is in progress", cursor=context.cursor)
     with project.store.exclusive_section("run", wait=False) as is_idle:
         if not is_idle:
             return dg.SensorResult(skip_reason=BUSY, cursor=context.cursor)
@@ -132,19 +136,19 @@ def redo_stale(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         found = Fingerprints.of(project, read_sources(project, agents, versions))
         stale = stale_places(project, found, agents, versions)
     if stale.is_empty():
-        return dg.SensorResult(skip_reason="all is up to date", cursor="up to date")
+        return dg.SensorResult(skip_reason="all partitions are up to date", cursor="up to date")
     wanted = found.wanted(agents, versions).join(stale, on=stale.columns, how="semi", nulls_equal=True)
     state = digest(
         stale.rows(), wanted.rows(), [found.stored.get((a, b, c)) for a, b, c in stale.iter_rows()]
     )
     if state == context.cursor:
         return dg.SensorResult(
-            skip_reason=f"{stale.height} partitions could not be brought up to date by the last run: see its log",
+            skip_reason=f"the last run could not bring {stale.height} partitions up to date: see its log",
             cursor=state,
         )
     named = ", ".join("|".join(filter(None, row)) for row in stale.head(LISTED).iter_rows())
     context.log.info(f"{stale.height} stale partitions: {named}{' …' if stale.height > LISTED else ''}")
-    # An edited version would stop a run of all versions, so only the others are run.
+    # A run of all versions fails if one of them was edited, so only the other versions are run.
     only = versions if project.registry.edited() else []
     config = {"ops": {"run_what_is_stale": {"config": {"boards": False, "methodologies": only}}}}
     return dg.SensorResult(run_requests=[dg.RunRequest(run_config=config)], cursor=state)
@@ -155,7 +159,7 @@ nightly = dg.ScheduleDefinition(
     job=reconcile,
     cron_schedule=project_settings().nightly_cron,
     default_status=dg.DefaultScheduleStatus.RUNNING,
-    description="Computes what is stale, all boards, and the report. Setting: nightly_cron.",
+    description="Computes all stale partitions, all boards and the report. Setting: nightly_cron.",
 )
 
 
@@ -176,7 +180,7 @@ weekly_audit = dg.ScheduleDefinition(
 
 @dg.run_failure_sensor(
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Calls the function that the setting failure_hook names, with the failed run and its error.",
+    description="Calls the function in the setting failure_hook with the failed run and its error.",
 )
 def failed_runs(context: dg.RunFailureSensorContext) -> None:
     """Report a failed run to the log, and to the project's own hook if it has one."""

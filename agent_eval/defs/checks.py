@@ -1,7 +1,7 @@
-"""Report asset checks from the asset's own op: invalid data is not stored, the asset page shows why.
+"""Evaluate asset checks in the op that computes the asset: invalid data is not stored.
 
-They detect defects of this code; an invalid single judgment is quarantined as a row before.
-There is one evaluation per run and check, for all its partitions; the rows in question are in the metadata.
+The checks detect defects of this package. A single invalid judgment is quarantined before the checks run.
+Each check is evaluated once per run, for all partitions of the run; its metadata lists examples of invalid rows.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from agent_eval.tables.rules import PARENTS, SCALES, off_scale, orphans, quarant
 EXAMPLES = 5  # rows
 
 _MEANING = {
-    "keeps_contract": "Columns, types and keys are those that the table declares.",
+    "keeps_contract": "Columns, types and keys are as declared for the table.",
     "one_methodology": "Every row belongs to a partition of this run: no other agent, no other version.",
     "on_scale": "Every rating and score lies on the scale that its column names.",
     "no_orphans": "Every row belongs to a row of {parent}.",
@@ -25,14 +25,17 @@ SET_ASIDE = "nothing_set_aside"
 
 
 def check_specs(name: str) -> list[dg.AssetCheckSpec]:
-    """Return the checks of the asset of table `name`: blocking ones, and a warning for quarantined rows."""
+    """Return the specs of the checks of the asset that stores table `name`.
+
+    All are blocking, except the check that warns about quarantined rows.
+    """
     parent = PARENTS.get(name, ("",))[0]
     specs = [
         dg.AssetCheckSpec(check, asset=name, blocking=True, description=_MEANING[check].format(parent=parent))
         for check in _checks_of(table(name))
     ]
     if _can_set_aside(table(name)):
-        said = "No rating had to be set aside as invalid because it was off its scale."
+        said = "No rating was outside its scale and quarantined as invalid."
         specs.append(dg.AssetCheckSpec(SET_ASIDE, asset=name, description=said))
     return specs
 
@@ -45,17 +48,17 @@ def checked(
     *,
     output: str,
 ) -> Iterator[dg.AssetCheckResult | dg.Output[pl.DataFrame]]:
-    """Yield the results of all checks of one table, then its rows without quarantined ones.
+    """Yield the results of all checks of one table, then its rows without the quarantined ones.
 
     Args:
         name: The table.
         frame: Its new rows.
         partitions: The partitions of this run, one row per key.
-        others: The frames that the rows were computed from or with, by table name.
+        others: The inputs of the asset and the other tables computed with it, by table name.
         output: The name of the op's output.
 
     Raises:
-        dg.Failure: After the results, if a blocking check failed; the stored rows stay unchanged.
+        dg.Failure: If a blocking check failed; the results are yielded first and the stored rows stay unchanged.
     """
     contract = table(name)
     try:
@@ -76,7 +79,7 @@ def checked(
     if _can_set_aside(contract):
         yield _result(contract, SET_ASIDE, aside, dg.AssetCheckSeverity.WARN)
     if broken := [check for check in _checks_of(contract) if not found[check].is_empty()]:
-        raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows stay as they are.")
+        raise dg.Failure(f"{name}: {', '.join(broken)} failed. The stored rows are not changed.")
     yield dg.Output(rows, output)
 
 

@@ -1,6 +1,6 @@
-"""Hold every private name of Dagster that this project uses: look here first after an upgrade of Dagster.
+"""Import every private name of Dagster that this project uses. Check this module after an upgrade of Dagster.
 
-No other module imports a name from `dagster._…`; a test checks it. Each name comes with the reason why it is needed.
+A test ensures that no other module imports a name from `dagster._…`. A comment at each name states why it is needed.
 """
 
 import importlib
@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-# Only the asset that Definitions makes of an observable source can be given owners, so `sources` makes it itself.
+# An observable source cannot have owners, but the asset that Definitions creates from it can: `sources` creates it.
 from dagster._core.definitions.external_asset import create_external_asset_from_source_asset
 
 # A copy of Dagster's list of the statuses in which a run has a process would miss a new status.
 from dagster._core.storage.dagster_run import IN_PROGRESS_RUN_STATUSES
 
 if TYPE_CHECKING:
-    # Events that are in the file of a run only are inserted in one statement.
+    # Events that are stored only in the file of a run are inserted with one statement.
     from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
     from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
-        INDEX_SHARD_NAME,  # a batch of events commits this file last, so it has to know which one it is
-        SqliteEventLogStorage,  # the batched event log is this class with fewer connections and commits
+        INDEX_SHARD_NAME,  # the file that a batch of events commits last
+        SqliteEventLogStorage,  # the base class of the batched event log, which uses fewer connections and commits
     )
 
-    # Dagster opens its SQLite files with settings of its own; the batched event log has to use the same.
+    # Dagster opens its SQLite files with specific settings, and the batched event log has to use the same ones.
     from dagster._core.storage.sql import create_engine
 
-    # The batched event log waits as long as Dagster for a file that another process writes to.
+    # The batched event log waits as long as Dagster does for a file that another process writes to.
     from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 
     # Dagster passes an object of this type to every class that dagster.yaml names.
@@ -47,7 +47,7 @@ __all__ = [
     "run_dev_with_webserver",
 ]
 
-_LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import of the definitions may
+_LOADED_ON_USE = {  # these import SQLAlchemy, which would exceed the time limit for loading the definitions
     "INDEX_SHARD_NAME": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
     "SqlEventLogStorageTable": "dagster._core.storage.event_log.schema",
     "SqliteEventLogStorage": "dagster._core.storage.event_log.sqlite.sqlite_event_log",
@@ -57,10 +57,10 @@ _LOADED_ON_USE = {  # these load SQLAlchemy, which takes longer than the import 
 }
 
 
-if not TYPE_CHECKING:  # type checkers would take every name for one of this module
+if not TYPE_CHECKING:  # otherwise type checkers would accept every name as an attribute of this module
 
     def __getattr__(name: str) -> Any:
-        """Load a name of `_LOADED_ON_USE` when it is imported."""
+        """Load a name listed in `_LOADED_ON_USE` when it is first used."""
         if name not in _LOADED_ON_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(_LOADED_ON_USE[name]), name)
@@ -69,11 +69,11 @@ if not TYPE_CHECKING:  # type checkers would take every name for one of this mod
 def add_metadata_by_partition(
     context: dg.AssetExecutionContext, asset: str, by_partition: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Do what `context.add_asset_metadata` does, for many partition keys of an asset, in time that grows with their number.
+    """Add metadata to many partitions of an asset, as `context.add_asset_metadata` does, in linear time.
 
-    Dagster's own method resolves the whole range of the run for each key, in queries: with 100 agents that takes two
-    thirds of the time that an asset-partition may take. It gathers the metadata in the private `_metadata_accumulator`;
-    where a release gathers it elsewhere, the public method is called.
+    Dagster's method queries the whole partition range of the run for each key: with 100 agents, this takes two
+    thirds of the time limit for one partition of an asset. Dagster collects the metadata in the private attribute
+    `_metadata_accumulator`. If a release of Dagster does not have this attribute, the public method is called.
     """
     step = context.op_execution_context.get_step_execution_context()
     gathered = getattr(step, "_metadata_accumulator", None)
@@ -89,9 +89,10 @@ def add_metadata_by_partition(
 
 
 def release_outputs(context: dg.OutputContext) -> None:
-    """Drop the outputs that `execute_in_process` keeps of every step until the run ends.
+    """Discard the step outputs that `execute_in_process` keeps until the run ends.
 
-    They are there for the result's `output_for_node`, which is not used here, and would hold all tables of a run in memory.
+    They serve the result's method `output_for_node`, which this project does not use, and would keep all tables of
+    a run in memory.
     """
     step = getattr(context, "_step_context", None)
     if isinstance(kept := getattr(step, "output_capture", None), dict):
@@ -99,9 +100,10 @@ def release_outputs(context: dg.OutputContext) -> None:
 
 
 def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:
-    """Return whether a backfill is requested or being cancelled. `DagsterInstance.get_backfills` takes no other filter.
+    """Return whether a backfill is in progress: requested, or being cancelled.
 
-    Imports on use: the module loads Dagster's server, which takes half as long as everything of this project.
+    `DagsterInstance.get_backfills` only accepts a private filter class. Its module is imported when this function is
+    called: it loads Dagster's server, which takes half as long as loading this whole project.
     """
     from dagster._core.execution.backfill import BulkActionsFilter, BulkActionStatus
 
@@ -110,12 +112,12 @@ def has_backfill_under_way(instance: dg.DagsterInstance) -> bool:
 
 
 def run_dev_with_webserver(module: str) -> None:
-    """Run `dagster dev` with the arguments of this process and another module as its web server.
+    """Run `dagster dev` with the arguments of this process and with `module` as its web server.
 
-    `dagster dev` starts the module `dagster_webserver` in a process of its own and has no option for another one.
+    `dagster dev` starts module `dagster_webserver` in a separate process and has no option to replace it.
 
     Raises:
-        AttributeError: If this release of Dagster starts its processes in another way. Nothing is served then.
+        AttributeError: If this release of Dagster starts its processes in a different way. No server is started then.
     """
     from dagster._cli import cli, dev
 

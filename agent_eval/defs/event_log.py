@@ -1,6 +1,6 @@
-"""Write Dagster's SQLite event log in batches: the same files and rows, with far fewer commits.
+"""Write Dagster's SQLite event log in batches: the files and rows are the same, with far fewer commits.
 
-Configured in dagster.yaml, so that every process on that Dagster home uses it; see docs/decisions/0007.
+dagster.yaml configures this storage, so every process with that DAGSTER_HOME uses it. See docs/decisions/0007.
 """
 
 import functools
@@ -31,12 +31,12 @@ from agent_eval.defs.dagster_internals import (
 )
 
 BATCH_SIZE = 200
-"""Events in one transaction: few enough for a short wait of other writers to the index."""
+"""Maximum number of events in one transaction; other processes that write to the index wait for its end."""
 DEFERRED_S = 0.5
-"""How long an event of a run waits at most for others to be stored in one transaction with it."""
+"""Maximum time in seconds that an event waits for other events of its run, to be stored in one transaction."""
 _NO_RUN = ""  # the run id of an event that belongs to no run
-_AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # these are stored with all before them
-_STATUS = ("PIPELINE_", "RUN_")  # kinds of events about the status of a run begin with these
+_AT_ONCE = ("ASSET_MATERIALIZATION", "STEP_SUCCESS", "STEP_FAILURE")  # stored immediately
+_STATUS = ("PIPELINE_", "RUN_")  # prefixes of the types of events about the status of a run
 _LATEST = """
     SELECT max(id) FROM event_logs
     WHERE dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION')
@@ -53,16 +53,17 @@ _PURGE = (
 
 
 class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
-    """Extend Dagster's own storage, which writes and reads every row; only connections and commits differ.
+    """Store events in Dagster's SQLite event log with fewer connections and commits; the rows do not change.
 
-    Dagster makes an engine, a connection and a commit two to seven times per event. Here engines are reused,
-    and so are connections to the index and, for writing, to the file of a run (a new one after a fork, or when
-    the file was replaced). Events of a run share a transaction: they wait for a materialisation, for the end
-    of their step, for a reader in this process, or for half a second. File locations are Dagster's own.
+    Dagster creates an engine, a connection and a commit two to seven times per event. This class reuses engines,
+    connections to the index and, for writing, connections to the file of a run. It opens a new connection after
+    a fork, or when the file was replaced. Events of a run are held back and stored in one transaction after a
+    materialisation, at the end of their step, before a read in this process, or after half a second. The
+    locations of the files are unchanged.
     """
 
     def __init__(self, inst_data: ConfigurableClassData | None = None) -> None:
-        self._inst_data = inst_data  # the folder is known, and opened, when the instance registers
+        self._inst_data = inst_data  # the folder is set and opened in `register_instance`
         self._batch = threading.local()
         self._tables: set[str] = set()
         self._deferred = _Deferred(self._store_all)
@@ -71,7 +72,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
 
     @classmethod
     def config_type(cls) -> dict[str, object]:
-        """Return no settings: the folder is the instance's."""
+        """Return the configuration schema, which is empty: the folder is set by the instance."""
         return {}
 
     @classmethod
@@ -82,13 +83,13 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
         return cls(inst_data)
 
     def register_instance(self, instance: DagsterInstance) -> None:
-        """Open the log of that instance; from then on Dagster passes events in batches, in this process."""
+        """Open the event log of an instance, and make Dagster pass events in batches in this process."""
         super().__init__(str(Path(instance.root_directory) / "history" / "runs"), self._inst_data)
         super().register_instance(instance)
         os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", str(BATCH_SIZE))
 
     def dispose(self) -> None:
-        """Store what waits."""
+        """Store all deferred events, then close the storage."""
         self._deferred.flush()
         super().dispose()
 
@@ -112,7 +113,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             self._close(event.run_id)
 
     def _store_all(self, events: Sequence[EventLogEntry]) -> None:
-        """Store events in one transaction; those that are in the file of a run only, in one statement."""
+        """Store events in one transaction; consecutive events that the index does not need share a statement."""
         kinds = [event.dagster_event_type.value if event.dagster_event_type else "" for event in events]
         is_indexed = [kind.startswith(("ASSET_", *_STATUS)) for kind in kinds]
         with self._in_one_transaction((event.run_id for event in events), has_index=any(is_indexed)):
@@ -134,7 +135,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
                 super()._store_asset_event(*of_asset)
 
     def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
-        """Note the event as the latest of its asset and kind: of a batch, only these change the list of assets."""
+        """Record the event as the latest of its asset and type; only the latest of a batch updates the asset list."""
         found = event.dagster_event
         if found is not None and hasattr(self._batch, "latest"):
             self._batch.latest[found.asset_key, found.event_type_value] = (conn, event, event_id)
@@ -142,15 +143,15 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             super()._store_asset_event(conn, event, event_id)
 
     def _has_asset_key_index_cols_on_connection(self, conn: Connection) -> bool:
-        """Return whether the list of assets has times; asked once, and not for every event."""
+        """Return whether the asset table has time columns; the database is queried until they are found."""
         self._has_times = self._has_times or super()._has_asset_key_index_cols_on_connection(conn)
         return self._has_times
 
     @contextmanager
     def partitions_held(self) -> Iterator[None]:
-        """Read each set of dynamic partitions once within the block: a run that is under way keeps its own.
+        """Read each set of dynamic partitions only once within the block; later changes have no effect on the run.
 
-        Dagster asks for each key of each input and output of each step whether it exists.
+        Without this cache Dagster queries the existence of each key of each input and output of each step.
         """
         self._partitions = {}
         try:
@@ -176,7 +177,7 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
     def get_existing_dynamic_partitions(
         self, partitions_def_name: str, partition_keys: Sequence[str]
     ) -> Set[str]:
-        """Return those of some keys that a set of dynamic partitions has."""
+        """Return the keys in `partition_keys` that exist in a set of dynamic partitions."""
         if self._partitions is None:
             return super().get_existing_dynamic_partitions(partitions_def_name, partition_keys)
         return {*partition_keys} & {*self.get_dynamic_partitions(partitions_def_name)}
@@ -188,19 +189,19 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             yield
 
     def runs_shown(self) -> set[str]:
-        """Return the runs behind the current state of asset partitions, or that evaluated a check last."""
+        """Return the ids of runs with the latest event of an asset partition or the latest result of a check."""
         with self._connect(INDEX_SHARD_NAME) as connection:
             return {run_id for (run_id,) in connection.execute(text(_RUNS_SHOWN))}
 
     def purge_observations(self, before: datetime) -> None:
-        """Remove older events outside of runs, except the latest of each asset partition."""
+        """Remove events outside of runs that are older than `before`, except the latest of each asset partition."""
         with self._connect(INDEX_SHARD_NAME) as connection:
             for statement in _PURGE:
                 connection.execute(text(statement), {"before": before.astimezone(UTC).replace(tzinfo=None)})
 
     @contextmanager
     def _in_one_transaction(self, run_ids: Iterable[str], *, has_index: bool = True) -> Iterator[None]:
-        """Hold one transaction for each file that is written; the index commits last."""
+        """Keep one transaction open for each file that is written; the index is committed last."""
         runs = dict.fromkeys(run_ids)
         shards = [INDEX_SHARD_NAME, *runs] if has_index else [*runs]
         with self._db_lock, ExitStack() as stack:
@@ -213,18 +214,18 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
                 del self._batch.connections
                 vars(self._batch).pop("latest", None)
         for run in runs:
-            # watchers wait for a change of the file, which a commit to the write-ahead log does not make
+            # watchers wait for a change of the file; a commit to the write-ahead log does not change it
             os.utime(self.path_for_shard(run))
 
     def has_table(self, table_name: str) -> bool:
-        """Return whether a table exists; cached, since Dagster asks for every event with tags."""
+        """Return whether a table exists. The result is cached, since Dagster calls this for every event with tags."""
         if table_name not in self._tables and super().has_table(table_name):
             self._tables.add(table_name)
         return table_name in self._tables
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
-        """Yield a connection in a transaction: this thread's current batch, else a new one."""
+        """Yield a connection in a transaction: that of this thread's current batch, else a new one."""
         if batch := getattr(self._batch, "connections", None):
             yield batch[shard]
         else:
@@ -243,23 +244,23 @@ class BatchedSqliteEventLogStorage(SqliteEventLogStorage):
             yield connection
 
     def _inode(self, shard: str) -> int | None:
-        """Return the inode of a file, under which its connection is kept; None if it does not exist yet."""
+        """Return the inode of a file, which identifies its connection; None if the file does not exist yet."""
         try:
             return Path(self.path_for_shard(shard)).stat().st_ino
         except FileNotFoundError:
             return None
 
     def _close(self, run_id: str) -> None:
-        """Close the connection to the file of a run that starts or ends: other processes may write or remove it."""
+        """Close the connection to the file of a run that starts or ends; other processes may write or remove it."""
         with self._db_lock:
             _engine(self.conn_string_for_shard(run_id), self._inode(run_id), os.getpid()).dispose()
 
 
 class _Deferred:
-    """Hold events until they are stored together: when asked to, if they are many, or after a while.
+    """Hold events until they are stored together: on `flush`, at `BATCH_SIZE` events, or after `DEFERRED_S`.
 
     Args:
-        store: Stores events in one transaction.
+        store: A function that stores events in one transaction.
     """
 
     def __init__(self, store: Callable[[Sequence[EventLogEntry]], None]) -> None:
@@ -270,7 +271,7 @@ class _Deferred:
         self._process = os.getpid()
 
     def add(self, event: EventLogEntry) -> None:
-        """Hold an event; in a process that was forked since, what waits is stored by the other one."""
+        """Hold an event. After a fork, the parent process stores the events that were held before."""
         with self._lock:
             if self._process != os.getpid():
                 self._process, self._timer = os.getpid(), None
@@ -279,14 +280,15 @@ class _Deferred:
             if len(self._events) >= BATCH_SIZE:
                 self.flush()
             elif self._timer is None:
-                # not a daemon: stored before the process ends
+                # not a daemon thread, so the events are stored before the process ends
                 self._timer = threading.Timer(DEFERRED_S, self.flush, kwargs={"is_late": True})
                 self._timer.start()
 
     def flush(self, *, is_late: bool = False) -> None:
-        """Store what waits, in order. If that fails, store events one by one: the one that cannot be stored raises.
+        """Store the held events in order. If that fails, store them one by one and raise for the first that fails.
 
-        `is_late`: called by the timer, in whose thread nothing can be raised; the next call raises.
+        Args:
+            is_late: Whether the timer calls this method. Its thread must not raise, so the next call raises the error.
         """
         with self._lock:
             if self._timer is not None:
@@ -307,10 +309,10 @@ class _Deferred:
 
 @functools.lru_cache(maxsize=32)
 def _engine(url: str, inode: int | None, _process: int) -> Engine:
-    """Return the engine of one file, for this process and until the file is replaced.
+    """Return the engine of one file; it is reused within this process until the file is replaced.
 
     Args:
-        url: The file, as SQLAlchemy names it.
+        url: The SQLAlchemy URL of the file.
         inode: The file's inode if a connection is kept open between transactions, else None.
     """
     options = {"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False}
@@ -323,5 +325,5 @@ def _engine(url: str, inode: int | None, _process: int) -> Engine:
 
 
 def _commit_without_waiting(connection: sqlite3.Connection, _record: object) -> None:
-    """Let a commit not wait for the disk: a loss of power may cost the last events, but breaks no file."""
+    """Commit without waiting for the disk: a power failure can lose the last events, but does not corrupt a file."""
     connection.execute("PRAGMA synchronous=NORMAL")

@@ -1,9 +1,9 @@
-"""Report gates as asset checks, each on the page of its asset and by that asset's own op.
+"""Report gates as asset checks on the pages of the assets that they concern.
 
-They never block. A failed check lists which agents failed and why; an unknown gate fails its check too, as a
-warning. A check covers every agent and version, not only those of its run: the others are read from table
-gate_results. So it passes only when the last cause is resolved. When gate_results is computed, all checks are
-reported again.
+The op of an asset reports its gate checks. They never block. A failed check lists the agents that failed and the
+reasons; an unknown gate also fails its check, with severity WARN. A check covers every agent and version, not only
+those of its run: the others are read from table gate_results. A check therefore passes only after every cause is
+resolved. When gate_results is computed, all checks are reported again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ from agent_eval.report.links import partition_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables import table
 
-SHOWN = 50  # rows in the metadata
+SHOWN = 50  # maximum number of rows in the metadata
 
 _MEANING = {
-    "coverage": "Of what a model was asked about each agent, at most `max_unscored_share` is unscored; of its planned "
-    "trials, at most that share is lost.",
-    "required_tests": "Every required test was held and judged.",
+    "coverage": "For each agent, at most the share `max_unscored_share` of the questions to judge models is unscored, and "
+    "at most this share of the planned trials is lost.",
+    "required_tests": "Every required test was conducted and judged.",
     "disclosures": "Every required disclosure was made.",
     "status": "The agent's scores may be published.",
     "threshold": "In every scenario the mean of each metric reaches [gates.thresholds].",
@@ -34,9 +34,10 @@ _MEANING = {
     "errors": "No error cluster has the severity `fail_on_error_severity` or a higher one.",
     "silent_turns": "The share of turns in which the agent owed a reply and gave none is at most `silent_turns`, and "
     "every conversation has a reply.",
-    "assertions": "What `expected` demands of the conversations was done.",
-    "regression": "Shown to be less than the margin worse than the [gates.baseline]; without a margin, nowhere significantly worse.",
-    "judge_drift": "The intervals of the latest audit's figures keep their limits.",
+    "assertions": "The conversations meet the requirements of their field `expected`.",
+    "regression": "Compared with [gates.baseline], each quantity is shown to be worse by less than the margin; without a "
+    "margin, no quantity is significantly worse.",
+    "judge_drift": "The intervals of the latest audit's figures are within their limits.",
     "calibration": "The interval of each judge's kappa with people lies above its limit, on enough labels.",
 }
 
@@ -48,11 +49,11 @@ _CHECKS: Mapping[str, Mapping[str, str]] = {
     "composite_scores": {gate: gate for gate in ("required_tests", "disclosures", "status")},
     "gate_results": {gate: gate for gate in KINDS},
 }
-"""Asset → its gate checks, each with the kind of gate that it reports."""
+"""Asset → its gate checks by name, each with the kind of gate that it reports."""
 
 
 def gate_check_specs(asset: str) -> list[dg.AssetCheckSpec]:
-    """Return the gate checks of an asset; most assets have none."""
+    """Return the specs of the gate checks of an asset; the list is empty for most assets."""
     return [
         dg.AssetCheckSpec(name, asset=asset, description=_MEANING[gate])
         for name, gate in _CHECKS.get(asset, {}).items()
@@ -65,10 +66,10 @@ def gate_check_results(
     """Report every gate check of an asset.
 
     Args:
-        context: The context of the asset, for its partitions.
-        project: The project, for the stored rows of all other partitions.
+        context: The context of the asset, which defines the partitions of the run.
+        project: The project, whose store contains the rows of all other partitions.
         asset: The asset.
-        at_hand: The rows of these partitions by table: the inputs of the gates, or the gates themselves.
+        at_hand: The rows of these partitions by table: the inputs of the gates, or table gate_results.
     """
     gates = at_hand["gate_results"] if "gate_results" in at_hand else gates_of(project, at_hand)
     own = key_frame(context.assets_def.partitions_def, context.partition_keys)
@@ -81,7 +82,7 @@ def gate_check_results(
 
 
 def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
-    """Report the gate checks of other assets again, after the gates of some partitions were recomputed."""
+    """Report the gate checks of other assets again after gates were recomputed."""
     for asset in _CHECKS.keys() - {"gate_results"}:
         for name, gate in _CHECKS[asset].items():
             found = gate_result(asset, name, gates.filter(pl.col("gate") == gate))
@@ -98,8 +99,8 @@ def _report_again(instance: dg.DagsterInstance, gates: pl.DataFrame) -> None:
 
 
 def gate_result(asset: str, name: str, rows: pl.DataFrame) -> dg.AssetCheckResult:
-    """Return the result of a check from its gates; without a configured gate it passes."""
-    red = rows.filter(pl.col("result") != "passed").sort("result")  # failed before unknown
+    """Return the result of a check, computed from its gates; a check without a configured gate passes."""
+    red = rows.filter(pl.col("result") != "passed").sort("result")  # failed gates come first
     is_failed = "failed" in set(red["result"])
     descriptions = (
         f"{row['agent_id']} {row['methodology_version']} {row['result']}: "

@@ -1,4 +1,4 @@
-"""Manage a command's Dagster instance: errors in one line, interrupts, runs left open by a kill."""
+"""Manage the Dagster instance of a command: database errors, interrupts, and runs of killed processes."""
 
 import contextlib
 import os
@@ -16,10 +16,10 @@ from agent_eval.storage import Store
 
 UNDER_WAY = [*IN_PROGRESS_RUN_STATUSES, dg.DagsterRunStatus.NOT_STARTED]
 UNFINISHED = [*UNDER_WAY, dg.DagsterRunStatus.QUEUED]
-LAUNCHED_BY = "agent_eval/launched_by"  # on the same runs: the command or the job that started it
-PROJECT_TAG = "agent_eval/project"  # on every run that `agent-eval run` starts: the project's root
+LAUNCHED_BY = "agent_eval/launched_by"  # tag of the same runs: the command or the job that started the run
+PROJECT_TAG = "agent_eval/project"  # tag of every run that `agent-eval run` starts: the project's root
 
-REGISTERED = "agent_eval/failures_registered"  # the failures of this run's pairs have their clusters already
+REGISTERED = "agent_eval/failures_registered"  # tag of a run whose failures are already assigned to clusters
 
 
 class DagsterHomeError(StorageError):
@@ -27,19 +27,20 @@ class DagsterHomeError(StorageError):
 
     def __init__(self, home: Path, why: str) -> None:
         super().__init__(
-            f"Dagster cannot keep its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
+            f"Dagster cannot store its records in DAGSTER_HOME {home}: {why}. Free some space there, or set DAGSTER_HOME "
             "to another folder, and run again. Completed work is in the store."
         )
 
 
 @contextlib.contextmanager
 def records_in(home: Path) -> Iterator[None]:
-    """Raise errors of Dagster's databases as one line that names the folder.
+    """Convert errors of Dagster's databases to DagsterHomeError, a message of one line that names the folder.
 
     Raises:
-        DagsterHomeError: If they cannot be read or written, e.g. because the disk is full.
+        DagsterHomeError: If the databases cannot be read or written, e.g. because the disk is full.
     """
-    from sqlalchemy.exc import DBAPIError  # slower than the time limit for loading the definitions
+    # The import takes longer than the time limit for loading the definitions.
+    from sqlalchemy.exc import DBAPIError
 
     try:
         yield
@@ -50,10 +51,10 @@ def records_in(home: Path) -> Iterator[None]:
 
 
 def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> list[str]:
-    """Mark runs left open by a killed process as failed; return their ids. Dagster would wait forever.
+    """Mark runs of killed processes as failed, and return their ids. Dagster would wait for them indefinitely.
 
-    Call only while holding the store's lock for runs: then a run of `agent-eval run` is dead, since the
-    command held the lock before it started one, and so is a run whose recorded process is gone.
+    Call this only while holding the store's lock for runs. `agent-eval run` holds this lock during its runs, so all
+    of its open runs belong to killed processes. Other runs are included if their recorded process has ended.
     """
     under_way = [dg.RunsFilter(statuses=UNDER_WAY, tags={PROJECT_TAG: str(root)})]
     if abandoned := store.abandoned_runs():
@@ -69,12 +70,14 @@ def close_lost_runs(instance: dg.DagsterInstance, root: Path, store: Store) -> l
 
 
 def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> str | None:
-    """Return which setup of `agent-eval ui` an instance lacks, in one line; None if it lacks nothing.
+    """Return in one line which settings of `agent-eval ui` an instance lacks; None if it has all of them.
 
-    `is_shared`: the store allows several runs at once.
+    Settings can be missing if `dagster dev` is started with a different DAGSTER_HOME. The store's lock still
+    serialises the runs, but each waiting run is a process.
 
-    A `dagster dev` with its own DAGSTER_HOME is such an instance. The store's lock still serialises runs, but
-    they wait as processes.
+    Args:
+        instance: The instance.
+        is_shared: Whether the store allows several runs at the same time.
     """
     queue = instance.get_concurrency_config().run_queue_config
     lacks = [
@@ -84,8 +87,8 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
                 "a queue of one run at a time (concurrency.runs.max_concurrent_runs: 1)",
                 is_shared or (queue is not None and queue.max_concurrent_runs == 1),
             ),
-            ("run_monitoring, which fails runs whose process died", instance.run_monitoring_enabled),
-            ("run_retries, which repeat `reconcile` after a crash", instance.run_retries_enabled),
+            ("run_monitoring, which fails runs whose process has ended", instance.run_monitoring_enabled),
+            ("run_retries, which retry `reconcile` after a crash", instance.run_retries_enabled),
         )
         if not is_there
     ]
@@ -100,7 +103,10 @@ def what_differs(instance: dg.DagsterInstance, *, is_shared: bool = False) -> st
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a function: was Ctrl-C pressed? Dagster makes it a failed step, or loses it between steps."""
+    """Yield a function that returns whether SIGINT (Ctrl-C) or SIGTERM was received.
+
+    Dagster reports an interrupt as a failed step, or ignores it between steps.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return

@@ -1,4 +1,4 @@
-"""Connect Dagster and the store: convert a partition key to the exact key of its rows."""
+"""Define the IO manager, which reads and writes the rows of asset partitions in the store."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ _KEPT_INPUT, _KEPT_INPUTS = 1 << 20, 16 << 20
 
 
 class TableIO(dg.ConfigurableIOManager):
-    """Store each asset's frame in the table of its name; load exactly the rows of the requested partitions.
+    """Store each asset's frame in the table with the same name; load only the rows of the requested partitions.
 
-    Only one run uses the store at a time, from its first step to its last, like `agent-eval run`: newer rows
-    are always computed from the newest ones. In a lake, runs on different agents or versions may go on at once.
-    The lock is released when the process ends, for any reason.
+    Only one run uses the store at a time, from its first step to its last, as with `agent-eval run`: new rows
+    are always computed from the latest ones. In a lake, runs on different agents or versions can be in progress
+    at the same time. The lock is also released if the process is killed.
 
     Rows of a methodology version that was edited after it was frozen are neither loaded nor stored: an asset of that
     version fails before its body asks a judge, and its tables stay unchanged.
@@ -39,29 +39,36 @@ class TableIO(dg.ConfigurableIOManager):
     _turn: contextlib.ExitStack = PrivateAttr(default_factory=contextlib.ExitStack)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Wait for the store's lock for runs and record the holder. Its files are private to the user."""
+        """Wait for the store's lock for runs and record this run as its holder.
+
+        The umask is set so that only the user can read the files that this process creates.
+        """
         os.umask(0o077)
         self._inputs = {}
         self._store = Project.open(self.root).store
         run_id = context.run.run_id if context.run else ""
         self._turn.enter_context(self._store.run_section(scope_of_run(context), run_id))
-        held = project_of_run(self.root, context.run)  # its sources, read before any input of the rows
+        held = project_of_run(self.root, context.run)  # reads the sources before any input is loaded
         self._project = held.project
         self._found = Fingerprints.of(self._project, held.sources)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Store the spending, and release the store for the next run even on errors."""
+        """Record the spending on judges, and release the store's lock even if that fails."""
         with self._turn:
             if self._project.own_judge is not None:
                 self._project.record_spending(run_id=context.run.run_id if context.run else "")
 
     def handle_output(self, context: dg.OutputContext, obj: pl.DataFrame) -> None:
-        """Replace the rows of the partitions; an edited version raises EditedVersionError."""
+        """Replace the rows of the partitions.
+
+        Raises:
+            EditedVersionError: If a methodology version of the partitions was edited after it was frozen.
+        """
         release_outputs(context)
         target = table(context.asset_key.path[-1])
         for key in [key for key in self._inputs if key[0] == target.name]:
             del self._inputs[key]
-        if not context.has_asset_partitions:  # without agent and version: rows are only added
+        if not context.has_asset_partitions:  # the table has no partitions, so rows are only added
             self._store.upsert(target, obj, run_id=context.run_id)
             return
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
@@ -73,7 +80,11 @@ class TableIO(dg.ConfigurableIOManager):
             self._store.upsert(target, obj, run_id=context.run_id, record=record)
 
     def load_input(self, context: dg.InputContext) -> pl.DataFrame:
-        """Read the rows of the partitions, or of the part that the input names; an edited version raises EditedVersionError."""
+        """Read the rows of the partitions, or the part of them that the input requests.
+
+        Raises:
+            EditedVersionError: If a methodology version of the partitions was edited after it was frozen.
+        """
         partitions = key_frame(context.asset_partitions_def, context.asset_partition_keys)
         self._refuse_edited(partitions)
         part = context.definition_metadata  # see `part_of`

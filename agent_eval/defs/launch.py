@@ -1,4 +1,4 @@
-"""Start runs from the command line, with the same assets and instance as the UI."""
+"""Start Dagster runs from the command line, with the same assets and the same instance as the UI."""
 
 import contextlib
 import fcntl
@@ -38,16 +38,16 @@ _DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.d
 _SHIPPED = Path(__file__).with_name("dagster.yaml")
 Stage = Literal["agent", "agent x version", "gates", "version", "whole"]
 CLUSTERING = ("error_clusters", "error_rates", "failures")
-"""Tables that are made after all judgments: clusters grow with the failures of all stale agents."""
+"""Tables that are computed after all judgments, because clusters depend on the failures of all stale agents."""
 _PlannedRun = tuple[Stage, Sequence[dg.AssetKey], str, str]
-"""A run to be started: its assets, and the first and last of its partitions."""
+"""A run to be started: its stage, its assets, and the first and last of its partitions."""
 GATES, AUDITS = dg.AssetKey("gate_results"), dg.AssetKey("judge_audits")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _LAUNCHERS = ("dagster/sensor_name", "dagster/schedule_name", "dagster-celery/task_id")
 
 
 class RunFailedError(RunError):
-    """Raised when a Dagster run did not succeed."""
+    """Raised when a Dagster run fails."""
 
     def __init__(self, run_id: str, stage: str, why: str) -> None:
         super().__init__(
@@ -68,7 +68,7 @@ class UnknownPartitionError(NotFoundError):
 
 @contextlib.contextmanager
 def _environment(name: str, value: str) -> Iterator[None]:
-    """Set an environment variable temporarily: resources find the project by the root rule."""
+    """Set an environment variable within the block. Resources find the project through AGENT_EVAL_HOME."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -80,7 +80,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def dagster_home(root: Path) -> Path:
-    """Return DAGSTER_HOME, else `.dagster` in the project; created and initialised once, under a lock."""
+    """Return DAGSTER_HOME, else `.dagster` in the project. The folder is created and initialised under a lock."""
     home = Path(os.environ.get("DAGSTER_HOME") or root / ".dagster").resolve()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -93,15 +93,16 @@ def dagster_home(root: Path) -> Path:
             shutil.copyfile(own if own.is_file() else _SHIPPED, settings)
         if not all((home / file).exists() for file in _DATABASES):
             with records_in(home), dg.DagsterInstance.from_config(str(home)) as instance:
-                instance.get_dynamic_partitions("agent")  # opens every database once
+                instance.get_dynamic_partitions("agent")  # creates every database
     return home
 
 
 @dataclass
 class Launch:
-    """Materialise stale pairs in ranges: agents, then agent × version, its gates, the boards, the report.
+    """Materialise stale partitions in ranges, stage by stage.
 
-    Use only while holding the store's lock for runs.
+    The stages are: agents, pairs of agent and version, gates, boards and the report. Use this class only while
+    holding the store's lock for runs.
     """
 
     project: Project
@@ -112,18 +113,20 @@ class Launch:
 
     @classmethod
     def at(cls, project: Project, defs: dg.Definitions, sources: Sources) -> "Launch":
-        """Prepare runs of these definitions and sources on the project's Dagster instance."""
+        """Return a launcher for these definitions and sources on the project's Dagster instance."""
         home = dagster_home(project.home.root)
         instance = dg.DagsterInstance.from_config(str(home))
         launch = cls(project=project, defs=defs, instance=instance, sources=sources, _stages=by_stage(defs))
-        agents = project.known_agents()  # boards load every known agent
+        agents = project.known_agents()  # boards load the rows of every known agent
         with records_in(home):
             launch.instance.add_dynamic_partitions("agent", agents)
         return launch
 
     @contextlib.contextmanager
     def close_abandoned_runs(self) -> Iterator[None]:
-        """Mark a killed run as failed, report database errors in one line; only for the active run.
+        """Mark runs of killed processes as failed, then run the block, with database errors as DagsterHomeError.
+
+        Use this only while holding the store's lock for runs.
 
         Raises:
             DagsterHomeError: If Dagster's databases cannot be read or written.
@@ -142,19 +145,19 @@ class Launch:
         )
 
     def materialise(self, stale: pl.DataFrame, boards_of: Collection[str]) -> Iterator[str]:
-        """Run every stage that has work, on exactly what is stale; yield a line per finished run.
+        """Run every stage that has stale partitions, on exactly these; yield a line per finished run.
 
-        Partitions with the same stale assets share a run if they are neighbours, up to
-        `max_conversations_per_run`. Gates come when all pairs that they may be compared with are made (in the
-        same run, if one run makes all of these), then the boards.
+        Neighbouring partitions with the same stale assets share a run, up to `max_conversations_per_run`. Gates
+        are evaluated after all pairs that they compare (in the same run if a single run computes all of these).
+        Boards are built last.
 
         Args:
-            stale: What to compute: asset, agent_id and methodology_version, as in table run_state.
-            boards_of: Versions whose boards are computed in any case.
+            stale: The partitions to compute: asset, agent_id and methodology_version, as in table run_state.
+            boards_of: Versions whose boards are computed even if they are up to date.
 
         Raises:
             UnknownPartitionError: If a requested version is not in the loaded definitions.
-            RunFailedError: If a run does not succeed; the later runs are not started.
+            RunFailedError: If a run fails; the later runs are not started.
         """
         planned = self._planned(stale, boards_of)
         kinds = [tuple(key.path[-1] for key in run[1]) for run in planned]
@@ -169,10 +172,10 @@ class Launch:
             yield made + place_of_several(kinds, seconds)
 
     def _register_failures(self, stale: pl.DataFrame) -> None:
-        """Assign the failures of all stale pairs to clusters, before several runs make their tables."""
+        """Assign the failures of all stale pairs to clusters, before several runs compute the cluster tables."""
         from agent_eval.project.clusters import (
             register_failures,
-        )  # numpy is slow to load: only if there is work
+        )  # numpy is slow to load, so it is imported only when needed
 
         pairs = stale.filter(pl.col("asset").is_in(CLUSTERING)).select(AgentVersion._fields)
         register_failures(self.project, pairs, run_id=self.project.origin.run, watch=self.project.watch)
@@ -223,7 +226,7 @@ class Launch:
         versions: Sequence[str],
         sizes: Mapping[str, int],
     ) -> list[_PlannedRun]:
-        """Return the runs of a stage over agents and versions."""
+        """Return the planned runs of a stage whose partitions are pairs of agent and version."""
         limit = self.project.settings.max_conversations_per_run
         return [
             (stage, assets, partition_key(first), partition_key(last))
@@ -234,7 +237,10 @@ class Launch:
     def _together(
         self, stale: pl.DataFrame, stage: Stage
     ) -> Iterator[tuple[list[dg.AssetKey], pl.DataFrame]]:
-        """Yield the stale partitions of a stage by stale assets, with those computed together."""
+        """Yield the stale partitions of a stage, grouped by their stale assets.
+
+        The assets include those that the same op computes.
+        """
         graph = self.defs.resolve_asset_graph()
         names = [key.path[-1] for key in self._stages[stage]]
         by_partition = (
@@ -250,7 +256,7 @@ class Launch:
         """Publish the HTML report of all boards.
 
         Raises:
-            RunFailedError: If it cannot be written.
+            RunFailedError: If the report cannot be written.
         """
         return self._run("whole", self._stages["whole"])
 
@@ -302,12 +308,12 @@ class Launch:
 
 
 def place_of_several(kinds: Sequence[tuple[str, ...]], seconds: Sequence[float]) -> str:
-    """Return ' (2 of 7, about 40 s left)' after the second run; nothing for a single run.
+    """Return the progress of several runs as text, e.g. ' (2 of 7, about 40 s left)'; empty for a single run.
 
     Args:
         kinds: The assets of each planned run.
-        seconds: How long each finished run took. A later run is expected to take the mean of those with the same
-            assets, else of all.
+        seconds: The duration of each finished run. The estimate for each remaining run is the mean duration of
+            finished runs with the same assets, else of all finished runs.
     """
     n_done, n = len(seconds), len(kinds)
     if n < 2:
@@ -323,11 +329,11 @@ def place_of_several(kinds: Sequence[tuple[str, ...]], seconds: Sequence[float])
 
 
 def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
-    """Return the tags for who started a run: another run, whose id this process got, or the command.
+    """Return the tags that record what started a run: a parent run, whose id is in the environment, or the command.
 
-    The sensor or schedule of the other run is copied: otherwise the UI shows "Manually launched". So is the task of its
-    Celery worker, which run monitoring looks up. Without
-    `dagster/root_run_id`: Dagster counts runs with it as retries of the other run, which would then not be retried.
+    The tags of the parent run's sensor or schedule are copied, since the UI would otherwise show "Manually launched".
+    The tag of its Celery task is copied because run monitoring reads it. `dagster/root_run_id` is not set: Dagster
+    would count this run as a retry of the parent run and would not retry that one again.
     """
     parent = os.environ.get(PARENT_RUN, "").partition(" ")[0]
     if not parent:
@@ -341,16 +347,16 @@ def started_by(instance: dg.DagsterInstance) -> dict[str, str]:
 
 
 def _why(result: dg.ExecuteInProcessResult) -> str:
-    """Return the innermost cause of the first step that failed, in one line."""
+    """Return the root cause of the first failed step, in one line."""
     errors = [e.step_failure_data.error for e in result.filter_events(lambda e: e.is_step_failure)]
     error = next((e for e in errors if e), None)
     while error is not None and error.cause is not None:
         error = error.cause
-    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step says why"
+    return " ".join(error.message.split())[:300].rstrip(".") if error else "no step reported an error"
 
 
 def by_stage(defs: dg.Definitions) -> dict[Stage, list[dg.AssetKey]]:
-    """Return the assets of each stage of `Launch`. An audit is not part of a run."""
+    """Return the assets of each stage of `Launch`, without audits, which are not part of a run."""
     graph = defs.resolve_asset_graph()
     stages: dict[Stage, list[dg.AssetKey]] = {stage: [] for stage in get_args(Stage)}
     for key in graph.materializable_asset_keys:

@@ -1,4 +1,4 @@
-"""Show on the page of an asset what its rows were made from: a score's lineage, a transcript's turns."""
+"""Add the lineage of scores and the turns of transcripts to the pages of their assets."""
 
 import dagster as dg
 import polars as pl
@@ -69,7 +69,7 @@ def show_turns(context: dg.AssetExecutionContext, project: Project, transcripts:
 
 
 def _judges(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the stored judge models of some pairs: agent_id, methodology_version, models."""
+    """Return the judge models that are stored for the given pairs: agent_id, methodology_version, models."""
     specs = project.judge_specs([AgentVersion(*row) for row in pairs.iter_rows()])
     rows = [(*pair, " + ".join(spec.models)) for pair, spec in specs.items()]
     return pl.DataFrame(rows, schema=dict.fromkeys((*pairs.columns, "models"), pl.String), orient="row")

@@ -1,6 +1,6 @@
 """Read and report the observed data versions of the sources, by partition.
 
-An observation is reported only if the data version differs, so that each event is a change.
+An observation is reported only if the data version differs from the previous one, so each event is a change.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,14 +11,14 @@ import dagster as dg
 from agent_eval.project.data_versions import Sources
 
 DATA_VERSION = "dagster/data_version"
-_AT_ONCE = 200  # few enough for a short wait of other writers to the event log
+_AT_ONCE = 200  # observations per transaction, limited because other writers of the event log wait
 NAMES = tuple(Sources.__dataclass_fields__)
 RETIRED = ("judge_spec",)
 """Names of sources in earlier releases: `judge_config` was `judge_spec`."""
 
 
 def observed(instance: dg.DagsterInstance) -> Sources:
-    """Return the data versions that were observed last, by source and partition."""
+    """Return the latest observed data versions, by source and partition."""
     found = {}
     for name in NAMES:
         tags = instance.event_log_storage.get_latest_tags_by_partition(
@@ -31,7 +31,7 @@ def observed(instance: dg.DagsterInstance) -> Sources:
 def new_observations(
     now: Sources, before: Sources, partitions: Collection[str] | None = None
 ) -> list[dg.AssetObservation]:
-    """Return one observation per partition (of `partitions`, if given) with a changed data version."""
+    """Return one observation for each partition with a changed data version, limited to `partitions` if given."""
     seen: Mapping[str, Mapping[str, str]] = before.by_name()
     return [
         dg.AssetObservation(name, partition=partition, tags={DATA_VERSION: version})
@@ -42,7 +42,7 @@ def new_observations(
 
 
 def report(instance: dg.DagsterInstance, observations: Sequence[dg.AssetObservation]) -> None:
-    """Report observations outside of a run, many in one transaction where the event log allows it."""
+    """Report observations outside of a run, many in one transaction if the event log supports it."""
     in_one_transaction = getattr(instance.event_log_storage, "events_outside_runs", nullcontext)
     for start in range(0, len(observations), _AT_ONCE):
         with in_one_transaction():
@@ -51,7 +51,7 @@ def report(instance: dg.DagsterInstance, observations: Sequence[dg.AssetObservat
 
 
 def remove_retired(instance: dg.DagsterInstance) -> None:
-    """Remove the observations under names of earlier releases, which the UI would list as undefined assets."""
+    """Remove observations of sources that earlier releases defined; the UI would list them as undefined assets."""
     retired = [key for key in map(dg.AssetKey, RETIRED) if instance.has_asset_key(key)]
     if retired:
         instance.wipe_assets(retired)

@@ -24,7 +24,7 @@ def _version_names() -> tuple[str, ...]:
 
 
 def project_settings() -> Settings:
-    """Return the settings of the project that the definitions are loaded for; defaults without one."""
+    """Return the settings of the project that the definitions are loaded for, or the defaults without a project."""
     try:
         return read_settings(find_root())
     except NoRootError:
@@ -57,7 +57,7 @@ def partition_key(pair: AgentVersion) -> str:
 
 
 def agent_versions(context: dg.AssetExecutionContext) -> list[AgentVersion]:
-    """Return every agent × version partition of this run: one, or a range."""
+    """Return every agent × version partition of this run: a single partition or a range."""
     return [AgentVersion(**row) for row in key_frame(PAIRS, context.partition_keys).iter_rows(named=True)]
 
 
@@ -83,12 +83,12 @@ def _strings(columns: Iterable[str]) -> dict[str, type[pl.String]]:
 
 
 def stretches(wanted: Collection[str], order: Sequence[str]) -> list[list[str]]:
-    """Return each contiguous range of requested keys: a range run needs neighbours."""
+    """Return the requested keys as contiguous ranges in `order`, since a range run covers neighbouring partitions."""
     return [list(group) for is_in, group in itertools.groupby(order, key=wanted.__contains__) if is_in]
 
 
 def chunks(keys: Sequence[str], sizes: Mapping[str, int], limit: int | None) -> Iterator[list[str]]:
-    """Split neighbouring keys into parts of total size up to `limit`; a larger key is a separate part."""
+    """Split neighbouring keys into parts with a total size of at most `limit`; a larger key is a separate part."""
     part: list[str] = []
     total = 0
     for key in keys:
@@ -108,15 +108,16 @@ def rectangles(
     sizes: Mapping[str, int] | None = None,
     limit: int | None = None,
 ) -> Iterator[tuple[AgentVersion, AgentVersion]]:
-    """Cover exactly the pairs by rectangles (first, last); neighbouring agents with equal versions share one.
+    """Yield rectangles (first, last) that cover exactly the given pairs of agent and version.
+
+    Neighbouring agents with the same versions share a rectangle.
 
     Args:
         pairs: The pairs to cover.
         agents: All agents, in the order of their partitions.
         versions: All versions, in the order of their partitions.
-        sizes: Conversations of each agent, each of which counts once per version.
-        limit: Maximum conversations of a rectangle; one agent under one version is never split. None: no
-            limit.
+        sizes: Number of conversations of each agent; they count once per version.
+        limit: Maximum number of conversations in a rectangle, or None for no limit. A single pair is never split.
     """
     wanted: dict[str, set[str]] = {}
     for pair in pairs:

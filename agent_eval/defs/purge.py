@@ -9,16 +9,16 @@ import dagster as dg
 from agent_eval.defs.event_log import BatchedSqliteEventLogStorage
 
 MOST_AT_ONCE = 500
-"""Maximum runs removed per call, so that a long history does not delay a run by minutes."""
+"""Maximum number of runs removed per call, so that a long history does not delay a run by minutes."""
 _FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
 def purge_history(instance: dg.DagsterInstance, before: datetime) -> int:
-    """Remove finished runs that started before a time, with their events and logs; return how many were removed.
+    """Remove finished runs that started before a time, with their events and logs; return the number removed.
 
-    A run of any age stays while an asset partition or a check shows its result: without it Dagster would show
-    the partition as missing. The latest observation of each partition outside of runs stays. Only the event
-    log of this project's dagster.yaml is purged.
+    A run is kept, regardless of its age, while it has the latest result of an asset partition or check: without the
+    run, Dagster would show the partition as missing. The latest observation of each partition is also kept. Only the
+    event log that this project's dagster.yaml configures is purged.
     """
     log = instance.event_log_storage
     if not isinstance(log, BatchedSqliteEventLogStorage):

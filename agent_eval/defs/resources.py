@@ -1,4 +1,4 @@
-"""Build plain objects from Dagster resources; other code does not see the resources."""
+"""Define the project resource, which provides a plain object, so that other packages do not depend on Dagster."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ RANGE_TAGS = ("dagster/asset_partition_range_start", "dagster/asset_partition_ra
 
 @dataclass(frozen=True)
 class InHand:
-    """Hold the project used by runs of this process, and its sources as read before them."""
+    """Hold the project that runs of this process use, and its sources as read before these runs."""
 
     project: Project
     sources: Sources
@@ -30,7 +30,7 @@ _IN_HAND: ContextVar[InHand | None] = ContextVar("project in hand", default=None
 
 @contextlib.contextmanager
 def use_project(project: Project, sources: Sources) -> Iterator[None]:
-    """Make runs started within the block use this project object: its settings, budget and watcher."""
+    """Make runs that start within the block use this project object, with its settings, budget and watcher."""
     token = _IN_HAND.set(InHand(project, sources))
     try:
         yield
@@ -39,7 +39,7 @@ def use_project(project: Project, sources: Sources) -> Iterator[None]:
 
 
 def is_automatic(run: dg.DagsterRun) -> bool:
-    """Return whether a sensor or a schedule started a run."""
+    """Return whether a sensor or a schedule started the run."""
     return bool({"dagster/sensor_name", "dagster/schedule_name"} & run.tags.keys())
 
 
@@ -62,9 +62,9 @@ def project_of_run(root: str | None, run: dg.DagsterRun | None) -> InHand:
 
 
 def scope_of_run(context: dg.InitResourceContext) -> RunScope | None:
-    """Return the agents and versions whose rows alone a run writes; None if it may need the rows of other agents too.
+    """Return the agents and versions that a run is limited to; None if it may read the rows of other agents.
 
-    Gates may compare an agent with another one.
+    Gates can compare an agent with another one.
     """
     run, selected = context.run, context.run.asset_selection if context.run else None
     if run is None or not selected or not all(map(_is_by_agent, selected)):
@@ -81,7 +81,7 @@ def scope_of_run(context: dg.InitResourceContext) -> RunScope | None:
 
 
 def _between(keys: Sequence[str], first: str, last: str) -> list[str] | None:
-    """Return the keys from the first to the last; None if one of these is not a key."""
+    """Return the keys from `first` to `last`; None if `first` or `last` is not among the keys."""
     return [*keys[keys.index(first) : keys.index(last) + 1]] if {first, last} <= {*keys} else None
 
 
@@ -91,11 +91,14 @@ def _is_by_agent(asset: dg.AssetKey) -> bool:
 
 
 class ProjectResource(dg.ConfigurableResource[Project]):
-    """Provide the project: folders, settings, methodology versions, store. Empty `root`: root rule."""
+    """Provide the project: folders, settings, methodology versions and store.
+
+    If `root` is None, the root rule finds the project.
+    """
 
     root: str | None = None
 
     def create_resource(self, context: dg.InitResourceContext) -> Project:
-        """Return the project that this process holds open, else the one of `root`."""
+        """Return the project in use by this process, else the one at `root`."""
         held = _IN_HAND.get()
         return held.project if held else opened_for(self.root, context.run)

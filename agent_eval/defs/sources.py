@@ -1,4 +1,4 @@
-"""Define the sources: files outside Dagster, observed by their hashes."""
+"""Define the sources: observable assets whose data versions are hashes of files and settings."""
 
 from collections.abc import Callable, Mapping
 
@@ -35,7 +35,10 @@ def _source(
     observed: Mapping[str, str],
     stales: str,
 ) -> dg.AssetsDefinition:
-    """Return a source; `observed`: what its data version hashes; `stales`: what a change makes stale."""
+    """Return an observable source asset.
+
+    `observed` maps each hashed item to its location; `stales` describes what a change makes stale.
+    """
     table = markdown_table(pl.DataFrame({"hashed": list(observed), "where": list(observed.values())}))
 
     @dg.observable_source_asset(
@@ -53,7 +56,7 @@ def _source(
 
     source = create_external_asset_from_source_asset(
         seen
-    )  # as Definitions converts it; a source cannot have owners
+    )  # the same conversion as in Definitions; a source cannot have owners
     return source.map_asset_specs(lambda spec: spec.replace_attributes(owners=OWNERS))
 
 
@@ -63,13 +66,13 @@ agent_sessions = _source(
     AGENTS,
     sources.session_versions,
     kind="json",
-    description="The transcripts of an agent as files: one folder per session, and its entry in agents.yaml. All "
-    "tables of the agent are computed from these.",
+    description="The transcript files of an agent, in one folder per session, and its entry in agents.yaml. All "
+    "tables of the agent are computed from them.",
     observed={
         "every file of every session": "data/sessions/<agent>/<session>/",
         "the agent's entry": "data/agents.yaml",
     },
-    stales="everything of this agent",
+    stales="all tables of this agent",
 )
 human_ratings = _source(
     "human_ratings",
@@ -88,7 +91,7 @@ judge_config = _source(
     _judge_versions,
     kind="yaml",
     description="The questions to judges about an agent under a version, and the judge. A changed rubric makes the "
-    "judgments of this version stale, another judge those of the pairs that it is set for.",
+    "judgments of this version stale; a changed judge makes the judgments of its pairs stale.",
     observed={
         "rubrics, anchors and required tests": "agent_eval/methodology/versions/, data/methodologies/",
         "metrics and their rubrics": "agent_eval/metrics/, setting metric_modules",
@@ -96,7 +99,7 @@ judge_config = _source(
         "recorded verdicts": "data/verdicts/*.jsonl",
         "judge models and their parameters": "settings judge_*, else the models that this pair was last judged by",
     },
-    stales="judgments, rubric ratings and all that is computed from them, of this agent under this version",
+    stales="judgments and rubric ratings of this agent under this version, and all tables computed from them",
 )
 scoring_spec = _source(
     "scoring_spec",
@@ -104,12 +107,12 @@ scoring_spec = _source(
     VERSIONS,
     sources.scoring_versions,
     kind="yaml",
-    description="The rules of scores under a version. A changed weight makes scores stale, but no judgment.",
+    description="The scoring rules of a version. A changed weight makes scores stale, but not judgments.",
     observed={
         "weights, slots, required tests, disclosures, penalties": "agent_eval/methodology/versions/, data/methodologies/",
-        "when an answer is correct": "setting answer_threshold",
+        "the threshold for correct answers": "setting answer_threshold",
     },
-    stales="scores, reliability and boards under this version; no judge is asked",
+    stales="scores, reliability and boards under this version; judges are not asked again",
 )
 cluster_spec = _source(
     "cluster_spec",
@@ -117,11 +120,11 @@ cluster_spec = _source(
     VERSIONS,
     sources.cluster_versions,
     kind="yaml",
-    description="The inputs of clustering besides failures: names, merges and splits by people, and the embedding.",
+    description="The inputs of clustering other than failures: manual names, merges and splits, and the embedding.",
     observed={
-        "names, merges and splits by people": "data/clusters/*.yaml",
+        "manual names, merges and splits": "data/clusters/*.yaml",
         "the embedding": "setting cluster_embedding",
-        "merges and splits that were made": "table error_events",
+        "merges and splits by agent-eval": "table error_events",
     },
     stales="failures, clusters and trends under every version",
 )

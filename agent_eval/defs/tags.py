@@ -1,4 +1,4 @@
-"""Set the tags of every asset, which filter the catalog, and the link to its documentation."""
+"""Set the tags by which the catalog filters assets, and the links from assets to their documentation."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ LAYERS: Mapping[str, str] = {
     "scores": "aggregated",
     "boards": "published",
 }
-"""Group of assets → distance of their rows from the transcripts."""
+"""Asset group → layer: the distance of the group's tables from the transcripts."""
 
 
 def tagged(spec: dg.AssetSpec) -> dg.AssetSpec:
-    """Return the spec with the tags `domain` (its group), `layer`, `partition`, and its table's document."""
+    """Return the spec with tags `domain` (its group), `layer` and `partition`, and a link to its table's page."""
     group, name = spec.group_name or "default", spec.key.path[-1]
     tags = {
         "domain": group,

@@ -1,8 +1,8 @@
-"""Open a project and run the operations that concern it as a whole.
+"""Open a project and run operations that need several of its parts: files, settings, judges and the store.
 
-`ingest` reads its folders, `answers` stores the answers of judges; clusters, gates, audits, report and data
-versions have a module each. This package connects files, settings, judges and the store. Dagster and the
-command line call it; it imports neither.
+`ingest` reads the session folders and `answers` stores the answers of judges. Clusters, gates, audits, the report
+and data versions have one module each. The Dagster assets and the commands call this package; it does not import
+them.
 """
 
 from agent_eval.project.project import Project, UnknownAgentError

@@ -1,6 +1,7 @@
-"""Store the answers of judges in a project's store, and which judge gave the stored judgments.
+"""Read and write the answers of judges in a project's store, and record which judge gave the stored judgments.
 
-Answers are first written beside the store, so that they survive a killed run, and then merged.
+Answers are first written to files or a catalog next to the store, so that they survive a killed run, and are then
+merged into the store.
 """
 
 from collections.abc import Collection
@@ -19,7 +20,7 @@ _CACHE, _STATE = table("judge_cache"), table("judge_state")
 
 @dataclass(frozen=True)
 class AnswerCache:
-    """Read and write the answers of one store. `beside` holds those that are not merged yet."""
+    """Read and write the answers of one store. `beside` contains the answers that are not merged yet."""
 
     beside: BesideStore
 
@@ -29,13 +30,13 @@ class AnswerCache:
         return self.beside.store
 
     def find(self, question_keys: Collection[str]) -> pl.DataFrame:
-        """Return the stored answers to the questions (table judge_cache), including those of a killed run."""
+        """Return the stored answers to the questions (rows of judge_cache), including those of a killed run."""
         self.beside.merge()
         wanted = pl.DataFrame({"question_key": sorted(question_keys)}, schema={"question_key": pl.String})
         return self.store.read(_CACHE, wanted)
 
     def sync_recorded(self, verdicts: pl.DataFrame, *, run_id: str) -> None:
-        """Make the store hold exactly these recorded verdicts (table judge_cache); answers of models stay."""
+        """Replace the recorded verdicts in table judge_cache with these; answers of models are not changed."""
         stored = self.store.read(_CACHE, pl.DataFrame({"is_recorded": [True]}))
         changed = verdicts.join(stored, on=["cache_key", "verdict", "judged_at"], how="anti")
         withdrawn = stored.join(verdicts, on="cache_key", how="anti")
@@ -43,9 +44,9 @@ class AnswerCache:
         self.store.delete(_CACHE, withdrawn.select(_CACHE.key))
 
     def last_judges(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
-        """Return the judge last used for each of these pairs; pairs never judged by a model are omitted.
+        """Return the judge last used for each of these pairs; pairs that no model has judged are omitted.
 
-        Stores of earlier releases name one judge per version: it applies to each pair without its own.
+        Stores of earlier releases have one judge per version. It applies to pairs without a judge of their own.
         """
         rows = self.store.read(_STATE, columns=["agent_id", "methodology_version", "spec"]).iter_rows()
         kept = {(agent, version): spec for agent, version, spec in rows}
@@ -53,7 +54,7 @@ class AnswerCache:
         return {pair: JudgeSpec.from_json(spec) for pair, spec in found.items() if spec is not None}
 
     def record_judge(self, pairs: Collection[AgentVersion], spec: JudgeSpec | None, *, run_id: str) -> None:
-        """Record this judge as the last one used for these pairs; without one nothing changes."""
+        """Record this judge as the last one used for these pairs; if it is None, do nothing."""
         if spec is None:
             return
         rows = (pair._asdict() | {"spec": spec.to_json()} for pair in pairs)

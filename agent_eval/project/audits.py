@@ -1,7 +1,7 @@
-"""Audit judge models: ask a fixed sample of answered questions again, bypassing the cache.
+"""Audit judge models: ask a fixed sample of answered questions again, without using the cache.
 
-The stored answers stay and still count; the answers of the audit are stored in `judge_audits`. They are
-evaluated in `judge.audits.drift`; this module only reads and writes the answers.
+The stored answers are not changed and still count; the answers of the audit are stored in table `judge_audits`.
+`judge.audits.drift` compares them; this module only reads and writes the answers.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ Row = Mapping[str, object]
 
 
 def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -> Audit:
-    """Ask each judge model of the settings its sample again and store its answers.
+    """Ask each judge model in the settings its sample of questions again, and store the answers.
 
-    A turn is asked as before: with the metrics that the model answered then, in calls of the same form.
-    Questions without an earlier answer are not asked, and answers lost now are omitted; the caps of the
-    settings apply.
+    The questions about a turn are asked as before: with the metrics that the model answered, in calls with the same
+    layout. Questions without an earlier answer are not asked, lost answers are omitted, and the spending caps in
+    the settings apply.
 
     Raises:
         UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
@@ -64,7 +64,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
         lost += [verdict for verdict in verdicts if isinstance(verdict, Unscored)]
         n_asked += len(verdicts)
     if not n_asked:
-        return Audit(nothing, f"{spec.name} has no stored answers that could be asked again")
+        return Audit(nothing, f"{spec.name} has no stored answers to questions that could be asked again")
     found = project.store.read(_AUDITS, pl.DataFrame({"audit_id": [audit_id]}))
     if found.is_empty():
         return Audit(nothing, f"{spec.name} answered nothing: {lost[0].detail}", n_asked, len(lost))
@@ -72,7 +72,7 @@ def audit_judges(project: Project, *, run_id: str, watch: Watch | None = None) -
 
 
 def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
-    """Return all questions to a model about turns and conversations, by agent."""
+    """Return all questions that models are asked about turns and conversations, by agent."""
     sequences = {}
     for agent in project.known_agents():
         key = pl.DataFrame({"agent_id": [agent]})
@@ -86,7 +86,7 @@ def _sequences(project: Project) -> dict[str, list[QuestionSequence]]:
 
 
 def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
-    """Return the stored answers of one model with these parameters."""
+    """Return the stored answers that one model gave with these parameters."""
     written = canonical(dict(spec.parameters)).decode()
     is_own = pl.col("is_recorded").is_null() & (pl.col("model") == spec.models[0])
     return stored.filter(is_own & (pl.col("parameters") == written))
@@ -96,7 +96,10 @@ def _answers(stored: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
 def _kept(
     project: Project, audit_id: str, before: Mapping[str, Row], run_id: str
 ) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Yield a function that appends answers, which are durable when it returns."""
+    """Yield a function that appends answers to a journal; they are durable when it returns.
+
+    The journal is merged into table judge_audits at the end of the block.
+    """
     journals = project.beside_store.journals
     folder = journals.with_name(f"{journals.name}-audit")
     journal = Journal.begin(folder)

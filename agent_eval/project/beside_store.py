@@ -1,6 +1,6 @@
 """Manage the data of a store that is not in its tables: unmerged answers, the ledger and the prompt secret.
 
-Beside a store file these are files. A lake has them in its catalog, where all workers share them.
+For a DuckDB store these are files in the same folder. A lake stores them in its catalog, which all workers share.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ Append = Callable[[Sequence[Mapping[str, object]]], None]
 
 @dataclass(frozen=True)
 class Caps:
-    """Hold the caps on what judges may cost beyond one process."""
+    """Hold the caps on the number and cost of judge calls that apply across processes."""
 
     of_run: SpendingCap
     in_all: SpendingCap
@@ -40,7 +40,7 @@ class Caps:
 
 
 class BesideStore(Protocol):
-    """Provide the data of a store that is not in its tables."""
+    """Define access to the data of a store that is not in its tables."""
 
     @property
     def store(self) -> Store:
@@ -54,24 +54,24 @@ class BesideStore(Protocol):
 
     @property
     def claiming(self) -> Callable[[], ClaimTable] | None:
-        """Return a function that opens the claims of questions; None if no other worker can ask them."""
+        """Return a function that opens the table of claimed questions; None if there are no other workers."""
         ...
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Append]:
-        """Yield a function that stores answers (rows of judge_cache) durably; merge them at the end."""
+        """Yield a function that stores answers (rows of judge_cache) durably; merge them after the block."""
         ...
 
     def merge(self) -> None:
-        """Move answers that no process writes any more into judge_cache."""
+        """Move answers into judge_cache, except those that a process is still writing."""
         ...
 
     def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
-        """Return the ledger of judge calls, for the calls of one run."""
+        """Return the ledger of judge calls, to record the calls of one run."""
         ...
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         ...
 
     def add_spent(self, spending: pl.DataFrame) -> None:
@@ -79,13 +79,13 @@ class BesideStore(Protocol):
         ...
 
     def secret(self) -> bytes:
-        """Return the random key of the codes that fence transcripts in prompts, made once and stored."""
+        """Return the random key for the codes that delimit transcripts in prompts; it is created once and stored."""
         ...
 
 
 @dataclass(frozen=True)
 class FilesBesideStore:
-    """Provides it from files; `base` is the path that their names begin with."""
+    """Store unmerged answers, ledger and prompt secret in files whose names are `base` with different endings."""
 
     store: Store
     base: Path
@@ -93,12 +93,12 @@ class FilesBesideStore:
 
     @property
     def journals(self) -> Path:
-        """Return the folder of answers not merged yet."""
+        """Return the folder of the journals with answers that are not merged yet."""
         return self._file(".journal")
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Append]:
-        """Yield a function that appends answers to a journal; merge it at the end."""
+        """Yield a function that appends answers to a journal; merge the journal after the block."""
         journal = Journal.begin(self.journals)
         try:
             yield journal.append
@@ -114,12 +114,12 @@ class FilesBesideStore:
             self.store.upsert(_CACHE, rows, run_id="judge")
 
     def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> Ledger:
-        """Return the ledger file; the caps of the run are kept by its one process."""
+        """Return the ledger in a file, without the caps of the run, which the run's only process applies itself."""
         file = self._file(".spending")
         return Ledger(file, run, is_automatic, caps.in_all, caps.per_day, caps.of_automation)
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         return spent(self._file(".spending"))
 
     def add_spent(self, spending: pl.DataFrame) -> None:
@@ -127,7 +127,7 @@ class FilesBesideStore:
         add_spent(self._file(".spending"), spending)
 
     def secret(self) -> bytes:
-        """Return the key in its file."""
+        """Return the key, which is stored in a file."""
         return kept_secret(self._file(".key"))
 
     def _file(self, ending: str) -> Path:
@@ -136,25 +136,28 @@ class FilesBesideStore:
 
 @dataclass(frozen=True)
 class CatalogBesideStore:
-    """Provides it from the catalog of a lake; `data` is the project's data folder on this machine."""
+    """Store unmerged answers, ledger and prompt secret in the catalog of a lake.
+
+    `data` is the project's data folder on this machine.
+    """
 
     store: "LakeStore"
     data: Path
 
     @property
     def journals(self) -> Path:
-        """Return a folder of this machine's own: locks of files may not reach another one."""
+        """Return a folder that only this machine uses, since file locks may not work across machines."""
         return self.data / f"agent_eval.lake.journal-{socket.gethostname()}"
 
     def claiming(self) -> ClaimTable:
-        """Open the claims of questions of a new worker."""
+        """Open the table of claimed questions for a new worker."""
         from agent_eval.storage.lake.answers import ClaimedQuestions
 
         return ClaimedQuestions(self.store.catalog_session("write"), 3 * RENEW_S)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Append]:
-        """Yield a function that stores answers in the catalog; merge them at the end."""
+        """Yield a function that stores answers in the catalog; merge them after the block."""
         from agent_eval.storage.lake.answers import publish
 
         with contextlib.closing(self.store.catalog_session("write")) as session:
@@ -164,13 +167,13 @@ class CatalogBesideStore:
                 self.merge()
 
     def merge(self) -> None:
-        """Move answers of every worker from the catalog into the lake."""
+        """Move the answers of all workers from the catalog into the lake."""
         from agent_eval.storage.lake.answers import merge
 
         merge(self.store)
 
     def ledger(self, run: str, *, is_automatic: bool, caps: Caps) -> SharedBudget:
-        """Return the ledger in the catalog, which also keeps the caps of a run that several processes work for."""
+        """Return the ledger in the catalog, which also applies the caps of a run to all of its processes."""
         from agent_eval.storage.lake.ledger import CatalogLedger
 
         return CatalogLedger(
@@ -178,7 +181,7 @@ class CatalogBesideStore:
         )
 
     def spent(self) -> pl.DataFrame:
-        """Return table spending."""
+        """Return the recorded spending as table spending."""
         from agent_eval.storage.lake.ledger import spent
 
         return spent(self.store)
@@ -190,12 +193,12 @@ class CatalogBesideStore:
         add_spent(self.store, spending)
 
     def secret(self) -> bytes:
-        """Return the key in the catalog."""
+        """Return the key, which is stored in the catalog."""
         return self.store.prompt_secret()
 
 
 def open_store(home: Home, named: Path | LakeSettings | None) -> BesideStore:
-    """Return the store of the settings, with what belongs to it: a lake, or a DuckDB file relative to the root."""
+    """Open the store in the settings with its other data: a lake, or a DuckDB file relative to the root."""
     if isinstance(named, LakeSettings):
         from agent_eval.storage.lake import LakeStore  # needs the extra `cluster`
 

@@ -1,4 +1,4 @@
-"""Record the boards of a project over time: the changes of a new board, and the board of an earlier day."""
+"""Record the history of a project's boards: the changes of each new board, and the boards of earlier days."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -17,9 +17,9 @@ def recorded(
     """Return the rows of board_changes and board_history that a new board adds, and its board_inputs.
 
     Args:
-        project: Its store holds the earlier records.
-        board: The current table leaderboard of these versions.
-        composite_scores: The scores that it was computed from.
+        project: The project; its store contains the earlier records.
+        board: The new rows of table leaderboard for these versions.
+        composite_scores: The scores that the board was computed from.
         versions: The versions whose boards were computed.
     """
     keys = pl.DataFrame({"methodology_version": sorted(versions)}, schema={"methodology_version": pl.String})
@@ -38,7 +38,7 @@ def recorded(
 
 
 def _made_at(project: Project) -> dict[str, str]:
-    """Return the time at which each version's stored board was computed, ISO 8601."""
+    """Return the time at which each version's stored board was computed, in ISO 8601 format."""
     written = written_by_partition(project.store, {"leaderboard": table("leaderboard")})
     made = written.select("methodology_version", "last_written").iter_rows()
     return {version: at.isoformat(timespec="microseconds") for version, at in made}

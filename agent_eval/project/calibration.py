@@ -1,4 +1,4 @@
-"""Read from the store what people and judges said of the same parts, and compare it."""
+"""Compare the stored answers of people and of judges to the same questions."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ _JUDGED = ("turn_judgments", "conversation_judgments")
 
 
 def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return table judge_calibration of some versions, from the stored judgments of all agents.
+    """Return table judge_calibration of the given versions, from the stored judgments of all agents.
 
-    Only conversations that a person labelled are read. Rows that are stored from an earlier run are kept, as stale,
-    for metrics that no judge can be compared on now.
+    Only conversations that a person labelled are read. If no judge can be compared on a metric now, its rows from an
+    earlier run are kept and marked as stale.
     """
     from agent_eval.scores.calibration import (
         judge_calibration,
         with_earlier,
-    )  # imports numpy: only if there is work
+    )  # imported on use: it loads numpy
 
     with project.store.reading():
         judged = _human_and_judged(project, versions)
@@ -44,20 +44,20 @@ def calibrations(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
 
 def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False) -> pl.DataFrame:
-    """Return the rates of agents corrected for the errors of their judge, see `corrected_rates`; empty without labels.
+    """Return the rates of agents, corrected for the errors of their judge (see `corrected_rates`).
 
-    Quantities are named as in table quality_summary, by conversation and session; or they are the task sets, with
-    goal completion by task.
+    The result is empty without labels of people. Quantities are named as in table quality_summary and grouped by
+    conversation and session. With `by_task`, the quantities are the task sets, with goal completion by task.
 
     Args:
         project: The project.
         pairs: agent_id and methodology_version.
-        by_task: Correct pass@1 where goal completion decides, rather than the rates of each metric.
+        by_task: Whether to correct pass@1, if goal completion decides it, instead of the rates of each metric.
     """
     from agent_eval.scores.calibration import (
         judge_accuracies,
         judge_labels,
-    )  # imports numpy: only if there is work
+    )  # imported on use: it loads numpy
     from agent_eval.scores.corrected_rates import SCHEMA, corrected_rates
 
     versions = pairs["methodology_version"].unique().to_list()
@@ -86,7 +86,7 @@ def corrections(project: Project, pairs: pl.DataFrame, *, by_task: bool = False)
 
 
 def _with_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers with people's about the same part, and whether the labels are of this agent only (`is_only`)."""
+    """Add the labels of people on the same parts, and `is_only`: whether all labels of the metric are on this agent."""
     key = [name for name in labels.columns if name not in ("human", "weight")]
     judged = ["methodology_version", "metric", "judge", "rubric_hash"]
     agents = labels.group_by(judged).agg(labelled=pl.col("agent_id").unique())
@@ -97,10 +97,10 @@ def _with_labels(answers: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers of judges with two values, 0 or 1: failures are 1. Those of people are left out.
+    """Return the scored answers of judges, with failure labels as 0 (no failure) or 1; those of people are omitted.
 
-    Rules label failing turns only, so their labels are left out too; other answers of theirs stay, as a rate that rules
-    and a judge gave together cannot be corrected.
+    Failure labels of rules are omitted too, because rules label only turns with a failure. Other effective answers
+    of rules are kept, because a rate to which both rules and a judge contribute cannot be corrected.
     """
     from agent_eval.scores.judge_standing import is_judge
 
@@ -131,8 +131,8 @@ def _answers_of_judges(project: Project, keys: pl.DataFrame) -> pl.DataFrame:
 
 
 def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return how far the judges of each agent agree with people, from the stored tables, see `judge_standings`."""
-    from agent_eval.scores.judge_standing import judge_standings  # imports numpy: only if there is work
+    """Return the agreement of each agent's judges with people, from the stored tables (see `judge_standings`)."""
+    from agent_eval.scores.judge_standing import judge_standings  # imported on use: it loads numpy
 
     scored = _versions(versions).with_columns(is_effective=True, status=pl.lit("scored"))
     columns = [*_PAIR, "judge", "status"]
@@ -148,10 +148,10 @@ def standings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
 
 
 def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
-    """Return a board with its columns CALIBRATED, from the stored tables; null where no judge answered.
+    """Fill the columns CALIBRATED of a board from the stored tables; they are null if no judge answered.
 
-    On the board of reliability those of the metrics that decide whether the trials of a row are correct; null where the
-    declared outcome does.
+    On the reliability leaderboard, these columns describe the metrics that decide whether the trials of a row are
+    correct; they are null if the declared outcome decides.
     """
     from agent_eval.scores.judge_standing import board_calibration
 
@@ -174,13 +174,13 @@ def with_calibration(project: Project, board: pl.DataFrame) -> pl.DataFrame:
 
 
 def _deciding(source: str) -> list[str]:
-    """Return the metrics that decide trials of a correctness_source."""
+    """Return the metrics that decide whether trials with this correctness_source are correct."""
     metrics = {GOAL_METRIC: GOAL_METRIC, "interactions": ANSWER_METRIC}
     return [metrics[name] for name in source.split(" + ") if name in metrics]
 
 
 def _sampling(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return how the labels of rating sheets were drawn, per version, the last label of each rater."""
+    """Return the sampling design of the labels from rating sheets, per version; the latest label of each rater."""
     rated = latest_ratings(by_people(project.human_ratings[0]), versions, by=("rater",))
     drawn = rated.filter(pl.any_horizontal(pl.col(SAMPLED).is_not_null()))
     return drawn.rename({"target": "metric", "rubric_hash": "label_rubric"})
@@ -191,13 +191,13 @@ def _versions(versions: Sequence[str]) -> pl.DataFrame:
 
 
 def _human_and_judged(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return all answers about turns and conversations of which people labelled some."""
+    """Return the answers of people and judges about conversations and metrics with labels of people."""
     parts = [_labelled(project, versions, name) for name in _JUDGED]
     return pl.concat(parts, how="diagonal_relaxed").with_columns(criterion=pl.lit(None, pl.String))
 
 
 def _labelled(project: Project, versions: Sequence[str], name: str) -> pl.DataFrame:
-    """Return the answers of a table of judgments about the conversations and metrics that people labelled."""
+    """Return the rows of a table of judgments for the conversations and metrics that people labelled."""
     rated = _versions(versions).with_columns(judge=pl.lit("human"))
     key = [*_PAIR, "conversation_id", "metric"]
     labelled = project.store.read(table(name), rated, columns=key).unique()
@@ -216,7 +216,7 @@ def _labelled(project: Project, versions: Sequence[str], name: str) -> pl.DataFr
 
 
 def _rubric_ratings(project: Project, versions: Sequence[str]) -> pl.DataFrame:
-    """Return the ratings of sessions and scenarios that people rated too, as answers about metrics such as U1."""
+    """Return the rubric ratings of targets that people also rated, as answers about metrics such as U1."""
     rated = _versions(versions).with_columns(judge=pl.lit("human"))
     labelled = project.store.read(table("rubric_ratings"), rated, columns=[*_PAIR, "target"]).unique()
     rows = project.store.read(table("rubric_ratings"), labelled, columns=_OF_RUBRIC)

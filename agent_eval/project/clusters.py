@@ -1,7 +1,7 @@
-"""Cluster failures in the project's store: one process at a time reads, extends and writes the registry.
+"""Cluster failures in the project's store: only one process at a time reads, extends and writes the registry.
 
-Package `clusters` assigns failures to clusters; this module only reads and writes its tables and override
-files.
+Package `clusters` assigns failures to clusters. This module reads and writes the tables and reads the files with
+manual overrides.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ _REGISTRY, _MEMBERS, _EVENTS, _VECTORS = (
 
 
 def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refusal]]:
-    """Read data/clusters/*.yaml; return the entries in order of files and lines, and the refusals."""
+    """Read data/clusters/*.yaml; return the entries, ordered by file and line, and the refused entries."""
     entries: list[OverrideEntry] = []
     refusals: list[Refusal] = []
     for path, reason in files_in(project.home.clusters, ".yaml"):
@@ -61,7 +61,7 @@ def cluster_overrides(project: Project) -> tuple[list[OverrideEntry], list[Refus
 
 
 def cluster_version(project: Project) -> str:
-    """Return the data version of the clustering inputs: manual overrides, embedding, merges and splits."""
+    """Return the data version of the inputs of clustering: manual overrides, embedding, merges and splits."""
     events = project.store.read(_EVENTS, columns=["event_id", "by"]).filter(pl.col("by") == CONSOLIDATION)
     made = sorted(events["event_id"])
     return digest(
@@ -70,9 +70,9 @@ def cluster_version(project: Project) -> str:
 
 
 def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -> pl.DataFrame:
-    """Return the stored turn judgments of these pairs by failure metrics, with the columns that are read of them.
+    """Return the stored turn judgments of failure metrics for these pairs, with the columns that clustering needs.
 
-    `values`: only rows with these values.
+    `values` limits the result to rows with these values.
     """
     names = sorted({*FAILURE_METRICS, *(m.name for m in project.metrics.turn if m.is_failure)})
     keys = pairs.join(pl.DataFrame({"metric": names}), how="cross").with_columns(
@@ -84,10 +84,10 @@ def failure_questions(project: Project, pairs: pl.DataFrame, **values: object) -
 def register_failures(
     project: Project, pairs: pl.DataFrame, *, run_id: str, watch: Watch | None = None
 ) -> None:
-    """Register the failures of many pairs (agent_id, methodology_version), read agent by agent, and name the clusters.
+    """Register the failures of many pairs (agent_id, methodology_version) in the cluster registry and name the clusters.
 
-    Clusters grow with the failures that are assigned to them. Registered together, failures get the same clusters
-    whether their tables are then made by one run or by several.
+    The judgments are read one agent at a time. A cluster depends on the failures that are already assigned to it, so
+    all failures are registered before the tables are computed: the result does not depend on the number of runs.
     """
     members = project.store.read(_MEMBERS, columns=[*BLOCK, "text_hash"])
     found = new_texts(found_in(_JUDGMENTS.empty(), table("tool_calls").empty()), members)
@@ -102,7 +102,7 @@ def register_failures(
 def cluster_failures(
     project: Project, failures: pl.DataFrame, *, run_id: str, namer: Namer | None = None
 ) -> Grown:
-    """Assign each failure to a cluster, extending the stored registry; other processes wait meanwhile."""
+    """Assign each failure to a cluster and extend the stored registry; other processes wait until this is done."""
     today = _today()
     with _alone(project.store, run_id) as state:
         grown = register(*state.tables, failures, space(project, run_id), seen_at=today)
@@ -126,25 +126,25 @@ def clustered(
     watch: Watch | None = None,
     is_registered: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return tables failures, error_clusters and error_rates of these judgments.
+    """Return tables failures, error_clusters and error_rates, computed from these judgments.
 
-    New and changed clusters are named by the judge model of the settings, if there is one, unless
-    `register_failures` did so before.
+    If a judge model is configured, it names new and changed clusters, unless `register_failures` has already done
+    so.
 
     Args:
-        project: The project; its registry is extended.
-        turn_judgments: Contains the failures.
-        tool_calls: Of the same agents, like the tables below.
-        transcripts: Defines which conversations count.
-        sessions: Defines the run of each conversation.
-        run_id: Written to every new row.
-        watch: Receives the progress of the judge model.
-        is_registered: Whether the failures were registered before.
+        project: The project; its cluster registry is extended.
+        turn_judgments: The judgments that contain the failures.
+        tool_calls: The tool calls of the same agents.
+        transcripts: The transcripts of the same agents; they define which conversations count.
+        sessions: The sessions of the same agents; they define the run of each conversation.
+        run_id: The run id that is written to every new row.
+        watch: A function that receives the progress of the judge model.
+        is_registered: Whether the failures are already registered.
     """
     found = found_in(turn_judgments, tool_calls)
     namer = None if is_registered else judge_as_namer(project, watch)
     grown = cluster_failures(project, found, run_id=run_id, namer=namer)
-    pairs = transcripts.select("agent_id", "methodology_version").unique()  # not of removed agents
+    pairs = transcripts.select("agent_id", "methodology_version").unique()  # without removed agents
     earlier = project.store.read(table("error_rates"), pairs)
     rated = error_rates(grown.failures, turn_judgments, runs(transcripts, sessions), grown.registry, earlier)
     trend = compared(rated, earlier_runs(rated), grown.registry)
@@ -152,7 +152,10 @@ def clustered(
 
 
 def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None:
-    """Return the judge model of the settings as a namer; None without one. It is not shown agent names."""
+    """Return a namer of clusters that asks the judge model in the settings; None if no judge model is set.
+
+    Agent names are hidden from the model.
+    """
     judge = project.own_judge
     if judge is None:
         return None
@@ -167,7 +170,7 @@ def judge_as_namer(project: Project, watch: Watch | None = None) -> Namer | None
 
 
 def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
-    """Return the overrides that cannot be applied to the current registry; nothing is written."""
+    """Return the manual overrides that cannot be applied to the current registry; nothing is written."""
     entries = cluster_overrides(project)[0]
     if not entries:
         return ()
@@ -177,9 +180,9 @@ def unknown_overrides(project: Project) -> tuple[Refusal, ...]:
 
 
 def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
-    """Merge equal clusters, split mixed ones, and return the new rows of error_events.
+    """Merge clusters with the same cause, split mixed clusters, and return the new rows of error_events.
 
-    Tables of agents are updated by their next run: the registry is one of their sources.
+    The next run updates the tables of the agents, because merges and splits are part of their data version.
     """
     with _alone(project.store, run_id) as state:
         made = consolidate(*state.tables, space(project, run_id), at=_today())
@@ -188,13 +191,13 @@ def consolidate_clusters(project: Project, *, run_id: str) -> pl.DataFrame:
 
 
 def space(project: Project, run_id: str) -> Space:
-    """Return the vector space of the project's texts: vectors from the store, else from the model."""
+    """Return the vector space of the project's texts; vectors are read from the store or computed by the model."""
     model = embedder(project.settings.cluster_embedding)
     return Space(partial(cached_vectors, project.store, model, run_id=run_id), model.radius)
 
 
 def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id: str) -> Vectors:
-    """Return one vector per row of `texts` (text_hash, text); missing vectors are computed and stored."""
+    """Return one vector for each row of `texts` (text_hash, text); missing vectors are computed and stored."""
     wanted = texts.select("text_hash").unique().with_columns(pl.lit(model.name).alias("model"))
     kept = store.read(_VECTORS, wanted)
     missing = texts.join(kept, on="text_hash", how="anti").unique("text_hash").sort("text_hash")
@@ -209,14 +212,14 @@ def cached_vectors(store: Store, model: Embedder, texts: pl.DataFrame, *, run_id
 
 
 class _State:
-    """Hold the tables of the registry while this process has them locked."""
+    """Hold the tables of the cluster registry while this process holds their lock."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self.store, self.run_id = store, run_id
         self.tables = store.read(_REGISTRY), store.read(_MEMBERS)
 
     def keep(self, registry: pl.DataFrame, members: pl.DataFrame, events: pl.DataFrame | None = None) -> None:
-        """Write the changes, clusters before their members: a killed run leaves no orphaned member."""
+        """Write the changes, clusters before their members, so that a killed run leaves no member without a cluster."""
         for contract, before, after in zip(
             (_REGISTRY, _MEMBERS), self.tables, (registry, members), strict=True
         ):
@@ -241,5 +244,5 @@ def _today() -> date:
 
 
 def refusals(project: Project) -> Sequence[Refusal]:
-    """Return the manual entries about clusters that are not applied, and why."""
+    """Return the manual overrides of clusters that are not applied, with the reasons."""
     return [*cluster_overrides(project)[1], *unknown_overrides(project)]

@@ -1,7 +1,7 @@
-"""Compute the data versions of the graph's sources from the project's files and settings.
+"""Compute the data versions of the asset graph's sources from the project's files and settings.
 
-`fingerprints` derives from them what is up to date; Dagster gets them as observations. Both use the same
-hashes.
+`fingerprints` uses them to determine which partitions are up to date, and they are reported to Dagster as
+observations. Both use the same hashes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _PAIR = ["agent_id", "methodology_version"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Hold data versions by source and partition; those of judge_config by `AgentVersion.key`."""
+    """Hold data versions by source and partition key; the keys of judge_config are `AgentVersion.key`."""
 
     agent_sessions: Mapping[str, str]
     human_ratings: Mapping[str, str]
@@ -37,7 +37,7 @@ class Sources:
     gate_spec: Mapping[str, str]
 
     def by_name(self) -> dict[str, Mapping[str, str]]:
-        """Return the data version of each partition, by name of the source asset."""
+        """Return the data versions by the name of the source asset and by partition."""
         return dict(vars(self))
 
 
@@ -46,7 +46,7 @@ def _pair(agent: str, version: str) -> AgentVersion:
 
 
 def read_sources(project: Project, agents: Sequence[str], versions: Sequence[str]) -> Sources:
-    """Hash the sources of some agents and versions; missing ratings or sessions have a hash too."""
+    """Return the data versions of the sources for these agents and versions; missing files also have a data version."""
     return Sources(
         agent_sessions=session_versions(project, agents),
         human_ratings=rating_versions(project, agents),
@@ -63,7 +63,7 @@ def session_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
 
 
 def rating_versions(project: Project, agents: Sequence[str]) -> dict[str, str]:
-    """Return the hash of each agent's human ratings and of the rule that decides between several raters."""
+    """Return the hash of each agent's human ratings; with several raters it includes the setting `rater_rule`."""
     return {agent: _rating_version(project, agent) for agent in agents}
 
 
@@ -74,11 +74,11 @@ def _rating_version(project: Project, agent: str) -> str:
 
 
 def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str, str]:
-    """Return the hash of each pair's rubrics, metrics and judge, by key of the pair.
+    """Return the hash of the judging inputs of each pair, by the key of the pair.
 
-    It covers the version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and the
-    judge. Without a model in the settings the judge is the one last used for the pair: a process without a
-    model does not make a model's verdicts stale, and a model that judged one version does not affect another.
+    The hash covers the version's rubrics and tests, the metrics, the judge profile, the recorded verdicts and the
+    judge. If the settings name no model, the judge is the one last used for the pair. Therefore, a process without a
+    model does not make the answers of a model stale, and a model that judged one version does not affect others.
     """
     recorded = verdicts_hash(project.verdicts[0])
     judges = project.judge_specs(pairs)
@@ -94,7 +94,7 @@ def judge_versions(project: Project, pairs: Sequence[AgentVersion]) -> dict[str,
 
 
 def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFrame:
-    """Return the current inputs of the scores of some pairs, stored rows and settings: table board_inputs."""
+    """Return table board_inputs of the given pairs: hashes of the current inputs of their scores."""
     stored, agents = project.store, pl.DataFrame({"agent_id": sorted({pair.agent_id for pair in pairs})})
     sessions = dict(stored.read(table("agents"), agents, columns=["agent_id", "sessions_hash"]).iter_rows())
     ratings = rating_versions(project, agents["agent_id"].to_list())
@@ -118,7 +118,7 @@ def score_inputs(project: Project, pairs: Sequence[AgentVersion]) -> pl.DataFram
 
 
 def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Return the hash of each version's weights, slots, tests, penalties and of the settings for scores."""
+    """Return the hash of each version's scoring rules (weights, slots, tests, penalties) and the scoring settings."""
     s = project.settings
     tools = (s.tool_threshold, sorted(s.tool_weights.items()))
     chosen = (s.answer_threshold, tools, s.beta_prior, s.credible_level, s.interval)
@@ -126,16 +126,16 @@ def scoring_versions(project: Project, versions: Sequence[str]) -> dict[str, str
 
 
 def cluster_versions(project: Project, versions: Sequence[str]) -> dict[str, str]:
-    """Return the hash of manual overrides, embedding, merges and splits by version; the same for all."""
-    from agent_eval.project.clusters import cluster_version  # imports numpy; the definitions do not need it
+    """Return the hash of the inputs of clustering by version; it is the same for all versions."""
+    from agent_eval.project.clusters import cluster_version  # imported on use: it loads numpy
 
     return dict.fromkeys(versions, cluster_version(project))
 
 
 def open_judgments(project: Project, name: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs in rows of a table with a lost answer, or whose earlier judge model was not available.
+    """Return the pairs in `rows` with a lost answer, or with questions whose earlier judge model was not available.
 
-    An answer is a judgment, a rating, or the name of an error cluster; other tables have no answers.
+    An answer is a judgment, a rating, or the name of an error cluster. For other tables the result is empty.
 
     Returns:
         agent_id and methodology_version, one row per pair.

@@ -1,4 +1,4 @@
-"""Read disputes between raters, and the share of evidence that judges saw, from the judged tables."""
+"""Read disputes between raters, and counts of effective judgments, from the tables of judgments and ratings."""
 
 import polars as pl
 
@@ -21,9 +21,9 @@ _NAMES = {"metric": "target", "unscored_reason": "reason"}
 
 
 def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per disputed part of some agents and versions: part, place, rater's values (`reason`).
+    """Return one row per disputed part of the given pairs, with the values of the raters in column `reason`.
 
-    `pairs`: columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
+    `pairs` has the columns agent_id and methodology_version. Ratings of sessions and scenarios come first, then
     conversations, then turns.
     """
     wanted = pairs.select(_PAIR).unique().with_columns(judge=pl.lit(HUMAN), status=pl.lit(DISPUTED))
@@ -39,9 +39,9 @@ def disputes(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def effective_judgments(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return how many effective rows (`n`) all judged tables have of what `board_facts` counts, of some pairs.
+    """Count the effective rows of all tables of judgments and ratings, by the columns that `board_facts` needs.
 
-    `pairs`: columns agent_id and methodology_version.
+    `pairs` has the columns agent_id and methodology_version; column `n` of the result is the number of rows.
     """
     wanted = pairs.select(_PAIR).unique().with_columns(is_effective=pl.lit(value=True))
     columns = [*_PAIR, "conversation_id", "judge", "status", "seen_share"]

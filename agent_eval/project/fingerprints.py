@@ -1,9 +1,9 @@
-"""Compute what is up to date by comparing stored fingerprints of table partitions with the current ones.
+"""Determine which table partitions are up to date by comparing stored fingerprints with current ones.
 
-A fingerprint is a hash over the package version, the data versions of the sources that were read and the fingerprints
-of the tables that were read. A run stores it with the rows that it writes (table run_state), so the result
-does not depend on the order of events or on who started the run: a partition is up to date if its stored
-fingerprint equals the one computed from the current files and settings. See docs/decisions/0012.
+A fingerprint is a hash of the package version, the data versions of the sources that were read, and the fingerprints
+of the tables that were read. A run stores it with the rows that it writes (table run_state). A partition is up to
+date if its stored fingerprint equals the one computed from the current files and settings, so the result depends
+neither on the order of events nor on what started the run. See docs/decisions/0012.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from agent_eval.tables.made_from import MADE_FROM, SOURCES, Shape, shape_of
 
 RUN_STATE = table("run_state")
 Place = tuple[str, str | None, str | None]
-"""Identify a partition: a table, and the agent and version of the partition."""
+"""A partition of a table: the table's name, the agent and the version (None if the table has no such dimension)."""
 
 _KEY = ["asset", "agent_id", "methodology_version"]
 _PAIR = ["agent_id", "methodology_version"]
@@ -32,7 +32,7 @@ _PAIR = ["agent_id", "methodology_version"]
 class Fingerprints:
     """Hold the stored fingerprints and the current sources.
 
-    `agents` are those with sessions. Rows of other agents are to be removed, and do not enter a board.
+    `agents` are the agents with sessions. Rows of other agents are removed by the next run and are not on a board.
     """
 
     sources: Sources
@@ -56,9 +56,9 @@ class Fingerprints:
         return self._of(place, self.stored)
 
     def wanted(self, agents: Collection[str], versions: Collection[str]) -> pl.DataFrame:
-        """Return table run_state as a run of all these agents and versions would leave it.
+        """Return the rows of run_state that a run of all these agents and versions would store.
 
-        An agent without sessions has no rows. Boards use the stored rows of the other agents.
+        An agent without sessions has no rows. Boards use the stored rows of all other agents.
         """
         present = [agent for agent in sorted(agents) if agent in self._with_sessions]
         known = {place: mark for place, mark in self.stored.items() if place[1] in (None, *self.agents)}
@@ -74,7 +74,7 @@ class Fingerprints:
         return frozenset(self.agents)
 
     def _is_known(self, place: Place) -> bool:
-        """Return whether the sources of its agent and version were read."""
+        """Return whether the sources of the partition's agent and version were read."""
         _, agent, version = place
         return (agent is None or agent in self.sources.agent_sessions) and (
             version is None or version in self.sources.scoring_spec
@@ -92,7 +92,7 @@ class Fingerprints:
     def _read(
         self, parent: str, by: Shape, agent: str | None, version: str | None, tables: Mapping[Place, str]
     ) -> Iterator[str | None]:
-        """Yield what a partition reads of a parent: the same agent and version, or all agents."""
+        """Yield the fingerprints of the parent's partitions that a partition reads: its own, or those of all agents."""
         shape = shape_of(parent)
         if parent in SOURCES:
             key = {"agent": agent, "version": version}.get(shape) or f"{agent}|{version}"
@@ -112,10 +112,10 @@ def _places(asset: str, agents: Sequence[str], versions: Sequence[str]) -> Itera
 def stale_places(
     project: Project, found: Fingerprints, agents: Collection[str], versions: Collection[str]
 ) -> pl.DataFrame:
-    """Return the stale partitions: those that differ from `wanted`, and all of agents without sessions.
+    """Return the stale partitions: those that differ from `wanted`, and all partitions of agents without sessions.
 
     Returns:
-        One row per table and partition, with the columns of the key of run_state.
+        One row per table and partition, with the key columns of run_state.
     """
     wanted = found.wanted(agents, versions)
     stored = RUN_STATE.frame(_named(place) | {"fingerprint": mark} for place, mark in found.stored.items())
@@ -138,11 +138,10 @@ def _named(place: Place) -> dict[str, str | None]:
 def record_of(
     project: Project, found: Fingerprints, asset: str, frame: pl.DataFrame, partitions: pl.DataFrame
 ) -> Replacement:
-    """Return the rows of run_state for partitions that are being written; `found` is updated.
+    """Return the rows of run_state for partitions that are being written, and update `found`.
 
-    An agent without sessions has no rows. If a judge's answer is missing, the fingerprint is one that is
-    never wanted:
-    the partition, and those computed from it, stay stale.
+    An agent without sessions has no rows. If a judge's answer is missing, the stored fingerprint equals no computed
+    one, so the partition and all partitions computed from it stay stale.
     """
     lacking = set(open_judgments(project, asset, frame).iter_rows())
     places: list[Place] = [

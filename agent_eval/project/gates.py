@@ -1,6 +1,6 @@
-"""Evaluate the gates of a project's store: the command and the asset share one function and one result.
+"""Evaluate the gates of a project from its store. The command and the asset use the same function.
 
-Package `gates` evaluates; this module only supplies rows, rules and baselines.
+Package `gates` evaluates the gates; this module supplies the rows, rules and baselines.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,15 +23,15 @@ _SCORES = ("composite", "raw composite", "universal", "domain")
 
 
 def gate_results(project: Project, pairs: pl.DataFrame, spec: GateSpec | None = None) -> pl.DataFrame:
-    """Return table gate_results of some pairs, computed from the stored tables.
+    """Return table gate_results of the given pairs, computed from the stored tables.
 
     Args:
         project: The project.
         pairs: agent_id and methodology_version, one row per pair.
-        spec: The required gates; default: the project's settings.
+        spec: The required gates; by default those in the project's settings.
 
     Raises:
-        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+        GateRulesError: If a gate has an unknown name, a limit outside its scale, or a margin without a baseline.
     """
     rules = checked_gates(project, spec)
     with project.store.reading():
@@ -59,7 +59,7 @@ def _gate_results(project: Project, pairs: pl.DataFrame, rules: GateSpec) -> pl.
 
 
 def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
-    """Evaluate the gates that these frames (by table) suffice for; names in the rules are not checked."""
+    """Evaluate those gates whose inputs are among these frames (by table); names in the rules are not checked."""
     given = {name: frame for name in INPUTS if isinstance(frame := frames.get(name), pl.DataFrame)}
     settings = project.settings
     return gates(
@@ -71,10 +71,10 @@ def gates_of(project: Project, frames: Mapping[str, object]) -> pl.DataFrame:
 
 
 def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
-    """Return the gates, by default those of the settings, after checking that every name in them exists.
+    """Check that every name in the gates exists, and return the gates; by default those in the settings.
 
     Raises:
-        GateRulesError: If a gate names something that does not exist, or a limit that nothing can reach.
+        GateRulesError: If a gate has an unknown name, a limit outside its scale, or a margin without a baseline.
     """
     rules = project.settings.gates if spec is None else spec
     agents = {*project.known_agents(), *project.declared[0]}
@@ -85,7 +85,7 @@ def checked_gates(project: Project, spec: GateSpec | None = None) -> GateSpec:
 def gate_versions(
     project: Project, versions: Collection[str], spec: GateSpec | None = None
 ) -> dict[str, str]:
-    """Return the data version of the rules and the latest audits by methodology version; the same for all."""
+    """Return the data version of the gates and the latest audits, which is the same for all methodology versions."""
     rules = project.settings.gates if spec is None else spec
     audits = project.store.read(table("judge_audits"), columns=["audit_id"])["audit_id"].max()
     version = digest(
@@ -99,7 +99,7 @@ def _failure_metrics(project: Project) -> set[str]:
 
 
 def _regressions(project: Project, spec: GateSpec, pairs: pl.DataFrame) -> Mapping[AgentVersion, GateFinding]:
-    """Return the result of the comparison with its baseline for each pair that has a baseline."""
+    """Compare each pair that has a baseline with it, and return the results by pair."""
     found = {}
     for row in pairs.select(AgentVersion._fields).iter_rows(named=True):
         pair = AgentVersion(**row)
@@ -148,7 +148,10 @@ def _not_comparable(
     ours: Mapping[str, pl.DataFrame],
     theirs: Mapping[str, pl.DataFrame],
 ) -> dict[str, str]:
-    """Return why a score is not comparable between the two, by score: other anchors, rules or domain."""
+    """Return the scores that are not comparable between two pairs, each with the reason.
+
+    The reason is a difference in rubrics, scoring rules or domain templates.
+    """
     first, second = (project.registry.get(each.methodology_version) for each in (pair, other))
     if first.rubric_hash != second.rubric_hash:
         return dict.fromkeys(_SCORES, f"{first.version} and {second.version} have different rubrics")

@@ -21,15 +21,15 @@ _BY_AGENT = ("sessions", "conversations", "turns", "tool_calls", "import_errors"
 
 
 def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
-    """Return the ingest tables of some agents, read from their session folders.
+    """Return the ingest tables of the given agents, read from their session folders.
 
     An agent without a folder has no rows.
 
     Raises:
-        MissingDataError: If the data folder itself is not there.
+        MissingDataError: If the data folder does not exist.
     """
     folders = project.home.existing_sessions()
-    hashes = {  # computed before anything is read
+    hashes = {  # computed before the files are read, so that a later change makes the rows stale
         agent: agent_sessions_hash(project, agent) for agent in agents
     }
     ingested = {
@@ -53,14 +53,15 @@ def ingest(project: Project, agents: Sequence[str]) -> dict[str, Any]:
 def ingest_fingerprint(sessions_hash: str) -> str:
     """Return the value of column `ingest_fingerprint` of table agents for session files with this hash.
 
-    It depends on this release's columns: a store that lacks one is filled again from the session files.
+    It also depends on the release and on the columns of the ingest tables. If these change, the session files are
+    ingested again.
     """
     columns = [list(table(name).schema) for name in (*_BY_AGENT, "expected_calls")]
     return digest(__version__, columns, sessions_hash)
 
 
 def agent_sessions_hash(project: Project, agent: str) -> str:
-    """Return the hash of an agent's agents.yaml entry and session files; a missing folder has one too."""
+    """Return the hash of an agent's entry in agents.yaml and its session files; a missing folder has a hash too."""
     files = sessions_hash(project.declared[0].get(agent), project.home.sessions / agent)
     least, policy = project.settings.success_reward, _policy(project, agent)
     files = files if policy is None else digest(files, "policy", policy)
@@ -68,19 +69,19 @@ def agent_sessions_hash(project: Project, agent: str) -> str:
 
 
 def _policy(project: Project, agent: str) -> str | None:
-    """Return the rules in the file named by the agent's entry; entries with unreadable files were refused."""
+    """Return the policy text in the file that the agent's entry names; None without such a file."""
     return policy_of(project.home.agents_file, project.declared[0].get(agent))
 
 
 def store_recorded(project: Project, agents: Sequence[str], *, run_id: str) -> None:
-    """Store all recorded verdicts, and the human ratings of some agents, as they are in the files."""
+    """Update the stored recorded verdicts, and the human ratings of the given agents, from the files."""
     project.answers.sync_recorded(project.verdicts[0], run_id=run_id)
     owners = pl.DataFrame({"agent_id": list(agents)}, schema={"agent_id": pl.String})
     project.store.replace(table("human_ratings"), project.ratings_of(agents), owners, run_id=run_id)
 
 
 def _agent_rows(project: Project, hashes: Mapping[str, str]) -> pl.DataFrame:
-    """Return table agents, from the hash of each agent's entry and session files."""
+    """Return table agents for the agents in `hashes`, which contains the hash of each agent's entry and files."""
     current = project.registry.current
     entries = [project.declared[0].get(agent) or Agent(agent_id=agent) for agent in hashes]
     templates = [current.template_for(entry.category) for entry in entries]

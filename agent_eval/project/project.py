@@ -1,6 +1,6 @@
 """Open a project: its folders, settings, methodology versions and store.
 
-The command line and the Dagster resources both open projects here, so that they see the same data.
+The command line and the Dagster resources both use this module to open projects, so they use the same data.
 """
 
 import os
@@ -50,11 +50,11 @@ from agent_eval.transcripts.models import Agent
 from agent_eval.transcripts.sessions import agent_ids, n_conversations
 
 PARENT_RUN = "AGENT_EVAL_PARENT_RUN"
-"""Set for the process that a Dagster run starts: the run's id, and 'automation' if not started by hand."""
+"""Environment variable of processes that a Dagster run starts: the run's id, then 'automation' or 'person'."""
 
 
 class UnknownAgentError(NotFoundError):
-    """Raised when an agent was named that the project does not have."""
+    """Raised when a requested agent does not exist in the project."""
 
     def __init__(self, agent: str, known: Collection[str]) -> None:
         super().__init__(
@@ -65,21 +65,21 @@ class UnknownAgentError(NotFoundError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Identify who asks judges: a run, and whether a sensor or a schedule started it."""
+    """Identify the run that calls judges, and whether a sensor or a schedule started it."""
 
     run: str
     is_automatic: bool = False
 
     @classmethod
     def of_environment(cls) -> "Origin":
-        """Return the run that started this process (PARENT_RUN), else the process itself."""
+        """Return the run that started this process (PARENT_RUN), else an id for this process."""
         parent, _, by = os.environ.get(PARENT_RUN, "").partition(" ")
         return cls(parent or f"process {uuid.uuid4().hex[:12]}", by == "automation")
 
 
 @dataclass(frozen=True)
 class Project:
-    """Access the folders, settings and store of the project at one root."""
+    """Provide access to the folders, settings and store of the project at one root."""
 
     home: Home
     settings: Settings
@@ -89,14 +89,17 @@ class Project:
 
     @classmethod
     def open(cls, start: Path | str | None = None) -> "Project":
-        """Return the project around `start` (default: the working directory), by the root rule."""
+        """Open the project that contains `start` (default: the working directory), found by the root rule."""
         root = find_root(Path(start) if start else None)
         settings = read_settings(root)
         return cls(home=Home(root=root, data=root / settings.data_dir), settings=settings)
 
     @classmethod
     def open_or_packaged(cls) -> "Project":
-        """Return the project around the working directory; without one, the packaged methodologies, metrics and settings."""
+        """Open the project that contains the working directory.
+
+        Outside of a project, the packaged methodologies and metrics and the default settings are used.
+        """
         try:
             return cls.open()
         except NoRootError:
@@ -107,7 +110,7 @@ class Project:
         """Return all rows of a stored table in key order; docs/reference/tables.md describes them.
 
         Raises:
-            UnknownTableError: If there is no such table.
+            UnknownTableError: If the table does not exist.
             StoreError: If the store cannot be read.
         """
         if not isinstance(name, str):
@@ -115,17 +118,17 @@ class Project:
         return self.store.read(table(name))
 
     def with_settings(self, **changed: object) -> "Project":
-        """Return the same project with some settings changed; those that are None stay unchanged."""
+        """Return a copy of the project with some settings changed; values that are None are ignored."""
         given = {name: value for name, value in changed.items() if value is not None}
         return replace(self, settings=self.settings.model_copy(update=given))
 
     def watched(self, watch: Watch, heard: Heard | None = None) -> "Project":
-        """Return the same project with receivers for the progress and the answers of judge models."""
+        """Return a copy of the project with receivers for the progress and the answers of judge models."""
         return replace(self, watch=watch, heard=heard)
 
     @cached_property
     def store(self) -> Store:
-        """Return the DuckDB file or the lake of the settings, relative to the root."""
+        """Return the store in the settings: a DuckDB file or a lake, with paths relative to the root."""
         return self.beside_store.store
 
     @cached_property
@@ -135,41 +138,41 @@ class Project:
 
     @cached_property
     def registry(self) -> Registry:
-        """Return every methodology version: the packaged ones and the project's own."""
+        """Return all methodology versions: the packaged ones and those of the project."""
         return Registry.read(self.home.methodologies)
 
     @cached_property
     def metrics(self) -> MetricSet:
-        """Return the metrics: the built-in ones and the project's own, without disabled ones."""
+        """Return the metrics: the built-in ones and those of the project, without disabled metrics."""
         s = self.settings
         return load_metrics(self.home.data / "metrics", s.metric_modules, s.metrics_off, s.metrics)
 
     @cached_property
     def declared(self) -> tuple[dict[str, Agent], list[Refusal]]:
-        """Return the entries of agents.yaml by id, and the refused entries."""
+        """Return the entries of agents.yaml by agent id, and the refused entries."""
         return read_agents(self.home.agents_file)
 
     @cached_property
     def with_sessions(self) -> tuple[list[str], list[Refusal]]:
-        """Return agents that have a session folder, and folders whose names are not agent ids.
+        """Return the agents that have a session folder, and the folders whose names are not valid agent ids.
 
         Raises:
-            MissingDataError: If the data folder itself is not there.
+            MissingDataError: If the data folder does not exist.
         """
         return agent_ids(self.home.existing_sessions())
 
     @cached_property
     def human_ratings(self) -> tuple[pl.DataFrame, list[Refusal]]:
-        """Return table human_ratings from data/ratings, and the refusals."""
+        """Return table human_ratings, read from data/ratings, and the refused lines."""
         return read_ratings(self.home.ratings, self.metrics)
 
     @cached_property
     def verdicts(self) -> tuple[pl.DataFrame, list[Refusal]]:
-        """Return table judge_cache from data/verdicts, and the refusals."""
+        """Return the recorded verdicts in data/verdicts as rows of judge_cache, and the refused lines."""
         return read_verdicts(self.home.verdicts)
 
     def known_agents(self) -> list[str]:
-        """Return agents with a session folder now, or with rows from an earlier run."""
+        """Return the agents that have a session folder or rows of an earlier run."""
         with self.store.reading():
             earlier = [
                 self.store.read(table(name), columns=["agent_id"])["agent_id"]
@@ -178,10 +181,10 @@ class Project:
         return sorted({*self.with_sessions[0], *(agent for held in earlier for agent in held if agent)})
 
     def some_agents(self, named: Sequence[str]) -> list[str]:
-        """Return the named agents, or all known ones when none is named.
+        """Return the named agents, or all known agents if `named` is empty.
 
         Raises:
-            UnknownAgentError: If an agent is named that has neither sessions nor rows.
+            UnknownAgentError: If a named agent has neither sessions nor rows.
         """
         known = self.known_agents()
         for agent in named:
@@ -190,37 +193,40 @@ class Project:
         return list(named) or known
 
     def n_conversations(self, agents: Iterable[str]) -> dict[str, int]:
-        """Return how many conversations the session folders of each agent hold, whether or not they are ingested."""
+        """Return the number of conversations in each agent's session folders, including those not ingested yet."""
         return {agent: n_conversations(self.home.sessions / agent) for agent in agents}
 
     @property
     def conversations_at_once(self) -> int | None:
-        """Return how many conversations of an agent are judged together: so many that a run has them under all versions."""
+        """Return the maximum number of conversations of an agent that are judged together; None for no limit.
+
+        It is `max_conversations_per_run` divided by the number of versions, and at least 1.
+        """
         limit = self.settings.max_conversations_per_run
         return None if limit is None else max(1, limit // len(self.registry.versions))
 
     def methodologies(self, versions: Collection[str]) -> dict[str, Methodology]:
-        """Return the named versions, in semantic order."""
+        """Return the requested methodology versions, in semantic order."""
         return {v: self.registry.get(v) for v in self.registry.versions if v in versions}
 
     def ratings_of(self, agents: Sequence[str]) -> pl.DataFrame:
-        """Return the human ratings of some agents."""
+        """Return the human ratings of the given agents."""
         return self.human_ratings[0].filter(pl.col("agent_id").is_in(list(agents)))
 
     @cached_property
     def answers(self) -> AnswerCache:
-        """Return the answers of judges in the store."""
+        """Return access to the answers of judges in the store."""
         return AnswerCache(self.beside_store)
 
     def judge_specs(self, pairs: Collection[AgentVersion]) -> dict[AgentVersion, JudgeSpec]:
-        """Return the judge of each pair: the models of the settings, else those last used for it, if any."""
+        """Return the judge of each pair: the models in the settings, else the models last used for the pair, if any."""
         if (own := self.own_judge) is not None:
             return dict.fromkeys(pairs, own)
         return self.answers.last_judges(pairs)
 
     @property
     def own_judge(self) -> JudgeSpec | None:
-        """Return the judge models of the settings."""
+        """Return the judge models in the settings; None if no model is set."""
         s = self.settings
         if not s.judge_models:
             return None
@@ -232,10 +238,10 @@ class Project:
         )
 
     def by_judge(self, transcripts: Transcripts) -> Iterator[tuple[Panel | None, Transcripts]]:
-        """Yield each judge with the transcripts of the pairs that it judges; None if no model was ever asked.
+        """Yield each judge with the transcripts of its pairs; the judge is None for pairs that no model has judged.
 
-        A model of the settings judges every pair. Without one each pair keeps its last judge, whose stored
-        answers are used.
+        If the settings name a model, it judges every pair. Otherwise the stored answers of the judge last used for
+        each pair are used.
         """
         if (own := self.own_judge) is not None:
             yield Panel(own, self.judge_runtime, self.view_limits), transcripts
@@ -276,7 +282,7 @@ class Project:
         return runtime
 
     def judge_problems(self) -> list[str]:
-        """Return why calls to the judge models of the settings cannot succeed, one sentence for each such model."""
+        """Return one sentence for each judge model in the settings whose calls cannot succeed, with the reason."""
         s = self.settings
         is_priced = s.judge_price_in is not None and s.judge_price_out is not None
         found = [problem_of(model, is_listed=is_priced) for model in s.judge_models]
@@ -286,45 +292,45 @@ class Project:
     def _ledger(self) -> SharedBudget:
         s = self.settings
         caps = Caps(
-            of_run=SpendingCap(s.max_calls, s.max_cost_usd, "max_{} of this run", "run again to go on"),
+            of_run=SpendingCap(s.max_calls, s.max_cost_usd, "max_{} of this run", "run again to continue"),
             in_all=SpendingCap(
-                s.max_calls_in_all, s.max_cost_usd_in_all, "max_{}_in_all", "raise it to go on"
+                s.max_calls_in_all, s.max_cost_usd_in_all, "max_{}_in_all", "raise it to continue"
             ),
             per_day=SpendingCap(
                 s.max_calls_per_day,
                 s.max_cost_usd_per_day,
                 "max_{}_per_day",
-                "a run of tomorrow (UTC) goes on",
+                "run again tomorrow (UTC) to continue",
             ),
             of_automation=SpendingCap(
                 s.automation_max_calls_per_day,
                 s.automation_max_cost_usd_per_day,
                 "automation_max_{}_per_day",
-                "a run by hand, or of tomorrow (UTC), goes on",
+                "run manually, or wait until tomorrow (UTC), to continue",
             ),
         )
         return self.beside_store.ledger(self.origin.run, is_automatic=self.origin.is_automatic, caps=caps)
 
     def _why_closed(self) -> str | None:
-        """Return why no model may be asked, else None: automation spends money only under a cap."""
+        """Return why judge models must not be called, or None: automation must not spend money without a cap."""
         s = self.settings
         caps = (s.automation_max_calls_per_day, s.automation_max_cost_usd_per_day)
         if not self.origin.is_automatic or any(cap is not None for cap in caps):
             return None
         paid = [model for model in s.judge_models if is_paid(model, self.price_of(model))]
         return (
-            f"automation asks no judge that costs money ({', '.join(paid)}) without a cap: set "
-            "automation_max_cost_usd_per_day or automation_max_calls_per_day, or run by hand"
+            f"automation does not call judge models that cost money ({', '.join(paid)}) without a cap: set "
+            "automation_max_cost_usd_per_day or automation_max_calls_per_day, or run manually"
             if paid
             else None
         )
 
     def record_spending(self, *, run_id: str) -> None:
-        """Copy the ledger into table spending."""
+        """Copy the ledger of judge calls to table spending."""
         self.store.upsert(table("spending"), self.beside_store.spent(), run_id=run_id)
 
     def view_limits(self, model: str) -> ViewLimits:
-        """Return how much a judge model can be shown, from the settings, else from litellm."""
+        """Return the limits on the input of a judge model, from the settings, else from litellm."""
         s = self.settings
         tokens = s.judge_context_tokens or context_tokens_of(model) or CONTEXT_TOKENS
         kinds = (
@@ -348,9 +354,9 @@ class Project:
 
     @cached_property
     def prompt_secret(self) -> bytes:
-        """Return the random key of the codes that fence transcripts in prompts, made once and stored."""
+        """Return the random key for the codes that delimit transcripts in prompts; it is created once and stored."""
         return self.beside_store.secret()
 
     def blinded_terms(self, agents: Collection[str]) -> dict[str, BlindedTerms]:
-        """Return the names that are hidden from judge models, by agent."""
+        """Return the names that are hidden from judge models, by agent id."""
         return {a: BlindedTerms.of(self.declared[0].get(a) or Agent(agent_id=a)) for a in agents}

@@ -11,7 +11,10 @@ from agent_eval.scores.statistics.unpaired import conversation_values
 
 
 def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return what is known of each conversation, see `conversation_values`; `outcomes`: from `trial_outcomes`."""
+    """Return the known values of each conversation (see `conversation_values`).
+
+    `outcomes` is the result of `trial_outcomes`.
+    """
     return conversation_values(
         outcomes,
         conversation_metrics(known.turn_judgments, known.conversation_judgments),
@@ -22,7 +25,7 @@ def values_of_conversations(project: Project, known: TrialTables, outcomes: pl.D
 
 
 def quality_summary(project: Project, known: TrialTables) -> pl.DataFrame:
-    """Return table quality_summary of the agents and versions in `known`."""
+    """Return table quality_summary for the agents and versions in `known`."""
     outcomes = trial_outcomes(known, answer_threshold=project.settings.answer_threshold)
     facts = quality.MetricFacts(
         scales={m.name: m.scale for m in project.metrics.metrics if m.scale is not None},

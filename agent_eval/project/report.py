@@ -1,6 +1,6 @@
-"""Publish the HTML report of a project: read its store for `report.html`, which does not access stores.
+"""Publish the HTML report of a project: read its store and pass the rows to package `report.html`.
 
-The command and the asset both use this module, so that they publish the same pages.
+The command and the asset both use this module, so they publish the same pages.
 """
 
 import json
@@ -24,13 +24,13 @@ from agent_eval.tables import TABLES, table
 
 
 def publish(project: Project, folder: Path | None = None, *, version: str | None = None) -> Written:
-    """Write the report of all versions into `folder` (default: data/report); index.html shows `version`.
+    """Write the report of all versions into `folder` (default: data/report).
 
-    One report of a store is written at a time.
+    index.html shows `version`, by default the current one. Only one report of a store is written at a time.
 
     Raises:
-        UnknownMethodologyError: If the version is not published.
-        ReportFolderError: If the folder holds anything but an earlier report.
+        UnknownMethodologyError: If the version does not exist.
+        ReportFolderError: If the folder contains files that are not part of an earlier report.
         StoreError: If the store cannot be read.
     """
     shown = project.registry.current if version is None else project.registry.get(version)
@@ -39,7 +39,7 @@ def publish(project: Project, folder: Path | None = None, *, version: str | None
 
 
 def served_page(project: Project, path: str) -> bytes | None:
-    """Return one page of the report by its path, rendered from the current store; None if it does not exist.
+    """Return the page of the report at a path, rendered from the current store; None if the page does not exist.
 
     Raises:
         StoreError: If the store cannot be read.
@@ -49,7 +49,7 @@ def served_page(project: Project, path: str) -> bytes | None:
 
 
 def _runs(project: Project) -> dict[str, dict[str, str]]:
-    """Return the run that computed the judgments last, by agent and version."""
+    """Return the id of the run that last computed the judgments, by agent and version."""
     made = written_by_partition(project.store, {"turn_judgments": table("turn_judgments")})
     runs: dict[str, dict[str, str]] = {}
     for agent, version, run in made.select("agent_id", "methodology_version", "last_run_id").iter_rows():
@@ -58,12 +58,12 @@ def _runs(project: Project) -> dict[str, dict[str, str]]:
 
 
 def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the JSON text of a conversation's record, indented, or why it cannot be shown."""
+    """Return the indented JSON text of a conversation's source record, or None and why it cannot be shown."""
     number = conversation["source_line"]
     if number is None:
         return (
             None,
-            "The line was not stored when this conversation was read. Materialise `conversations` of its agent.",
+            "The line number of this conversation is not stored. Materialise asset `conversations` of its agent.",
         )
     path = project.home.data / source_file(conversation)
     if reason := Bounds.of(project.home.sessions).refused_file(path):
@@ -72,7 +72,7 @@ def _record(project: Project, conversation: dict[str, Any]) -> tuple[str | None,
     found = next((r for r in records if isinstance(r, Record) and r.number == number), None)
     value = found.value if found else None
     if not isinstance(value, dict) or value.get("conversation_id") != conversation["conversation_id"]:
-        return None, "The file has changed since it was read: this line holds another record now."
+        return None, "The file has changed since it was ingested: this line now contains a different record."
     return json.dumps(value, ensure_ascii=False, indent=2), None
 
 
@@ -82,7 +82,7 @@ def report_folder(project: Project) -> Path:
 
 
 def site_of(project: Project, shown: str) -> Site:
-    """Return all inputs of a report of this project."""
+    """Return the inputs of the report of this project."""
     versions = project.registry.versions
     return Site(
         read=reader(project),
@@ -98,7 +98,7 @@ def site_of(project: Project, shown: str) -> Site:
 
 
 def counter(project: Project) -> Counter:
-    """Return a counter of the rows of the project's stored tables."""
+    """Return a function that counts rows of the project's stored tables."""
 
     def count(
         name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str], extent: str | None = None
@@ -109,7 +109,7 @@ def counter(project: Project) -> Counter:
 
 
 def reader(project: Project) -> Reader:
-    """Return a reader of the project's stored tables."""
+    """Return a function that reads the project's stored tables."""
 
     def read(
         name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None

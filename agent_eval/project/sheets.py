@@ -1,4 +1,4 @@
-"""Make rating sheets from the store: which parts people should label, and what a sheet shows of them."""
+"""Create rating sheets from the store: draw the parts that people label, and collect the texts that sheets show."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ _COLUMNS = (
     *("agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label", "status"),
     *("unscored_reason", "is_effective", "rubric_hash", "disagreement"),
 )
-_MIDDLE = (0.4, 0.6)  # of a scale: an answer between them is borderline
+_MIDDLE = (0.4, 0.6)  # limits as a share of the scale; an answer between them is borderline
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Hold one rater's sheet."""
+    """Hold the rating sheet of one rater."""
 
     rater: str
     items: tuple[SheetItem, ...]
@@ -53,18 +53,18 @@ def rating_sheets(
     agents: Sequence[str] = (),
     raters: Sequence[str] = (),
 ) -> list[Sheet]:
-    """Return one sheet of at most `n` parts per rater, a third of it on every sheet; one sheet without names.
+    """Return one sheet with at most `n` parts for each rater; a third of the parts is the same on every sheet.
 
-    Parts that a person labelled are left out. With no metric named, those are drawn from that a judge answered (a
-    model, a recorded verdict or a judge of another tool); if there are none, every part that waits for a judge.
+    Parts that a person has labelled are omitted. Parts are drawn from those that a judge answered (a model, a
+    recorded verdict or a judge of another tool), or, if there are none, from those that have no answer yet.
 
     Args:
-        project: Its stored judgments.
+        project: The project, whose stored judgments are read.
         version: The methodology version.
-        n: Parts of each sheet.
-        metrics: Only these.
-        agents: Only these; none: all.
-        raters: Names of the raters; they may be unknown.
+        n: Maximum number of parts on each sheet.
+        metrics: Limit the sheets to these metrics; by default all metrics.
+        agents: Limit the sheets to these agents; by default all agents.
+        raters: Names of the raters; without names, one sheet is returned.
     """
     rows = _judged(project, version, project.some_agents(agents))
     of_metric = {metric.name: metric for metric in project.metrics.metrics}
@@ -99,7 +99,7 @@ def _judged(project: Project, version: str, agents: Sequence[str]) -> pl.DataFra
 def _candidates(
     rows: pl.DataFrame, of_metric: Mapping[str, Metric], metrics: Collection[str]
 ) -> list[Candidate]:
-    """Return the parts that a judge answered, or those that wait for one; none that a person labelled."""
+    """Return the parts that a judge answered, else those without an answer; parts that a person labelled are omitted."""
     place = ["agent_id", "conversation_id", "turn_index", "metric"]
     known = rows.filter(pl.col("metric").is_in([name for name in metrics if name in of_metric]))
     people = known.filter(judge=HUMAN).select(place).unique()
@@ -138,7 +138,7 @@ def _answered(place: Place, rows: Sequence[Row], metric: Metric) -> Candidate:
 
 
 def _answer(row: Row) -> str:
-    """Return an answer as the name of a stratum: real values by tenths of 1."""
+    """Return the name of the stratum of an answer; numeric values are rounded to one decimal."""
     if row["label"] is not None:
         return str(row["label"])
     return str(row["rating_1to5"]) if row["rating_1to5"] is not None else f"{row['value']:.1f}"
@@ -151,7 +151,7 @@ def _item(part: Drawn, of_metric: Mapping[str, Metric]) -> SheetItem:
 
 
 def _metric(metric: Metric) -> SheetMetric:
-    """Return the question of a metric with its answers; anchors of real values are part of the notes."""
+    """Return the question of a metric with its answers; the anchors of a numeric scale are added to the notes."""
     if metric.answer == "label":
         options = tuple(
             Option(label, metric.anchors.get(label) or metric.by_rule.get(label, ""))

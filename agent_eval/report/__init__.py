@@ -1,4 +1,4 @@
-"""Render results: markdown for the Dagster UI, tables for the terminal, plots.
+"""Render results: Markdown for the Dagster UI, tables for the terminal, HTML pages, and plots.
 
-Text from transcripts is always escaped here. `scores` defines what a number means.
+Text from transcripts is always escaped in this package. Package `scores` defines the meaning of the numbers.
 """

@@ -1,4 +1,4 @@
-"""Render the leaderboard with badges, one decimal and reasons, as markdown and SVG for the Dagster UI."""
+"""Render the leaderboard, with badges and reasons, as text for all outputs and as a page of the Dagster UI."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +20,12 @@ NOT_CALIBRATED = "judge not calibrated"
 
 
 def shown(exact: str | None) -> str:
-    """Return an exact score with one decimal, half up; '–' when there is none."""
+    """Return an exact score with one decimal, rounded half up; '–' if it is missing."""
     return "–" if exact is None else rounded(from_text(exact))
 
 
 def composite(row: dict[str, object]) -> str:
-    """Return the headline; where the penalty is unknown, the raw composite in brackets, named as such."""
+    """Return the composite; if the penalty is unknown, return the raw composite in brackets, marked as raw."""
     exact, raw = row["composite_exact"], row["raw_composite_score"]
     if exact is None and isinstance(raw, float):
         return f"({one_decimal(raw)} raw)"
@@ -33,7 +33,7 @@ def composite(row: dict[str, object]) -> str:
 
 
 def badges(row: dict[str, object]) -> list[str]:
-    """Return the disclosures as short texts; unknown ones are marked."""
+    """Return the disclosures of a row as short texts; unknown disclosures are marked."""
     tested = {True: "repeatability tested", False: "repeatability not tested", None: "repeatability ?"}
     hallucination = {True: "hallucination passed", False: "hallucination FAILED", None: "hallucination ?"}
     scope = row["u3_scope"]
@@ -50,7 +50,7 @@ def badges(row: dict[str, object]) -> list[str]:
 
 
 def calibration(row: dict[str, object]) -> str | None:
-    """Return how far the judges of a row of a board agree with people; None where only people and rules answered.
+    """Return the agreement of a row's judges with people as text; None if only people and rules answered.
 
     Example: 'judge calibrated on n = 60, kappa 0.61 (0.42–0.78), helpfulness, lowest of 3 metrics'.
     """
@@ -70,7 +70,7 @@ def calibration(row: dict[str, object]) -> str | None:
 
 
 def uncalibrated(board: pl.DataFrame) -> str | None:
-    """Return a sentence that names the agents whose judges are not calibrated, with what to do; None without one."""
+    """Return a sentence that names the agents whose judges are not calibrated, and the next command; else None."""
     rows = board.filter(pl.col("calibration") == "not calibrated")
     if rows.is_empty():
         return None
@@ -83,7 +83,7 @@ def uncalibrated(board: pl.DataFrame) -> str | None:
 
 
 def rank(row: dict[str, object]) -> str:
-    """Return the rank, with the range that the intervals allow if wider: '1 (1–3)'; '–' without one."""
+    """Return the rank, with the range that the intervals allow if it is wider, e.g. '1 (1–3)'; '–' if unranked."""
     if row["rank"] is None:
         return "–"
     low, high = row["rank_low"], row["rank_high"]
@@ -91,7 +91,10 @@ def rank(row: dict[str, object]) -> str:
 
 
 def leads(board: pl.DataFrame) -> list[str]:
-    """Return, for each template with two ranked agents, the size of the lead and whether it exceeds one rating point."""
+    """Return one sentence for each template with two ranked agents: the lead, and whether it survives a change.
+
+    The change is a single rating that is one point lower or higher.
+    """
     firsts = board.filter(pl.col("rank") == 1, pl.col("lead_points").is_not_null())
     return [
         _lead(row)
@@ -107,16 +110,16 @@ def _lead(row: dict[str, Any]) -> str:
         return f"{name} shares the first rank of {template}."
     points = one_decimal(row["lead_points"])
     if row["rank_low"] is None or row["rank_low"] != row["rank_high"]:
-        why = "one session says nothing of chance" if row["low"] is None else "the rank ranges overlap"
-        return f"{name} leads {template} by {points} points; this is not shown to be more than chance: {why}."
+        why = "an interval needs several sessions" if row["low"] is None else "the rank ranges overlap"
+        return f"{name} leads {template} by {points} points; the lead may be due to chance: {why}."
     stays = "survives" if row["lead_survives_point"] else "does not survive"
-    return f"{name} leads {template} by {points} points; the lead {stays} one rating that is a point lower or higher."
+    return f"{name} leads {template} by {points} points; the lead {stays} a one-point change of one rating."
 
 
 def outcomes(board: pl.DataFrame) -> list[str]:
-    """Return, for each agent with unknown results, what is missing and how it could change the result.
+    """Return lines about incomplete evidence of agents, and its possible effect on the results.
 
-    Trials that are not known, judgments on part of the evidence, and conversations outside the judged sample.
+    The lines describe trials of unknown outcome, judgments made on part of the evidence, and judged samples.
     """
     return [
         f"{row['name'] or row['agent_id']}: {said}"
@@ -127,7 +130,7 @@ def outcomes(board: pl.DataFrame) -> list[str]:
 
 
 def _seen(row: dict[str, Any]) -> str | None:
-    """Return text: '12 of 340 judgments were made on part of the evidence, at least 41.0 % of it'."""
+    """Return text such as '12 of 340 judgments were made on part of the evidence, at least 41.0 % of it'."""
     if not row.get("n_seen_in_part"):
         return None
     least = math.floor(1000 * row["least_seen_share"]) / 10
@@ -136,10 +139,11 @@ def _seen(row: dict[str, Any]) -> str | None:
 
 
 def _sampled(row: dict[str, Any]) -> str | None:
-    """Return text on the judged sample.
+    """Return a text on the judged sample and its margin of error in percentage points.
 
-    Example: '41 of 205 conversations were put to a judge model (judge_sample); a share of them is known to ±13.8 points'.
-    The points are half of a 95 % interval of a share of one half, drawn without replacement (Cochran, Sampling Techniques, 1977, 3.1).
+    The margin is half the width of the 95 % interval for a share of one half, sampled without replacement (Cochran,
+    Sampling Techniques, 1977, 3.1). Example: '41 of 205 conversations were put to a judge model (judge_sample); a
+    share measured on them is known to ±13.8 points'.
     """
     n, total = row.get("n_sampled"), row.get("n_to_sample")
     if n is None or total is None:
@@ -153,7 +157,7 @@ def _sampled(row: dict[str, Any]) -> str | None:
 
 
 def _outcome(row: dict[str, Any]) -> str:
-    """Return text on trials that are not known.
+    """Return a text on trials whose outcome is not known.
 
     Example: '180 of 200 planned trials known: 20 lost to the harness; pass@1 .420, worst to best case .378 to .478'.
     """
@@ -169,7 +173,7 @@ _OF_METHOD: Mapping[object, str] = {"bounded": " (any spread)", "t_near_end": " 
 
 
 def interval(row: dict[str, object]) -> str:
-    """Return the 95 % interval, or why there is none."""
+    """Return the 95 % interval of the composite as text, or the number of sessions if there is no interval."""
     low, high = row["low"], row["high"]
     if isinstance(low, float) and isinstance(high, float):
         return f"{low:.1f}–{high:.1f}{_OF_METHOD.get(row.get('interval_method'), '')}"
@@ -177,7 +181,7 @@ def interval(row: dict[str, object]) -> str:
 
 
 def readable(board: pl.DataFrame) -> pl.DataFrame:
-    """Return the board's columns for reading, in its order: texts only."""
+    """Return the board as a frame of texts for display, in the order of its rows."""
     return pl.DataFrame(
         [
             {
@@ -219,7 +223,7 @@ def readable(board: pl.DataFrame) -> pl.DataFrame:
 
 
 def readable_changes(changes: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of table board_changes as texts, in order; unchanged values are given once."""
+    """Return rows of table board_changes as texts, in the same order; an unchanged value is shown only once."""
     names = ("when (UTC)", "version", "agent", "composite", "rank", "status", "cause")
     return pl.DataFrame(
         [_readable_change(row) for row in changes.iter_rows(named=True)],
@@ -247,7 +251,7 @@ def _readable_change(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def versions_in(board: pl.DataFrame) -> list[str]:
-    """Return the methodology versions that have rows."""
+    """Return the methodology versions that have rows on the board."""
     return board["methodology_version"].unique(maintain_order=True).to_list()
 
 
@@ -264,9 +268,10 @@ def superseded_notes(methodologies: Iterable[Methodology], asset: str) -> dict[s
 
 
 def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
-    """Return markdown for the asset page of one version: a plot of composites, the board, and its details.
+    """Return Markdown for the asset page of one version: a plot of composites, the board, and its details.
 
-    An agent links to its composite in the UI, its report to its page below `report`, the address of the HTML report.
+    The name of an agent links to its composite in the UI. Column `report` links to its page in the HTML report, whose
+    address is `report`.
     """
     rows = board.to_dicts()
     plot = spans(
@@ -291,7 +296,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
         for row in texts.iter_rows(named=True)
     ]
     lacking = (
-        markdown_table(pl.DataFrame({"not everything is known": unknown_lines}))
+        markdown_table(pl.DataFrame({"incomplete evidence": unknown_lines}))
         if (unknown_lines := outcomes(board))
         else ""
     )
@@ -300,7 +305,7 @@ def board_page(board: pl.DataFrame, version: str, report: str = REPORT) -> str:
 
 
 def _span(row: dict[str, Any]) -> IntervalBar:
-    """Return an agent's composite with its interval; without a composite the row says why."""
+    """Return the bar of an agent's composite with its interval; without a composite, its text is the status."""
     status = str(row["status"])
     words = f"{composite(row)} {status}" if row["composite_score"] is not None else status
     colour = STATUS_COLOURS.get(status, GREY)
@@ -314,7 +319,7 @@ def _flag(value: object) -> bool | None:
 
 
 def one_decimal(value: float | None) -> str:
-    """Return a stored float with one decimal, rounded half up from the fraction that it represents."""
+    """Return a stored float with one decimal, rounded half up from its nearest fraction; '–' for null."""
     return "–" if value is None else rounded(Fraction(value).limit_denominator(10**6))
 
 

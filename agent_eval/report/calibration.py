@@ -1,4 +1,4 @@
-"""Read table judge_calibration: which figures a row has, and its confusion as a grid, for the report and the UI."""
+"""Prepare table judge_calibration for the report and the Dagster UI: figures and confusion matrices."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ import polars as pl
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.names import Paths
 
-CELL, LEFT, TOP = 56, 150, 44  # of the picture, in its units
-MOST = 12  # answers on a side
+CELL, LEFT, TOP = 56, 150, 44  # size of a cell, left margin and top margin of the picture, in SVG units
+MOST = 12  # maximum number of answers on each side
 FIGURES = {
     "raw_agreement": "raw agreement",
     "kappa": "Cohen's kappa",
@@ -29,7 +29,7 @@ FIGURES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """Represent one cell of the confusion matrix; `share` is that of the column's labels, 0–1."""
+    """Represent one cell of the confusion matrix; `share` is its share of the labels in its column, from 0 to 1."""
 
     x: int
     y: int
@@ -41,7 +41,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Represent a confusion matrix: the judge's answers in rows, people's answers in columns."""
+    """Represent a confusion matrix: answers of the judge in rows, answers of people in columns."""
 
     width: int
     height: int
@@ -62,7 +62,7 @@ class CalibrationView:
 
 
 def calibration_page(version: str, calibration: pl.DataFrame, paths: Paths) -> dict[str, Any]:
-    """Return what the page of a version shows: judges by metric, then raters compared with each other."""
+    """Return the content of a version's calibration page: judges by metric, and raters compared with each other."""
     rows = [
         _view(row)
         for row in calibration.filter(methodology_version=version).sort("metric", "judge").to_dicts()
@@ -73,7 +73,7 @@ def calibration_page(version: str, calibration: pl.DataFrame, paths: Paths) -> d
 
 
 def figures(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the known figures of a row by name: '0.61 (0.42 to 0.78)'."""
+    """Yield the name and the value of each known figure of a row; a value is e.g. '0.61 (0.42 to 0.78)'."""
     for column, name in FIGURES.items():
         if row[column] is not None:
             low, high = row[f"{column}_low"], row[f"{column}_high"]
@@ -82,19 +82,19 @@ def figures(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """Return what is compared on what: 'helpfulness: gpt-4o'."""
+    """Return the metric and the judge of a row as text, e.g. 'helpfulness: gpt-4o'."""
     who = "people with each other" if row["judge"] == "human" else row["judge"]
     return f"{row['metric']}: {who}{' (stale)' if row['is_stale'] else ''}"
 
 
 def kappa_of(row: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    """Return the kappa of a row with its interval: that with quadratic weights where there is one."""
+    """Return the kappa of a row with its interval; the kappa with quadratic weights if it is defined."""
     name = "kappa" if row["weighted_kappa"] is None else "weighted_kappa"
     return row[name], row[f"{name}_low"], row[f"{name}_high"]
 
 
 def confusion(text: str | None) -> Confusion | None:
-    """Return the grid of column `confusion`; None without one, or if a side has more than twelve answers."""
+    """Return the confusion matrix in column `confusion`; None if it is empty or has more than twelve answers a side."""
     cells = json.loads(text) if text else []
     sides = [sorted({cell[side] for cell in cells}, key=_order) for side in ("judge", "human")]
     if not cells or max(map(len, sides)) > MOST:
@@ -127,7 +127,7 @@ def _view(row: Mapping[str, Any]) -> CalibrationView:
 
 
 def _order(answer: str | float) -> tuple[bool, bool, str | float]:
-    """Sort numbers by size, and labels by name after 'no failure'."""
+    """Return a sort key: numbers by size, then 'no failure', then the other labels by name."""
     return isinstance(answer, str), answer != "no failure", answer
 
 

@@ -1,4 +1,7 @@
-"""Compute the geometry of plots. `html/templates/_charts.html` draws it for the report, `svg.py` for the Dagster UI."""
+"""Compute the geometry of plots.
+
+`html/templates/_charts.html` draws the plots for the report, and `svg.py` for the Dagster UI.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +13,7 @@ RATINGS = (1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class Axis:
-    """Represent one axis of a radar chart; `x`, `y` is the point of its value, None if the value is missing."""
+    """Represent one axis of a radar chart; `point` is the position of its value, None if the value is missing."""
 
     name: str
     title: str
@@ -28,7 +31,7 @@ class Radar:
     axes: tuple[Axis, ...]
     rings: tuple[str, ...]  # polygons of the ratings 1–5, as SVG points
     outline: str | None
-    lines: tuple[tuple[tuple[float, float], tuple[float, float]], ...]  # between known neighbours
+    lines: tuple[tuple[tuple[float, float], tuple[float, float]], ...]  # between neighbouring known values
 
     @property
     def summary(self) -> str:
@@ -39,7 +42,7 @@ class Radar:
 
 
 def radar(values: Sequence[tuple[str, str, float | None]]) -> Radar:
-    """Return a radar of (name, title, rating 1–5 or None)."""
+    """Return the radar chart of axes given as (name, title, rating from 1 to 5 or None)."""
     axes = tuple(_axis(i, len(values), *value) for i, value in enumerate(values))
     points = [axis.point for axis in axes]
     known = [point for point in points if point is not None]
@@ -81,7 +84,7 @@ class StackPart:
 
 
 def stacked(counts: Mapping[int, int]) -> tuple[StackPart, ...]:
-    """Return a bar parted by the shares of the ratings 1–5; parts without a count are left out."""
+    """Return a bar divided by the shares of the ratings 1–5; ratings without a count are omitted."""
     total, start, parts = sum(counts.values()), 0.0, list[StackPart]()
     for rating in RATINGS:
         if n := counts.get(rating, 0):
@@ -93,7 +96,7 @@ def stacked(counts: Mapping[int, int]) -> tuple[StackPart, ...]:
 
 @dataclass(frozen=True)
 class IntervalMark:
-    """Represent a value with its interval, in percent of the scale's width; bounds are None without an interval."""
+    """Represent a value with its interval, as percentages of the scale; bounds are None without an interval."""
 
     at: float
     low: float | None
@@ -108,7 +111,7 @@ class IntervalMark:
 def span(
     value: float | None, low: float | None, high: float | None, scale: float = 100
 ) -> IntervalMark | None:
-    """Return the positions of a value of 0..scale and its bounds; None without a value."""
+    """Return the positions of a value and its bounds on a scale from 0 to `scale`; None without a value."""
     if value is None:
         return None
     at, left, right = (None if v is None else round(100 * v / scale, 2) for v in (value, low, high))
@@ -117,7 +120,7 @@ def span(
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """Represent one agent in a scatter plot, in units of the picture; `low` and `high` are the ends of its interval."""
+    """Represent one agent in a scatter plot, in SVG units; `low` and `high` are the ends of its interval."""
 
     name: str
     x: float
@@ -126,17 +129,17 @@ class ScatterPoint:
     high: float | None
     is_front: bool
     anchor: str  # SVG text-anchor of the label
-    words: str  # the values, for readers of the text
+    words: str  # the values as text, for screen readers and tooltips
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """Represent a scatter plot of scores (0-100) over costs; `front` is the Pareto front as SVG points."""
+    """Represent a scatter plot of scores (0–100) over costs; `front` is the Pareto front as SVG points."""
 
     points: tuple[ScatterPoint, ...]
     front: str
-    ticks: tuple[tuple[float, str], ...]  # position and label of costs
-    marks: tuple[tuple[float, str], ...]  # position and label of scores
+    ticks: tuple[tuple[float, str], ...]  # positions and labels on the axis of costs
+    marks: tuple[tuple[float, str], ...]  # positions and labels on the axis of scores
 
     width = 640
     height = 312
@@ -144,7 +147,10 @@ class Scatter:
 
 
 def scatter(rows: Sequence[tuple[str, float, float | None, float | None, float, bool]]) -> Scatter:
-    """Return a plot of (name, score 0-100, low, high, cost in US dollars, is on the Pareto front)."""
+    """Return the scatter plot of agents given as (name, score, low, high, cost, is on the Pareto front).
+
+    Scores are from 0 to 100 and costs are in US dollars.
+    """
     most = _round_up(max((row[4] for row in rows), default=0.0))
 
     def x(cost: float) -> float:
@@ -178,7 +184,7 @@ def scatter(rows: Sequence[tuple[str, float, float | None, float | None, float, 
 
 
 def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 5 times a power of ten; 1 for 0."""
+    """Round up to the next number that is 1, 2 or 5 times a power of ten; return 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

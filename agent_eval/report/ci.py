@@ -1,4 +1,4 @@
-"""Render gates for CI systems: annotations of GitHub Actions, JUnit XML. Evidence has untrusted text."""
+"""Render gate results for CI systems: GitHub Actions annotations and JUnit XML. Evidence is untrusted text."""
 
 import re
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ NOTHING = "no gate was evaluated: nothing has been run yet"
 
 
 def annotations(gate_results: pl.DataFrame, version: str) -> Iterator[str]:
-    """Yield a workflow command per gate that did not pass, and one with the counts; line ends are escaped.
+    """Yield one workflow command for each gate that did not pass, and one with the counts.
 
-    Source: GitHub, "Workflow commands for GitHub Actions": % and line ends are escaped in a message, : and , too in a
-    property.
+    '%' and line ends are escaped in messages, and ':' and ',' also in properties (GitHub, "Workflow commands for
+    GitHub Actions").
     """
     for row in gate_results.filter(pl.col("result") != "passed").iter_rows(named=True):
         title = _property(f"{row['agent_id']} {version}: {_name(row)} {row['result']}")
@@ -32,12 +32,15 @@ def annotations(gate_results: pl.DataFrame, version: str) -> Iterator[str]:
 
 
 def inert_in_actions(text: str) -> str:
-    """Return text without commands for a GitHub runner, including the old form in the middle of a line."""
+    """Return text that a GitHub runner does not interpret as a command, in the current or the old syntax."""
     return text.replace("##[", "##\u200b[").replace("::", ":\u200b:")
 
 
 def junit(gate_results: pl.DataFrame, version: str) -> bytes:
-    """Return JUnit XML: a suite per agent, a case per gate; failed: failure; unknown or no gates: error."""
+    """Return JUnit XML with one suite per agent and one case per gate.
+
+    A failed gate is a failure; an unknown gate is an error. Without any gate, the XML has one error.
+    """
     root = ElementTree.Element("testsuites", _counts(gate_results) | {"name": f"gates {_text(version)}"})
     for (agent,), rows in gate_results.group_by("agent_id", maintain_order=True):
         suite = ElementTree.SubElement(root, "testsuite", _counts(rows) | {"name": _text(str(agent))})
@@ -80,5 +83,5 @@ def _property(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Remove characters that XML 1.0 does not allow."""
+    """Replace characters that XML 1.0 does not allow."""
     return _NOT_XML.sub(REPLACEMENT, sanitize(text))

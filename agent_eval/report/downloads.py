@@ -12,13 +12,17 @@ from agent_eval.tables.contract import DATES
 
 _NUMBER = r"^[+-]?\d+(\.\d+)?(/\d+)?$"
 _FORMULA = r"^\s*[=+\-@＝＋－＠]|^[\x00-\x1f\x7f]"
-"""What a spreadsheet program may run: a text that begins with one of these signs, also after spaces."""
+"""Match text that a spreadsheet program may interpret as a formula: it starts with one of these characters."""
 _NEXT_CELL = r"([;\t\r\n]\s*)([=+\-@＝＋－＠])"
-"""The same where a program parts cells at semicolons or tabs, or lines within a text."""
+"""Match a formula after a semicolon, tab or line end, where some programs start a new cell."""
 
 
 def csv_text(rows: pl.DataFrame) -> str:
-    """Return rows as CSV; the items of a list of texts or dates are joined by '; '. A text that could start a formula gets a `'` in front."""
+    """Return rows as CSV.
+
+    The items of a list of texts or dates are joined by '; '. A text that could be interpreted as a formula is
+    prefixed with `'`.
+    """
     flat = rows.with_columns(
         cs.by_dtype(NAMES, DATES).cast(NAMES).list.join("; "),
         cs.enum().cast(pl.String),

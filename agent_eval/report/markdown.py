@@ -14,7 +14,7 @@ _ESCAPED = str.maketrans(
 
 
 def escape(text: str, limit: int | None = None) -> str:
-    """Return text that markdown and HTML leave alone, cut to `limit` characters if there is one."""
+    """Escape a text for Markdown and HTML, and cut it to `limit` characters if a limit is given."""
     cut = text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
     return sanitize(cut.translate(_ESCAPED))
 
@@ -22,10 +22,10 @@ def escape(text: str, limit: int | None = None) -> str:
 def markdown_table(
     frame: pl.DataFrame, *, limit: int | None = None, links: Mapping[str, str] | None = None
 ) -> str:
-    """Return a frame as a markdown table, cells cut to `limit` characters; no rows: 'no rows'.
+    """Return a frame as a Markdown table with cells of at most `limit` characters; 'no rows' if it is empty.
 
-    `links`: column → column of our own with the address that its cells link to; the latter is not shown. Only addresses
-    of http(s) and of pages of the UI become links.
+    `links` maps a column to a second column with the addresses of its cells. The second column is not shown. Only
+    http(s) addresses and pages of the UI become links. The addresses must not come from untrusted text.
     """
     if frame.is_empty():
         return "no rows"
@@ -43,7 +43,7 @@ def markdown_table(
 
 
 def link(text: str, address: str | None, limit: int | None = None) -> str:
-    """Return text that links to an address of our own; the text alone where there is none."""
+    """Return a text with a link to a trusted address, or the text alone if the address is None."""
     return _linked(escape(text, limit), address)
 
 

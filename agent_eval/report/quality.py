@@ -13,11 +13,11 @@ HEADINGS = {
     "tool_failure_rate": "tool failures",
     "cost_usd_per_conversation": "cost each",
 }
-"""Column of table log_leaderboard → heading. Failures are shares of judged turns, costs per conversation."""
+"""Column of table log_leaderboard → heading. Failures are shares of judged turns; costs are per conversation."""
 
 
 def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
-    """Return the mean of a row of quality_summary, or a bound: percent, dollars; '–' if unknown."""
+    """Return the mean or a bound of a row of quality_summary as text with its unit; '–' if it is unknown."""
     value = row[end]
     if value is None:
         return "–"
@@ -27,7 +27,7 @@ def value_of(row: Mapping[str, Any], end: str = "mean") -> str:
 
 
 def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
-    """Return a headline of log_leaderboard as a row of quality_summary: quantity, scale, mean, low, high."""
+    """Return a main figure of log_leaderboard in the layout of quality_summary: quantity, scale, mean, low, high."""
     ends = {"mean": row[column], "low": row[f"{column}_low"], "high": row[f"{column}_high"]}
     low, high = (1.0, 5.0) if column.endswith("1to5") else (0.0, None if HEADLINES[column] == COST else 1.0)
     scale = {"scale_low": low, "scale_high": high}
@@ -35,27 +35,27 @@ def headline(row: Mapping[str, Any], column: str) -> dict[str, Any]:
 
 
 _NO_INTERVAL = {
-    "session": "none: known in a single session",
-    "task or conversation": "none: known of a single task or conversation",
+    "session": "none: only one session",
+    "task or conversation": "none: only one task or conversation",
 }
 
 
 def is_rate(row: Mapping[str, Any]) -> bool:
-    """Return whether the mean of a row is a share, and not a rating or a cost."""
+    """Return whether the mean of a row is a share, i.e. neither a rating nor a cost."""
     return (row["scale_low"], row["scale_high"]) == (0, 1)
 
 
 def interval_of(row: Mapping[str, Any]) -> str:
-    """Return the 95 % interval of a row of quality_summary in words, or why there is none."""
+    """Return the 95 % interval of a row of quality_summary as text, or why it is missing."""
     if row["mean"] is None:
         return "–"
     if row["low"] is None:
-        return _NO_INTERVAL.get(row["clustered_by"], "none: a single cluster")
+        return _NO_INTERVAL.get(row["clustered_by"], "none: only one cluster")
     return f"{value_of(row, 'low')} to {value_of(row, 'high')}"
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """Return the quantity in words: 'helpfulness (1 to 5)', 'failures: agent behavior'."""
+    """Return the name of the quantity, e.g. 'helpfulness (1 to 5)' or 'turns with agent behavior'."""
     name = str(row["quantity"])
     if row["scale_high"] is None:
         return "cost per conversation"
@@ -66,7 +66,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def answers_of(row: Mapping[str, Any]) -> str:
-    """Return how many answers a row rests on and how many are lacking: '120 answers, 4 unscored (3.2 %)'."""
+    """Return the numbers of scored and missing answers of a row as text, e.g. '120, 4 unscored (3.2 %)'."""
     if row["quantity"] in (COST, SUCCESS_RATE):
         known, lacking = f"{row['n_scored']:,} known", f"{row['n_unscored']:,} unknown"
         return f"{known}, {lacking}" if row["n_unscored"] else known

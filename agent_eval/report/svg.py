@@ -1,6 +1,6 @@
 """Draw plots as small SVG images in Markdown, on a light background that is readable in light and dark themes.
 
-Labels are escaped here, always. A picture stays under 8 KB: what does not fit is counted, not drawn.
+Labels are always escaped. An image is smaller than 8 KB: rows that do not fit are counted instead of drawn.
 """
 
 import base64
@@ -13,11 +13,11 @@ from agent_eval.formats.plain_text import one_line
 from agent_eval.report.charts import radar as geometry
 
 GREEN, AMBER, GREY, RED, BLUE = "#2e7d32", "#b26a00", "#9e9e9e", "#b3261e", "#1565c0"
-RATING_COLOURS = ("#b3261e", "#d97706", "#c9a400", "#7cb342", "#2e7d32")  # 1..5
+RATING_COLOURS = ("#b3261e", "#d97706", "#c9a400", "#7cb342", "#2e7d32")  # of the ratings 1 to 5
 SERIES = (BLUE, AMBER, "#6a1b9a", GREEN, RED, "#00838f")
 
-MOST = 14  # rows of a picture
-GRID = 7  # rows and columns of a matrix
+MOST = 14  # maximum number of rows in a picture
+GRID = 7  # maximum number of rows and columns in a matrix
 _LEFT, _LINE, _LONGEST = 190, 24, 26
 
 
@@ -60,9 +60,9 @@ class Curve:
 
 
 def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> str:
-    """Draw horizontal bars to scale; `largest`: the size that fills the width, else the largest bar does.
+    """Draw horizontal bars to scale, with a legend if the parts have more than one name.
 
-    A legend explains the colours if there is more than one name.
+    `largest` is the size that fills the width; by default, it is the size of the largest bar.
     """
     drawn = rows[:MOST]
     full = largest or max((sum(p.size for p in row.parts) for row in drawn), default=0) or 1
@@ -76,7 +76,7 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
             x += width
         lines.append(f'<text x="{x + 6:.0f}" y="{y + 13}">{_text(row.words)}</text>')
     height = _LINE * len(drawn) + 12
-    places: dict[tuple[str, str], int] = {}  # its rightmost position: the order of the longest bars
+    places: dict[tuple[str, str], int] = {}  # rightmost position of each name, which orders the legend
     for row in drawn:
         for i, part in enumerate(row.parts):
             places[part.name, part.colour] = max(i, places.get((part.name, part.colour), 0))
@@ -87,7 +87,10 @@ def bars(title: str, rows: Sequence[Bar], *, largest: float | None = None) -> st
 
 
 def spans(title: str, rows: Sequence[IntervalBar], *, scale: float = 100) -> str:
-    """Draw values as points with intervals as lines, on a scale from 0; a row without a value stays."""
+    """Draw values as points with intervals as lines, on a scale from 0 to `scale`.
+
+    A row without a value has only its label and text.
+    """
     drawn, bottom = rows[:MOST], _LINE * min(len(rows), MOST) + 8
     lines = [
         f'<path d="M{_LEFT + 90 * i} 4V{bottom}" stroke="#ddd"/>'
@@ -135,7 +138,7 @@ def curves(title: str, drawn: Sequence[Curve]) -> str:
 
 
 def radar(title: str, axes: Sequence[tuple[str, float | None]]) -> str:
-    """Draw ratings from 1 to 5 around a circle; a missing one leaves a gap, never a point at the centre."""
+    """Draw ratings from 1 to 5 as a radar chart; a missing rating leaves a gap in the outline."""
     drawn = geometry([(name, name, value) for name, value in axes])
     lines = ['<g transform="translate(190 124)" fill="none" stroke="#ddd">']
     lines += [f'<polygon points="{ring}"/>' for ring in drawn.rings]
@@ -198,7 +201,7 @@ def _text(text: str, longest: int = _LONGEST) -> str:
 
 
 def _picture(title: str, lines: Iterable[str], width: int, height: float, *, left_out: int = 0) -> str:
-    """Return a markdown image; its title is read out by screen readers and shown where pictures are not."""
+    """Return a Markdown image; its title is the text for screen readers."""
     name = escape(one_line(title))
     more = ""
     if left_out > 0:

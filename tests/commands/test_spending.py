@@ -60,7 +60,7 @@ def test_automation_asks_no_paid_judge_without_a_cap(root: Path, judge: MockJudg
     n, said = ran(root, judge, **AUTOMATION)
     assert n == 0, said
     (why,) = reasons(root)
-    assert "automation asks no judge that costs money (openai/mock) without a cap" in why
+    assert "automation does not call judge models that cost money (openai/mock) without a cap" in why
     assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 5
     assert ran(root, judge, AGENT_EVAL_AUTOMATION_MAX_CALLS_PER_DAY="5", **AUTOMATION)[0] == 0
     assert ran(root, judge)[0] > 5  # by hand

@@ -117,18 +117,18 @@ def test_an_interval_names_what_it_assumes_or_why_there_is_none(changes: dict[st
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "Ada leads t by 3.0 points; the lead survives one rating that is a point lower or higher."),
+        ({}, "Ada leads t by 3.0 points; the lead survives a one-point change of one rating."),
         (
             {"lead_survives_point": False},
-            "Ada leads t by 3.0 points; the lead does not survive one rating that is a point lower or higher.",
+            "Ada leads t by 3.0 points; the lead does not survive a one-point change of one rating.",
         ),
         (
             {"rank_high": 2},
-            "Ada leads t by 3.0 points; this is not shown to be more than chance: the rank ranges overlap.",
+            "Ada leads t by 3.0 points; the lead may be due to chance: the rank ranges overlap.",
         ),
         (
             {"rank_low": None, "low": None},
-            "Ada leads t by 3.0 points; this is not shown to be more than chance: one session says nothing of chance.",
+            "Ada leads t by 3.0 points; the lead may be due to chance: an interval needs several sessions.",
         ),
         ({"lead_points": 0.0, "name": None}, "a shares the first rank of t."),
     ],
@@ -192,4 +192,4 @@ def test_the_page_of_a_board_links_each_agent_and_escapes_its_name() -> None:
     assert "<b>" not in page
     assert "/assets/composite_scores?view=partitions&partition=a%7C1.3.0" in page
     assert "missing: U4: no injected error" in page
-    assert "not everything is known" not in page
+    assert "incomplete evidence" not in page

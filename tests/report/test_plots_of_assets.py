@@ -218,7 +218,7 @@ def test_means_are_drawn_as_percent_of_their_scale() -> None:
         ]
     )  # fmt: skip
     assert "50.0 %" in drawn(quality.summary_plot(rows))
-    assert quality.summary_plot(rows.filter(quantity="helpfulness")) == "nothing is known yet"
+    assert quality.summary_plot(rows.filter(quantity="helpfulness")) == "no known values yet"
     assert "no judge asked \\(3\\)" in quality.summary_table(rows)
 
 
@@ -239,7 +239,7 @@ def test_aspects_of_tool_use_without_a_value_are_unknown_and_not_zero() -> None:
         ]
     )
     page = scoring.aspects_plot(scoring.aspects(rows))
-    assert page.endswith("0 correct, 1 wrong, 1 not decided")
+    assert page.endswith("0 correct, 1 wrong, 1 unknown")
     texts = drawn(page)
     assert {"0.75, n = 2", "0.50, n = 1", "unknown"} <= set(texts)
 

@@ -37,12 +37,12 @@ def test_a_mean_has_the_unit_of_its_scale(row: dict[str, Any], said: str) -> Non
     [
         ({}, "40.0 % to 50.0 %"),
         ({"mean": None}, "–"),
-        ({"low": None}, "none: known in a single session"),
+        ({"low": None}, "none: only one session"),
         (
             {"low": None, "clustered_by": "task or conversation"},
-            "none: known of a single task or conversation",
+            "none: only one task or conversation",
         ),
-        ({"low": None, "clustered_by": None}, "none: a single cluster"),
+        ({"low": None, "clustered_by": None}, "none: only one cluster"),
     ],
 )
 def test_an_interval_is_given_or_the_reason_why_there_is_none(changes: dict[str, Any], said: str) -> None:

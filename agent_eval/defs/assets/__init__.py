@@ -1,1 +1,1 @@
-"""Define the assets: each stores the table of its name, or the report."""
+"""Define the assets: each stores the table with the same name, or writes the report."""

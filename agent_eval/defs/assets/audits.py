@@ -1,4 +1,4 @@
-"""Audit judge models: ask them the same questions again."""
+"""Define the asset that audits judge models by asking them the same questions again."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from agent_eval.report.markdown import markdown_table
 AUDITED = dg.AssetCheckSpec(
     "audited",
     asset="judge_audits",
-    description="A judge model was asked again, and every answer came.",
+    description="A judge model was asked again, and no answer was lost.",
 )
 
 
 @dg.asset(
     group_name="judging",
-    description="Does the judge still say what it said: stored answers beside new ones to the same questions. Made by "
-    "the schedule weekly_audit, or agent-eval audit; the gate judge_drift reads it.",
+    description="Answers of judge models to a sample of questions that they answered before, with the earlier answers. "
+    "The schedule weekly_audit or agent-eval audit adds rows; the gate judge_drift reads them.",
     kinds=KINDS,
     owners=OWNERS,
     metadata=table_metadata("judge_audits"),
@@ -29,8 +29,11 @@ AUDITED = dg.AssetCheckSpec(
 def judge_audits(
     context: dg.AssetExecutionContext, project: dg.ResourceParam[Project]
 ) -> Iterator[dg.MaterializeResult[None]]:
-    """Ask a fixed sample of answered questions again, bypassing the cache; the new rows are added to those of earlier audits."""
-    from agent_eval.project.audits import audit_judges  # imports the prompts: only if there is work
+    """Ask a fixed sample of answered questions again, without using the cache.
+
+    The new rows are added to the rows of earlier audits.
+    """
+    from agent_eval.project.audits import audit_judges  # imported on use: it loads the prompts
 
     done = audit_judges(project, run_id=context.run.run_id, watch=watch_of(context, project))
     yield dg.MaterializeResult(metadata=_page(done), check_results=[_checked(done)])
@@ -42,7 +45,7 @@ def _page(done: Audit) -> dict[str, dg.MetadataValue]:
     page: dict[str, dg.MetadataValue] = {"drift": dg.MetadataValue.md(markdown_table(done.drift))}
     for row in done.drift.filter(metric=ALL_METRICS).iter_rows(named=True):
         for figure in ("share_equal", "mean_difference", "kappa"):
-            if row[figure] is not None:  # as numbers: the UI plots them over time
+            if row[figure] is not None:  # numbers, because the UI plots them over time
                 page[f"{figure} {row['judge']}"] = dg.MetadataValue.float(row[figure])
     return page
 

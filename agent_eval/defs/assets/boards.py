@@ -1,4 +1,4 @@
-"""Build one leaderboard per methodology version, and the report of all of them."""
+"""Define the assets that build one leaderboard per methodology version, and the report on all versions."""
 
 from datetime import timedelta
 
@@ -36,17 +36,18 @@ from agent_eval.tables.frames import (
 # With `nightly` on, boards are built every night; without it, a board older than a week is flagged.
 WEEKLY = dg.FreshnessPolicy.time_window(fail_window=timedelta(days=8), warn_window=timedelta(days=2))
 _ADMISSION = ("methodology_version", "agent_id", "session_id", "slot", "tests", "is_admitted")
-"""The columns of transcripts that the board of logs reads."""
+"""The columns of table transcripts that the log leaderboard reads."""
 
-# Stored in this order. `board_inputs` is last: until it is stored, the next run finds the same causes.
+# Tables are stored in this order. `board_inputs` is last: until it is stored, the next run finds the same causes.
 _BOARD = {
-    "leaderboard": "The board: ranks within each template, on exact composites; unpublished rows below with their reasons.",
-    "board_changes": "What changed on the board: composite, rank and status before and after, and why. A run adds rows "
-    "where something changed, and removes none.",
-    "board_history": "Every state that a row of the board had, so that the board of an earlier day can be shown. A run "
-    "adds rows where something changed, and removes none.",
-    "board_inputs": "What each row of the board was made from, as hashes: what differs at the next board is the cause of "
-    "its changes.",
+    "leaderboard": "The leaderboard: ranks within each template by exact composite scores, then unpublished agents with "
+    "the reasons.",
+    "board_changes": "Changes of the board: composite, rank and status before and after, and the causes. A run adds "
+    "rows for changes and never removes rows.",
+    "board_history": "Every earlier state of each row of the board, so that the board of an earlier day can be shown. A "
+    "run adds rows for changes and never removes rows.",
+    "board_inputs": "Hashes of the inputs of each row of the board. The inputs that differ at the next board are the "
+    "causes of its changes.",
 }
 
 
@@ -64,7 +65,7 @@ def boards_of_agents(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Compute the board of each version, what changed since the last one, and why."""
+    """Compute the leaderboard of each version, its changes since the previous board, and their causes."""
     successors = {m.version: m.superseded_by for m in project.registry.all()}
     board = boards.leaderboard(composite_scores, agents, reliability, successors, project.settings.interval)
     board = with_calibration(project, board)
@@ -88,7 +89,7 @@ def boards_of_agents(
 def pairwise_comparisons(
     context: dg.AssetExecutionContext, composite_scores: CompositeScores, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Compare every two published agents of a template, with interval and significance."""
+    """Compare every pair of published agents of a template, with confidence interval and significance."""
     compared = boards.pairwise_comparisons(composite_scores, project.settings.interval)
     yield from check_and_store(context, {"pairwise_comparisons": compared})
 
@@ -104,7 +105,7 @@ def pairwise_comparisons(
 def reliability_leaderboard(
     context: dg.AssetExecutionContext, reliability: Reliability, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Rank agents by pass^k within each task set, which shows who succeeds every time."""
+    """Rank agents within each task set by pass^k, the probability that k trials of a task all succeed."""
     ranked = with_calibration(project, trials.reliability_leaderboard(reliability))
     _show_successors(context, project, "reliability_leaderboard")
     yield from check_and_store(context, {"reliability_leaderboard": ranked}, reliability=reliability)
@@ -127,7 +128,7 @@ def log_leaderboard(
     agents: Agents,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """List agents whose conversations fill no slot, with the main figures of their logs and without ranks."""
+    """List agents whose conversations fill no slot, with the main figures of their logs; they are not ranked."""
     logs = quality.log_leaderboard(quality_summary, error_clusters, transcripts, agents)
     logs = with_calibration(project, logs)
     yield from check_and_store(context, {"log_leaderboard": logs}, transcripts=transcripts)
@@ -149,8 +150,11 @@ def log_leaderboard(
     code_version=__version__,
 )
 def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None]:
-    """Write the whole report to data/report, as `agent-eval report` does. It runs nightly or manually, not on changes."""
-    from agent_eval.project.report import publish  # templates are slow to load: only if there is work
+    """Write the whole report to data/report, as `agent-eval report` does.
+
+    The asset is materialised nightly or manually; changes of its inputs do not start it.
+    """
+    from agent_eval.project.report import publish  # slow to load, so it is imported only when needed
 
     made = publish(project)
     return dg.MaterializeResult(
@@ -164,7 +168,7 @@ def html_report(project: dg.ResourceParam[Project]) -> dg.MaterializeResult[None
 
 
 def _show_successors(context: dg.AssetExecutionContext, project: Project, asset: str) -> None:
-    """Show on the page of each superseded version which one replaced it, with a link to the current one."""
+    """Show on the page of each superseded version which version replaced it, with a link to the current one."""
     notes = superseded_notes(project.registry.all(), asset)
     for version in notes.keys() & set(context.partition_keys):
         text = {"Superseded": dg.MetadataValue.md(notes[version])}
@@ -172,7 +176,7 @@ def _show_successors(context: dg.AssetExecutionContext, project: Project, asset:
 
 
 def _report_at(project: Project) -> str:
-    """Return the address of the report: the one in the settings, else beside the UI."""
+    """Return the address of the report: the one in the settings, else the one that the UI serves."""
     return project.settings.report_url or REPORT
 
 

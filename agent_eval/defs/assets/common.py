@@ -1,7 +1,7 @@
-"""Share code of the assets: arguments of their decorators; checking, showing and storing their rows.
+"""Provide code that the assets share: decorator arguments, and the checking, display and storage of rows.
 
-A table asset is a plain `@dg.asset(**table_asset("universal_scores"), ...)` whose body ends in
-`yield from check_and_store(context, {"universal_scores": rows}, ...)`.
+A table asset is a function with the decorator `@dg.asset(**table_asset("universal_scores"), ...)`, whose body ends
+with `yield from check_and_store(context, {"universal_scores": rows}, ...)`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ class TableMultiAsset(TypedDict):
 
 
 def table_asset(name: str) -> TableAsset:
-    """Return the arguments of `@dg.asset` for the asset that fills table `name`, its checks included."""
+    """Return the arguments of `@dg.asset` for the asset that fills table `name`, including its checks."""
     return {
         "kinds": KINDS,
         "owners": OWNERS,
@@ -84,9 +84,9 @@ def table_multi_asset(
 
 
 def _with_others(description: str, name: str, descriptions: Iterable[str]) -> str:
-    """Return the description of a table, with the tables that the same op computes."""
+    """Return the description of a table, extended by the names of the tables that the same op computes."""
     others = ", ".join(other for other in descriptions if other != name)
-    return f"{description} Made in one computation with {others}, so these are made together."
+    return f"{description} One op computes this table together with {others}."
 
 
 def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:
@@ -94,16 +94,16 @@ def _specs(names: Iterable[str]) -> list[dg.AssetCheckSpec]:
 
 
 def mapped_inputs(**mappings: dg.PartitionMapping) -> dict[str, dg.AssetIn]:
-    """Return the inputs whose partitions are mapped; inputs with the same partitions need no entry."""
+    """Return the inputs with a partition mapping; inputs with the same partitions as the asset need no entry."""
     return {name: dg.AssetIn(partition_mapping=mapping) for name, mapping in mappings.items()}
 
 
 def part_of(
     columns: Iterable[str], mapping: dg.PartitionMapping | None = None, **values: Iterable[object]
 ) -> dg.AssetIn:
-    """Return an input of which only these columns are loaded, and only rows with one of these values in each column.
+    """Return an input that loads only these columns, and only rows whose values are listed in `values`.
 
-    Judgments are many: loading the rows and columns that an asset reads bounds its memory.
+    The tables of judgments are large. Loading only the rows and columns that an asset reads limits its memory use.
     """
     return dg.AssetIn(
         partition_mapping=mapping,
@@ -117,7 +117,7 @@ def dep(name: str, mapping: dg.PartitionMapping) -> dg.AssetDep:
 
 
 def table_metadata(name: str) -> dict[str, Any]:
-    """Return what the asset of a table shows of its contract: grain and key, and the columns with their meaning."""
+    """Return the asset metadata that describes a table: its grain, its key, and its columns with their meaning."""
     contract, lineage = table(name), column_lineage(name)
     columns = [
         dg.TableColumn(
@@ -137,7 +137,10 @@ def table_metadata(name: str) -> dict[str, Any]:
 
 
 def _from(origins: Iterable[Origin]) -> str:
-    """Return the columns that a column is computed from, for its description: only Dagster+ draws column lineage."""
+    """Return the columns that a column is computed from, as text for its description.
+
+    Only Dagster+ displays column lineage.
+    """
     names = ", ".join(f"{parent}.{column}" for parent, column in origins)
     return f" (from {names})" if names else ""
 
@@ -154,12 +157,12 @@ def check_and_store(
     Args:
         context: The context of the asset.
         frames: The new rows by table name; the tables are stored in this order.
-        interval: The interval method of the project's boards, for the page of composites.
-        parents: The tables whose rows the new rows belong to (`tables.rules.PARENTS`), unless among `frames`.
+        interval: The method for confidence intervals on the project's boards; the page of composites uses it.
+        parents: The tables that the new rows refer to (`tables.rules.PARENTS`), unless they are in `frames`.
 
     Raises:
-        dg.Failure: If a blocking check failed; the stored rows stay as they are.
-        MissingParentError: If a parent was not passed.
+        dg.Failure: If a blocking check failed; the stored rows are not changed.
+        MissingParentError: If a parent table was not passed.
     """
     partitions = key_frame(context.assets_def.partitions_def, context.partition_keys)
     at_hand = {**parents, **frames}
@@ -173,7 +176,7 @@ def check_and_store(
 
 
 class MissingParentError(LookupError):
-    """Raised when an asset does not pass the table that its check `no_orphans` compares with."""
+    """Raised when an asset does not pass the parent table that its check `no_orphans` needs."""
 
     def __init__(self, name: str) -> None:
         parent = PARENTS[name][0]
@@ -189,7 +192,7 @@ def _show(
     partitions: pl.DataFrame,
     interval: IntervalMethod,
 ) -> None:
-    """Add row count, figures, plots and tables to the asset's page of each partition."""
+    """Add the row count, figures, plots and tables to the asset's page of each partition."""
     shown = {}
     lineage = _lineage(name)
     for page in asset_pages(name, rows, partitions, interval):
@@ -204,7 +207,7 @@ def _show(
 
 
 def _lineage(name: str) -> dict[str, dg.TableColumnLineage]:
-    """Return the metadata that says which columns a score comes from; nothing for other tables."""
+    """Return the column lineage of a table of scores as metadata; empty for other tables."""
     origins = {
         column: [dg.TableColumnDep(dg.AssetKey(parent), origin) for parent, origin in of_column]
         for column, of_column in column_lineage(name).items()

@@ -1,7 +1,7 @@
-"""Cluster failure labels under stable ids, and compare the clusters with a baseline.
+"""Define the assets that cluster failure labels under stable ids and compare the clusters with a baseline.
 
-Clustering is imported only if there is work: numpy takes a quarter of the time limit for loading the
-definitions.
+The clustering package is imported only when needed: importing numpy takes a quarter of the time limit for
+loading the definitions.
 """
 
 import dagster as dg
@@ -39,12 +39,11 @@ from agent_eval.tables.frames import (
 )
 
 _MADE = {
-    "failures": "What went wrong in which turn, with the quote that shows it, whose fault it was, and the cluster it "
-    "belongs to.",
-    "error_clusters": "Failures that are the same error, under an id that does not change: severity, frequency, first and "
-    "last occurrence. The list of what to fix first.",
-    "error_rates": "How often each cluster occurred in each run of the agent, among the turns judged for it. Trends "
-    "compare these.",
+    "failures": "Failure labels of judged turns, with the supporting quote, the party at fault and the cluster.",
+    "error_clusters": "Clusters of failures with the same cause, under ids that do not change: severity, frequency, first "
+    "and last occurrence. Use this table to decide what to fix first.",
+    "error_rates": "The share of judged turns in which each cluster occurred, by run of the agent. Trends compare these "
+    "rates.",
 }
 
 

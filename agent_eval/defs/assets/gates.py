@@ -1,4 +1,4 @@
-"""Evaluate whether an agent passes the gates under a version, from its stored rows."""
+"""Define the asset that evaluates, from stored rows, whether an agent passes the gates under a version."""
 
 import dagster as dg
 import polars as pl
@@ -23,7 +23,7 @@ from agent_eval.tables.frames import Agents
 def gate_results(
     context: dg.AssetExecutionContext, agents: Agents, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Evaluate all gates of [gates] in agent_eval.toml: passed, failed or unknown, with the evidence."""
+    """Evaluate all gates in section [gates] of agent_eval.toml: passed, failed or unknown, with evidence."""
     pairs = key_frame(PAIRS, context.partition_keys).join(agents, on="agent_id", how="semi")
     rows = gating.gate_results(project, pairs)
     red = rows.filter(pl.col("result") != "passed").select(

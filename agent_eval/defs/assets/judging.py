@@ -1,4 +1,4 @@
-"""Collect judgments of models, rules and people on turns, conversations and sessions."""
+"""Define the assets that collect judgments of models, rules and people on turns, conversations and sessions."""
 
 from functools import partial
 
@@ -50,8 +50,8 @@ _FINDING = (
 _MADE = {
     "turn_judgments": "The answers of people, rules and models about every turn, metric by metric, with rationale and "
     "quote. Clusters and scores are computed from them.",
-    "conversation_judgments": "The answers about whole conversations: whether the goal was reached, whether a required test "
-    "passed. Composite and reliability use them.",
+    "conversation_judgments": "The answers about whole conversations, e.g. whether the goal was reached and whether a "
+    "required test passed. Composite scores and reliability use them.",
 }
 
 
@@ -74,7 +74,7 @@ def judgments(
     turns: Turns,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Judge every metric of every turn and conversation; each question is asked once for all versions."""
+    """Judge every turn and conversation by every metric; a question that several versions share is asked once."""
     agents, run_id = _agents(context), context.run.run_id
     store_recorded(project, agents, run_id=run_id)
     ask = partial(
@@ -110,9 +110,9 @@ def rubric_ratings(
     conversation_judgments: ConversationJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Rate U1–U6 per session and three criteria per scenario against the written anchors; missing ratings have a reason.
+    """Rate U1–U6 per session, and three criteria per scenario, against the written anchors.
 
-    Universal and domain scores are sums of these.
+    A missing rating has a row with the reason. Universal and domain scores are computed from these ratings.
     """
     agents, methodologies = _agents(context), project.methodologies(versions_of(context))
     judged = pl.concat([turn_judgments, conversation_judgments], how="diagonal")

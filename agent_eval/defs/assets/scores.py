@@ -1,4 +1,4 @@
-"""Compute scores from ratings, reliability from outcomes, and a summary from all answers."""
+"""Define the assets that compute scores from ratings, reliability from outcomes, and a summary of all answers."""
 
 import dagster as dg
 
@@ -47,7 +47,7 @@ _ANSWER = (
     "unscored_reason", "is_effective",
 )  # fmt: skip
 _OF_TURNS = (*_ANSWER, "turn_index")
-"""The columns of judgments that scores are computed from: no texts, no costs."""
+"""The columns of judgments that scores are computed from, without texts and costs."""
 
 
 @dg.asset(
@@ -66,7 +66,7 @@ def tool_correctness(
     turn_judgments: TurnJudgments,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Score tool calls where tools were expected: selection, parameters, sequence and utilisation."""
+    """Score the tool calls of conversations with expected calls: selection, parameters, sequence, utilisation."""
     s = project.settings
     known = (transcripts, conversations, tool_calls, turn_judgments)
     scored = tools.tool_correctness_table(*known, weights=s.tool_weights, threshold=s.tool_threshold)
@@ -86,7 +86,10 @@ def assertion_results(
     tool_calls: ToolCalls,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Check each assertion of `expected`: expected calls, trajectories and forbidden calls. The gate `assertions` counts them."""
+    """Check each assertion of field `expected`: expected calls, trajectories and forbidden calls.
+
+    The gate `assertions` reads these results.
+    """
     checked = {"assertion_results": assertions.assertion_results(transcripts, conversations, tool_calls)}
     yield from check_and_store(context, checked, transcripts=transcripts)
     at_hand = {"transcripts": transcripts, **checked}
@@ -97,7 +100,7 @@ def assertion_results(
 def universal_scores(
     context: dg.AssetExecutionContext, rubric_ratings: RubricRatings, project: dg.ResourceParam[Project]
 ) -> TableEvents:
-    """Compute U1–U6, the qualities required of every agent, and the universal score, their sum / 30 × 100."""
+    """Compute U1–U6, the qualities required of every agent, and the universal score: their sum / 30 × 100."""
     scored = universal.universal_scores(rubric_ratings, project.methodologies(versions_of(context)))
     yield from check_and_store(context, {"universal_scores": scored}, rubric_ratings=rubric_ratings)
 
@@ -132,7 +135,10 @@ def composite_scores(
     import_errors: ImportErrors,
     project: dg.ResourceParam[Project],
 ) -> TableEvents:
-    """Compute the composite of each agent: the weighted U and D minus the penalty, with disclosures, required tests and status."""
+    """Compute the composite score of each agent: the weighted sum of U and D, minus the penalty.
+
+    The table also has the disclosures, the required tests and the publication status.
+    """
     show_lineage(context, project, "composite_scores")
     tables = composite.CompositeTables(
         universal_scores=universal_scores, domain_scores=domain_scores, transcripts=transcripts, sessions=sessions,

@@ -1,7 +1,7 @@
-"""Guard Dagster's web server, which answers every host and origin, and runs mutations sent by GET.
+"""Reject requests of other hosts and origins to Dagster's web server, which accepts them and allows mutations by GET.
 
-A page that is open in the user's browser could otherwise start, stop and delete runs, or read results under a host name
-of its own that points to this machine.
+Without this guard a page that is open in the user's browser could start, stop and delete runs. It could also read
+results under a host name that resolves to this machine (DNS rebinding).
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from typing import Any
 
 HOSTS = "AGENT_EVAL_UI_ALLOWED_HOSTS"
-"""The environment variable with the allowed hosts, as a JSON list; that of the setting `ui_allowed_hosts`."""
+"""The environment variable of the setting `ui_allowed_hosts`: the allowed hosts as a JSON list."""
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _READS = frozenset({"GET", "HEAD"})
 _HEADERS = [
@@ -27,12 +27,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def allowed_hosts() -> frozenset[str]:
-    """Return the hosts of this machine and those that the environment names."""
+    """Return the local host names and the hosts in the environment variable `HOSTS`."""
     return LOCAL | {str(host).lower() for host in json.loads(os.environ.get(HOSTS) or "[]")}
 
 
 class Guard:
-    """Answer 403 to every request that is not of the UI's own origin (ASGI middleware)."""
+    """Respond with status 403 to every request that is not from the UI's own origin (ASGI middleware)."""
 
     def __init__(self, app: App, hosts: Collection[str]) -> None:
         self._app = app
@@ -51,7 +51,10 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
 
     def why_refused(self, scope: Mapping[str, Any]) -> str | None:
-        """Return why a request is refused; None for one of the UI's own origin, or a link that leads to a page of it."""
+        """Return why a request is refused; None if it is allowed.
+
+        Requests from the UI's own origin are allowed, and so are links from other sites to its pages.
+        """
         headers = list(_headers(scope))
         hosts = [value for name, value in headers if name == "host"]
         if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
@@ -92,7 +95,7 @@ def _name(host: str) -> str:
 
 
 def _authority(origin: str) -> str:
-    """Return the host and port of an origin; empty for an opaque origin ('null')."""
+    """Return the host and port of an origin; an empty string for an opaque origin ('null')."""
     return origin.lower().partition("://")[2]
 
 

@@ -1,4 +1,4 @@
-"""Serve the report at the address of the Dagster UI: each page is rendered from the store on request."""
+"""Serve the report at the address of the Dagster UI. Each page is rendered from the store on request."""
 
 import asyncio
 import posixpath
@@ -11,7 +11,7 @@ from agent_eval.errors import AgentEvalError
 
 PREFIX = "/report/"
 Pages = Callable[[str], bytes | None]
-"""Path from the report's folder → the page; None if there is none."""
+"""A function that returns the page at a path relative to the report's folder; None if the page does not exist."""
 
 _KINDS = {
     ".html": "text/html",
@@ -24,10 +24,13 @@ _BOARD = re.compile(r"boards/[0-9A-Za-z.+-]+")
 
 
 def pages_of_project() -> Pages:
-    """Return the pages of the project of this process; it is opened for each page, as it may have changed."""
+    """Return a function that renders the pages of this process's project.
+
+    The project is opened for each page, because it may have changed.
+    """
 
     def page(path: str) -> bytes | None:
-        from agent_eval.project import Project  # imported on use, since it takes a second
+        from agent_eval.project import Project  # imported here, since the import takes a second
         from agent_eval.project.report import served_page
 
         return served_page(Project.open(), path)
@@ -36,7 +39,7 @@ def pages_of_project() -> Pages:
 
 
 class WithReport:
-    """Answer requests below `/report/` and pass on all others (ASGI application)."""
+    """Serve the report under `/report/` and pass all other requests to the wrapped application (ASGI)."""
 
     def __init__(self, app: App, pages: Pages) -> None:
         self._app = app
@@ -60,7 +63,7 @@ class WithReport:
         await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else body})
 
     def _answer(self, path: str) -> tuple[int, str, bytes]:
-        """Return status, content type and body of one page."""
+        """Return the status, content type and body of one page."""
         if not path:
             return 302, "text/plain", f"{PREFIX}index.html".encode()
         if _BOARD.fullmatch(path):
@@ -70,5 +73,5 @@ class WithReport:
         except AgentEvalError as error:
             return 503, "text/plain", f"{error}\n".encode()
         if page is None:
-            return 404, "text/plain", b"The report has no such page. Its first page: /report/\n"
+            return 404, "text/plain", b"This page does not exist. The first page of the report is /report/.\n"
         return 200, _KINDS.get(posixpath.splitext(path)[1], "text/plain"), page

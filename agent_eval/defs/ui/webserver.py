@@ -1,4 +1,4 @@
-"""Run `dagster-webserver` and the report behind the guard; started by `defs.ui.dev`."""
+"""Run `dagster-webserver` and serve the report behind the guard. `defs.ui.dev` starts this module."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _create_app = getattr(cli, "create_app_from_workspace_process_context")  # noqa:
 
 
 def guarded_app(*args: Any, **kwargs: Any) -> App:
-    """Create Dagster's application with the report beside it and the guard around both."""
+    """Return Dagster's application, extended by the report and wrapped by the guard."""
     return Guard(WithReport(_create_app(*args, **kwargs), pages_of_project()), allowed_hosts())
 
 

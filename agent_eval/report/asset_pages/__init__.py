@@ -1,1 +1,1 @@
-"""Render the page of each asset in the Dagster UI, from frames to Markdown and SVG. This package does not import Dagster."""
+"""Render frames as Markdown and SVG for the asset pages of the Dagster UI. This package does not import Dagster."""

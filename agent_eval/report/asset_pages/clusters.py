@@ -1,4 +1,4 @@
-"""Render error clusters: most severe first, with rates, trend and examples."""
+"""Render error clusters, most severe first, with rates, trends and examples."""
 
 import polars as pl
 
@@ -6,8 +6,8 @@ from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, BLUE, GREEN, GREY, RED, Bar, BarPart, bars
 from agent_eval.tables.vocabularies import SEVERITY
 
-LONGEST = 160  # characters of a cell on an asset's page
-MOST = 50  # clusters on an asset's page
+LONGEST = 160  # maximum number of characters in a table cell
+MOST = 50  # maximum number of clusters on an asset's page
 
 
 _SEVERITIES = {"critical": "#7f0000", "high": RED, "medium": AMBER, "low": "#c9a400"}
@@ -22,7 +22,7 @@ _TRENDS = {
 
 
 def most_severe_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
-    """Return rows by severity, then by the named columns, largest first, then by id."""
+    """Sort rows by severity, most severe first, then by the named columns, largest first, then by cluster id."""
     severity = pl.col("severity").cast(SEVERITY)
     return rows.sort(
         severity, *then, "cluster_id", descending=[True, *[True for _ in then], False], nulls_last=True
@@ -30,13 +30,13 @@ def most_severe_first(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 
 
 def clusters_page(error_clusters: pl.DataFrame) -> str:
-    """Return the clusters of one agent as a markdown table, the fifty most severe."""
+    """Return a Markdown table of the fifty most severe clusters of one agent."""
     rate = pl.col("rate_per_100_turns").round(1).alias("per 100 turns")
     return _page(error_clusters, rate, "trend", "examples", pl.col("root_cause").alias("root cause"))
 
 
 def severities_plot(error_clusters: pl.DataFrame) -> str:
-    """Draw a bar per severity, most severe first: failures, and in how many clusters."""
+    """Draw one bar per severity, most severe first, with the numbers of failures and clusters."""
     counts: dict[str, list[int]] = {}
     for severity, n in error_clusters.select("severity", "n_failures").iter_rows():
         counts.setdefault(severity, []).append(n)
@@ -53,7 +53,7 @@ def severities_plot(error_clusters: pl.DataFrame) -> str:
 
 
 def trends_plot(error_trends: pl.DataFrame) -> str:
-    """Draw a bar per agent: its clusters by what became of them since the baseline."""
+    """Draw one bar per agent: the number of its clusters by trend since the baseline."""
     counts = error_trends.group_by("agent_id", "trend").len().sort("agent_id", "trend")
     parts: dict[str, dict[str, int]] = {}
     for agent, trend, n in counts.iter_rows():
@@ -70,7 +70,7 @@ def trends_plot(error_trends: pl.DataFrame) -> str:
 
 
 def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str:
-    """Return every cluster of a version as a markdown table: counts, agents, changes, examples."""
+    """Return a Markdown table of the fifty most severe clusters of a version: counts, agents, trends, examples."""
     changes = error_trends.group_by("cluster_id").agg(
         pl.format("{}: {}", "agent_id", change()).sort_by("agent_id").str.join("; ").alias("trend")
     )
@@ -89,7 +89,10 @@ def trends_page(error_clusters: pl.DataFrame, error_trends: pl.DataFrame) -> str
 
 
 def change() -> pl.Expr:
-    """Return the trend with both rates per 100 turns, 'improved 6.0 → 3.1, q 0.002' or '(may be chance)'."""
+    """Return the trend and both rates per 100 turns as text, e.g. 'improved 6.0 → 3.1, q 0.002'.
+
+    New and resolved clusters whose difference is not significant are marked '(may be chance)'.
+    """
     rates = [
         pl.col(f"{p}rate_per_100_turns").round(1).cast(pl.String).fill_null("?") for p in ("baseline_", "")
     ]
@@ -101,7 +104,7 @@ def change() -> pl.Expr:
 
 
 def _page(clusters: pl.DataFrame, *columns: str | pl.Expr) -> str:
-    """Return the common columns of all pages, then these columns, for the fifty most severe clusters."""
+    """Return a table of the fifty most severe clusters: the columns that all pages share, then `columns`."""
     described = {"title": "cluster", "cluster_id": "id", "n_failures": "failures", "n_turns": "turns"}
     named = (pl.col(name).alias(shown) for name, shown in described.items())
     ordered = most_severe_first(clusters, "n_turns").head(MOST).select("severity", *named, *columns)

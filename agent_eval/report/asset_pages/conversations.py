@@ -1,4 +1,4 @@
-"""Show conversations on the page of asset `transcripts`: source and first turns, as text that markdown leaves alone."""
+"""Render conversations for the page of asset `transcripts`: sources and first turns, with escaped text."""
 
 from typing import Any
 
@@ -9,15 +9,15 @@ from agent_eval.report.markdown import escape, link, markdown_table
 
 MOST_CONVERSATIONS = 3
 MOST_TURNS = 6
-MOST_CHARACTERS = 200  # of a message
+MOST_CHARACTERS = 200  # maximum number of characters of a message
 _PAIR = ["agent_id", "methodology_version"]
 _CONVERSATION = ["agent_id", "conversation_id"]
 TURN_COLUMNS = (*_CONVERSATION, "turn_index", "user_message", "agent_message", "n_tool_calls")
-"""The columns of table turns that a page shows."""
+"""The columns of table turns that the page shows."""
 
 
 def shown_first(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Return the transcripts that each agent's page under a version shows: those that count first, then by id."""
+    """Return the transcripts that each agent's page shows: first those that count, then the others, by id."""
     ordered = transcripts.sort(*_PAIR, ~pl.col("is_admitted"), "conversation_id")
     return ordered.group_by(_PAIR, maintain_order=True).head(MOST_CONVERSATIONS)
 
@@ -29,11 +29,11 @@ def first_turns(transcripts: pl.DataFrame) -> pl.DataFrame:
 
 
 def conversations_page(transcripts: pl.DataFrame, turns: pl.DataFrame) -> str:
-    """Return markdown: each transcript's source, counts and content hash, then a table of its first turns.
+    """Return Markdown: the source, counts and content hash of each transcript, then a table of its first turns.
 
     Args:
-        transcripts: Rows of table transcripts to show, of one agent and version.
-        turns: The first turns of these conversations, with `TURN_COLUMNS`; others are left out.
+        transcripts: The rows of table transcripts to show, for one agent and version.
+        turns: The first turns of these conversations, with `TURN_COLUMNS`; turns of other conversations are ignored.
     """
     parts = []
     for row in transcripts.iter_rows(named=True):

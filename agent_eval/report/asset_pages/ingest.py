@@ -1,22 +1,22 @@
-"""Render ingested data for the Dagster UI: outcomes, tools, refused records, what counts under a version."""
+"""Render ingested data for the Dagster UI: outcomes, tools, refused records and conversations that count."""
 
 import polars as pl
 
 from agent_eval.report.markdown import markdown_table
 from agent_eval.report.svg import AMBER, GREEN, GREY, RED, Bar, BarPart, bars
 
-MOST = 25  # rows of a table
+MOST = 25  # maximum number of rows in a table
 _AGENT = "agent_id"
 _PAIR = ["agent_id", "methodology_version"]
 
 
 def agent_table(agents: pl.DataFrame) -> str:
-    """Return the agent's description."""
+    """Return the agent's description as a Markdown table."""
     return markdown_table(agents.select("name", "category", "template", "provider", "baseline"), limit=80)
 
 
 def sessions_table(sessions: pl.DataFrame) -> str:
-    """Return one line per session: when, by whom, for which versions, what was disclosed, what went wrong."""
+    """Return a table with one line per session: date, evaluator, versions, disclosures and errors of the harness."""
     listed = sessions.select(
         pl.col("session_id").alias("session"),
         pl.col("session_date").alias("date"),
@@ -30,7 +30,10 @@ def sessions_table(sessions: pl.DataFrame) -> str:
 
 
 def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per agent and session: conversations by outcome, turns, tool calls, known cost."""
+    """Return one row per agent and session: conversations by outcome, turns, tool calls and cost.
+
+    The cost is null if it is unknown for any conversation.
+    """
     is_correct = pl.col("outcome_correct")
     return (
         conversations.group_by(_AGENT, "session_id")
@@ -48,7 +51,7 @@ def outcomes(conversations: pl.DataFrame) -> pl.DataFrame:
 
 
 def outcomes_plot(counted: pl.DataFrame) -> str:
-    """Draw a bar per session: correct, wrong, no outcome declared."""
+    """Draw one bar per session: correct and wrong conversations, and those without a declared outcome."""
     shown = (
         ("correct", GREEN, "correct"),
         ("wrong", RED, "wrong"),
@@ -66,12 +69,12 @@ def outcomes_plot(counted: pl.DataFrame) -> str:
 
 
 def counts_table(counted: pl.DataFrame) -> str:
-    """Return counts without the agent, whose page it is."""
+    """Return a table of the counts without the agent column, since the page belongs to one agent."""
     return _head(counted.drop(_AGENT))
 
 
 def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per agent: turns, how many are without a reply, characters said, latency."""
+    """Return one row per agent: turns, turns without a reply, tool calls, median reply length and median latency."""
     return (
         turns.group_by(_AGENT)
         .agg(
@@ -87,7 +90,7 @@ def turn_counts(turns: pl.DataFrame) -> pl.DataFrame:
 
 
 def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per agent and tool: calls, and how many ended in an error; most called first."""
+    """Return one row per agent and tool, most called first: calls, errors, and calls with unknown result."""
     is_error = pl.col("is_error").fill_null(value=False)
     return (
         tool_calls.group_by(_AGENT, "name")
@@ -97,7 +100,7 @@ def tool_counts(tool_calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_plot(counted: pl.DataFrame) -> str:
-    """Draw a bar per tool: answered, failed, unknown."""
+    """Draw one bar per tool: calls that were answered, failed, or have an unknown result."""
     rows = [
         Bar(
             row["name"],
@@ -118,12 +121,12 @@ def tools_plot(counted: pl.DataFrame) -> str:
 
 
 def refused_table(import_errors: pl.DataFrame) -> str:
-    """Return each refused record by file and line, with what to do."""
+    """Return a table of the refused records by file and line, with the reason and the fix."""
     return _head(import_errors.select("file", "line", "reason"))
 
 
 def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per agent, version, slot and reason: how many conversations."""
+    """Return the number of conversations and turns per agent, version, slot and reason for not counting."""
     return (
         transcripts.group_by(*_PAIR, "slot", "is_admitted", "reason")
         .agg(conversations=pl.len(), turns=pl.col("n_turns").sum())
@@ -132,7 +135,7 @@ def admitted(transcripts: pl.DataFrame) -> pl.DataFrame:
 
 
 def slots_plot(counted: pl.DataFrame) -> str:
-    """Draw a bar per slot: conversations that count, and those that do not."""
+    """Draw one bar per slot: conversations that count, and conversations that do not."""
     parts: dict[str, list[BarPart]] = {}
     for slot, is_admitted, n in counted.select("slot", "is_admitted", "conversations").iter_rows():
         part = BarPart(n, GREEN, "counts") if is_admitted else BarPart(n, AMBER, "does not count")
@@ -142,7 +145,7 @@ def slots_plot(counted: pl.DataFrame) -> str:
 
 
 def reasons_table(counted: pl.DataFrame) -> str:
-    """Return why conversations do not count."""
+    """Return a table of the reasons why conversations do not count."""
     left_out = counted.filter(~pl.col("is_admitted")).select("slot", "conversations", "reason")
     return "every conversation counts" if left_out.is_empty() else _head(left_out)
 

@@ -32,7 +32,7 @@ _ANSWERS = {
 
 
 def _known_sum(column: str) -> pl.Expr:
-    """Return the sum, null when any part is unknown."""
+    """Return the sum of a column, or null if any of its values is null."""
     return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
@@ -48,7 +48,7 @@ FIGURES = (
 
 
 def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return the coverage by judge models: one row per version, agent and metric asked of a model.
+    """Count the answers of judge models: one row per version, agent, metric and judge.
 
     Args:
         judgments: Table turn_judgments or conversation_judgments.
@@ -72,7 +72,7 @@ def coverage(judgments: pl.DataFrame) -> pl.DataFrame:
 
 
 def coverage_table(counted: pl.DataFrame) -> str:
-    """Return what models were asked and what it cost, a line per metric and one for all."""
+    """Return a table of questions, answers and costs of judge models: one line per metric, and a total."""
     total = counted.select(
         pl.lit("all").alias("metric"),
         pl.lit("").alias("judge"),
@@ -84,13 +84,13 @@ def coverage_table(counted: pl.DataFrame) -> str:
 
 
 def rating_counts(judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version, agent, metric and rating: how many effective judgments."""
+    """Return the number of effective judgments per version, agent, metric and rating."""
     rated = judgments.filter("is_effective", pl.col("rating_1to5").is_not_null())
     return rated.group_by(*_PAIR, pl.col("metric").alias("row"), "rating_1to5").len().sort(pl.all())
 
 
 def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
-    """Return counts per version, agent, target, criterion and rating, or status without a rating."""
+    """Return counts of ratings per version, agent, target, criterion and rating, or by status without a rating."""
     counted = rubric_ratings.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
     return (
         counted.group_by(*_PAIR, pl.col("target").alias("row"), "criterion", "rating_1to5", "status", "judge")
@@ -100,7 +100,7 @@ def rubric_counts(rubric_ratings: pl.DataFrame) -> pl.DataFrame:
 
 
 def ratings_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per row, parted by the shares of the ratings 1 to 5; grey: without a rating."""
+    """Draw one bar per metric or target, divided by the shares of the ratings 1 to 5; missing ratings are grey."""
     parts: dict[str, dict[int | None, int]] = {}
     for row, rating, n in counted.select("row", "rating_1to5", "len").iter_rows():
         of_row = parts.setdefault(row, {})
@@ -120,7 +120,7 @@ def ratings_plot(counted: pl.DataFrame) -> str:
 
 
 def grid_table(counted: pl.DataFrame) -> str:
-    """Return a table of targets and criteria with ratings and raters, or the reasons for missing ratings."""
+    """Return a table of targets and criteria with ratings and judges, or the status of missing ratings."""
     rating = pl.coalesce(pl.col("rating_1to5").cast(pl.String), pl.col("status"))
     table_rows = (
         counted.group_by("row", "criterion", maintain_order=True)
@@ -134,13 +134,13 @@ def grid_table(counted: pl.DataFrame) -> str:
 
 
 def answers(judgments: pl.DataFrame) -> pl.DataFrame:
-    """Return counts of effective judgments per version, agent, metric and status, and those without value."""
+    """Count judgments per version, agent, metric and status: effective judgments and those without a value."""
     counted = judgments.filter(pl.col("is_effective") | (pl.col("status") != "scored"))
     return counted.group_by(*_PAIR, "metric", "status").len().sort(*_PAIR, "metric", "status")
 
 
 def answers_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per metric: scored, unscored, not applicable."""
+    """Draw one bar per metric: the numbers of judgments by status."""
     parts: dict[str, dict[str, int]] = {}
     for metric, status, n in counted.select("metric", "status", "len").iter_rows():
         parts.setdefault(metric, {})[status] = n
@@ -152,11 +152,11 @@ def answers_plot(counted: pl.DataFrame) -> str:
         )
         for metric, counts in parts.items()
     ]
-    return bars("What was scored, by metric", rows)
+    return bars("Judgments by metric and status", rows)
 
 
 def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
-    """Return counts of failures per version, agent, label and fault author, most frequent label first."""
+    """Count failures per version, agent, label and party at fault, most frequent label first."""
     per_label = pl.len().over(*_PAIR, "label").alias("of_label")
     return (
         failures.with_columns(per_label)
@@ -174,13 +174,13 @@ def failure_counts(failures: pl.DataFrame) -> pl.DataFrame:
 
 
 def failures_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per failure label: whose fault it was."""
+    """Draw one bar per failure label, divided by the party at fault."""
     looks = {"agent": (RED, "agent"), "environment": (BLUE, "environment"), None: (GREY, "unknown")}
     parts: dict[str, list[BarPart]] = {}
     for label, author, n in counted.select("label", "fault_author", "len").iter_rows():
         parts.setdefault(label, []).append(BarPart(n, *looks[author]))
     rows = [Bar(label, tuple(found), f"{sum(p.size for p in found):g}") for label, found in parts.items()]
-    return bars("Failures by label and whose fault they are", rows)
+    return bars("Failures by label and party at fault", rows)
 
 
 def _rating_part(rating: int | None, share: float) -> BarPart:
@@ -202,7 +202,7 @@ def _mean(counts: dict[int | None, int]) -> str:
 
 
 def calibration_plot(calibration: pl.DataFrame) -> str:
-    """Draw kappa with people of each metric and judge with its interval; what lies below 0 is drawn at 0."""
+    """Draw the kappa of each judge with people, per metric, with its interval; negative values are drawn at 0."""
     bars_of = []
     for row in calibration.iter_rows(named=True):
         kappa = kappa_of(row)
@@ -210,12 +210,12 @@ def calibration_plot(calibration: pl.DataFrame) -> str:
         value, low, high = (None if end is None else max(end, 0.0) for end in kappa)
         bars_of.append(IntervalBar(name_of(row), value, low, high, words, GREY if row["is_stale"] else BLUE))
     if not bars_of:
-        return "no answer of a judge was compared with a person's"
+        return "no answers of judges and people to compare"
     return spans("Kappa of judges and people with 95 % intervals", bars_of, scale=1)
 
 
 def calibration_figures(calibration: pl.DataFrame) -> str:
-    """Return the figures of each row with its confusion: the judge's answers in rows, people's in columns."""
+    """Return the figures and the confusion matrix of each row: answers of the judge in rows, of people in columns."""
     parts = []
     for row in calibration.iter_rows(named=True):
         lines = [{"figure": name, "value (95 %)": value} for name, value in figures(row)]

@@ -1,4 +1,4 @@
-"""Render the lineage of a score as one table: its source tables, their rows, runs and judges."""
+"""Render the lineage of a score: the tables it was computed from, with their rows and runs, and its judges."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from agent_eval.report.links import REPORT, rating_page, run_page
 from agent_eval.report.markdown import markdown_table
 from agent_eval.tables.made_from import MADE_FROM as ALL_MADE_FROM
 
-MOST = 40  # ratings
+MOST = 40  # maximum number of ratings
 _ON_THE_WAY = (
     *(
         "leaderboard",
@@ -21,14 +21,14 @@ _ON_THE_WAY = (
     *("conversation_judgments", "transcripts", "turns", "conversations", "sessions"),
 )
 MADE_FROM = {name: ALL_MADE_FROM[name] for name in _ON_THE_WAY}
-"""The way from a board to the sources: table → what its asset is made from."""
+"""The tables from a board to the sources, each with the inputs of its asset."""
 
 
 _LINKS = {"table": "_asset", "written by run": "_run"}
 
 
 def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
-    """Return up to `MOST` ratings behind a score, the lowest first, each with a link to its place.
+    """Return a table of at most `MOST` ratings of a score, lowest first, each with a link to the report.
 
     Args:
         ratings: Rows of rubric_ratings of one agent and version.
@@ -50,13 +50,13 @@ def ratings_page(ratings: pl.DataFrame, report: str = REPORT) -> str:
 
 
 def lineage_page(of: str, written: pl.DataFrame, judged: pl.DataFrame, facts: Mapping[str, str]) -> str:
-    """Return markdown: the hashes behind a score, its judges, and a line per table up to the sources.
+    """Return Markdown: one line per table from the score to the sources, the judges, and the hashes.
 
     Args:
-        of: The table whose page it is; its own rows are of this run.
-        written: Rows table, n_rows, last_run_id, last_written: what is stored of the page's partition.
-        judged: Rows judge, n_ratings, n_prompts, prompt_hash: who gave the effective ratings.
-        facts: Name → value: versions and hashes.
+        of: The table that the page belongs to; its rows are written by this run.
+        written: The stored rows of the page's partition: table, n_rows, last_run_id, last_written.
+        judged: The judges of the effective ratings: judge, n_ratings, n_prompts, prompt_hash.
+        facts: Versions and hashes by name.
     """
     last_run = pl.col("last_run_id").sort_by("last_written").last()
     held = {

@@ -1,6 +1,7 @@
-"""Compose the page of each asset from summaries and plots of every partition.
+"""Compose the page of each asset from summaries and plots of its partitions.
 
-A summary is counted once for a whole range of partitions; what is drawn is then small, and drawn per partition.
+A summary is computed once for a whole range of partitions. Plots and tables are then rendered from the small
+summaries, one partition at a time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +19,10 @@ from agent_eval.tables import table
 
 @dataclass(frozen=True)
 class Section:
-    """Represent one entry of an asset's page.
+    """Represent one section of an asset's page.
 
-    `summary`: rows of a whole range → fewer rows, which keep the columns of the partition.
-    `shown`: the summary of one partition → markdown.
+    `summary` aggregates the rows of a whole range and keeps the partition columns. `shown` renders the summary of
+    one partition as Markdown.
     """
 
     title: str
@@ -44,17 +45,17 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
     "tool_calls": (Section("Tools", ingest.tool_counts, ingest.tools_plot),),
     "import_errors": (Section("Refused records", _as_is, ingest.refused_table),),
     "transcripts": (
-        Section("What counts", ingest.admitted, ingest.slots_plot),
-        Section("What does not count, and why", ingest.admitted, ingest.reasons_table),
+        Section("Conversations that count", ingest.admitted, ingest.slots_plot),
+        Section("Conversations that do not count", ingest.admitted, ingest.reasons_table),
     ),
     "turn_judgments": (
-        Section("What judge models were asked", judging.coverage, judging.coverage_table),
+        Section("Answers of judge models", judging.coverage, judging.coverage_table),
         Section("Ratings", judging.rating_counts, judging.ratings_plot),
-        Section("Scored or not", judging.answers, judging.answers_plot),
+        Section("Status of judgments", judging.answers, judging.answers_plot),
     ),
     "conversation_judgments": (
-        Section("What judge models were asked", judging.coverage, judging.coverage_table),
-        Section("Scored or not", judging.answers, judging.answers_plot),
+        Section("Answers of judge models", judging.coverage, judging.coverage_table),
+        Section("Status of judgments", judging.answers, judging.answers_plot),
     ),
     "rubric_ratings": (
         Section("Ratings", judging.rubric_counts, judging.ratings_plot),
@@ -81,20 +82,20 @@ SECTIONS: Mapping[str, tuple[Section, ...]] = {
     ),
     "composite_scores": (
         Section("Score", _as_is, scoring.composite_plot),
-        Section("What is missing", _as_is, scoring.missing_table),
+        Section("Missing parts and warnings", _as_is, scoring.missing_table),
     ),
     "reliability": (Section("pass^k", _as_is, scoring.reliability_plot),),
     "quality_summary": (
         Section("Means", _as_is, quality.summary_plot),
-        Section("What they rest on", _as_is, quality.summary_table),
+        Section("Means and numbers of answers", _as_is, quality.summary_table),
     ),
     "log_leaderboard": (Section("Logs", _as_is, quality.logs_table),),
     "reliability_leaderboard": (Section("pass^k", _as_is, scoring.reliability_ranks),),
-    "pairwise_comparisons": (Section("Agent against agent", _as_is, scoring.pairs_matrix),),
+    "pairwise_comparisons": (Section("Pairs of agents", _as_is, scoring.pairs_matrix),),
     "error_trends": (Section("Trends", _as_is, trends_plot),),
     "gate_results": (Section("Gates", scoring.results_by("gate"), scoring.results_plot),),
 }
-"""Table → what its asset's page shows; a table without an entry has its preview."""
+"""Table → the sections of its asset's page; the page of any other table has only a preview."""
 
 
 FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
@@ -111,12 +112,15 @@ FIGURES: Mapping[str, tuple[pl.Expr, ...]] = {
         (pl.col("result") == r).sum().alias(f"n_{r}") for r in ("passed", "failed", "unknown")
     ),
 }
-"""Table → figures of each partition; the UI shows them at once, and numbers as a curve over time. Unknown ones are left out."""
+"""Table → the figures of each partition. The UI shows them without a click and plots numbers over time.
+
+Unknown figures are omitted.
+"""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Hold the page of one partition: the number of rows, figures by name, Markdown by title."""
+    """Hold the page of one partition: the number of rows, the figures by name, and the Markdown texts by title."""
 
     partition: tuple[str, ...]
     n_rows: int
@@ -127,13 +131,15 @@ class Page:
 def asset_pages(
     name: str, rows: pl.DataFrame, partitions: pl.DataFrame, interval: IntervalMethod = "auto"
 ) -> Iterator[Page]:
-    """Yield one page per partition: plots and tables in one text, since each takes a click, and a preview.
+    """Yield one page per partition, with a preview of the rows.
+
+    All plots and tables are in one text, because each text takes a click to open.
 
     Args:
         name: The table.
-        rows: Its new rows, of any of these partitions.
+        rows: The new rows of these partitions.
         partitions: The partitions of a run, one row per key.
-        interval: How the boards of the project make intervals of composites.
+        interval: The method for the confidence intervals of composites on the project's boards.
     """
     by = partitions.columns
     sections = [(s, _parted(s.summary(rows), by)) for s in _sections(name, interval)]

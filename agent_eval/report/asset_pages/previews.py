@@ -1,4 +1,4 @@
-"""Select the rows of a preview: the worst or newest first, each with a link to its conversation."""
+"""Select the rows of a preview: the worst or newest rows first, each with a link to its conversation."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ _SEVERITY = pl.col("severity").replace_strict(
 
 
 def _first(column: str, *values: str) -> pl.Expr:
-    """Return rows with these values of a column first, in this order."""
+    """Return a sort key that puts rows with these values of a column first, in this order."""
     return (
         pl.col(column)
         .cast(pl.String)
@@ -51,14 +51,14 @@ ORDER: Mapping[str, tuple[pl.Expr, ...]] = {
     "board_changes": (-pl.col("changed_at").to_physical(),),
     "pairwise_comparisons": (_first("verdict", "worse", "better", "unknown"),),
 }
-"""Table → what its preview is sorted by, smallest first; a table without an entry keeps its own order."""
+"""Table → the sort keys of its preview, in ascending order; the rows of any other table are not sorted."""
 
 
 def preview(contract: Table, rows: pl.DataFrame) -> str:
-    """Return the first rows in the table's `ORDER`, as markdown.
+    """Return the first rows of the table in its `ORDER`, as a Markdown table.
 
-    What is empty in all of them and the partition's own columns are left out; the first cell of a row that belongs to a
-    conversation links to it in the report.
+    The partition columns and columns that are null in all of these rows are omitted. If a row belongs to a
+    conversation, its conversation id links to the report.
     """
     order = ORDER.get(contract.name)
     ordered = rows.sort(*order, nulls_last=True, maintain_order=True) if order and rows.height > 1 else rows

@@ -14,16 +14,16 @@ from agent_eval.scores.statistics.quality import HEADLINES, top_errors
 from agent_eval.scores.statistics.unpaired import FAILURE_RATE
 from agent_eval.tables.agent_version import AgentVersion
 
-TOP = 10  # error clusters
+TOP = 10  # maximum number of error clusters
 
 
 def summary_plot(summary: pl.DataFrame) -> str:
-    """Draw every known mean with its interval, as percent of its scale; costs are left out."""
+    """Draw every known mean with its interval, as a percentage of its scale; costs are omitted."""
     known = summary.filter(pl.col("mean").is_not_null(), pl.col("scale_high").is_not_null())
     rows = sorted(known.to_dicts(), key=reading_order)
     if not rows:
-        return "nothing is known yet"
-    return spans("Means with 95 % intervals, percent of the scale", [_bar(row) for row in rows])
+        return "no known values yet"
+    return spans("Means with 95 % intervals, in percent of the scale", [_bar(row) for row in rows])
 
 
 def _bar(row: dict[str, Any]) -> IntervalBar:
@@ -37,7 +37,7 @@ def _bar(row: dict[str, Any]) -> IntervalBar:
 
 
 def summary_table(summary: pl.DataFrame) -> str:
-    """Return one line per quantity: mean, interval, what it rests on and who answered."""
+    """Return a table with one line per quantity: mean, interval, numbers of conversations and answers, and judges."""
     rows = sorted(summary.to_dicts(), key=reading_order)
     lines = [
         {
@@ -54,7 +54,7 @@ def summary_table(summary: pl.DataFrame) -> str:
 
 
 def errors_by_partition(error_clusters: pl.DataFrame, pairs: Iterable[AgentVersion]) -> dict[str, str]:
-    """Return partition key → the ten first error clusters of each agent and version as markdown."""
+    """Return a Markdown table of the ten most severe error clusters of each pair, by partition key."""
     by_pair = top_errors(error_clusters, TOP).partition_by("agent_id", "methodology_version", as_dict=True)
     return {
         pair.key: clusters_page(by_pair[pair]) if pair in by_pair else "no failure was found"
@@ -63,7 +63,7 @@ def errors_by_partition(error_clusters: pl.DataFrame, pairs: Iterable[AgentVersi
 
 
 def logs_table(board: pl.DataFrame) -> str:
-    """Return one line per agent with its headline figures; the agent links to its summary. No ranks."""
+    """Return a table with one line of main figures per agent, unranked; the name links to the agent's summary."""
     rates = [name for name in HEADLINES if name.endswith("rate")]
     shown = board.select(
         pl.coalesce("name", "agent_id").alias("agent"),

@@ -47,13 +47,13 @@ def universal_plot(scores: pl.DataFrame) -> str:
 
 
 def universal_table(scores: pl.DataFrame) -> str:
-    """Return U of each session and of all sessions, and what is missing."""
+    """Return a table of the universal score per session and over all sessions, and the missing ratings."""
     row = scores.row(0, named=True)
     return _sessions(row, row["session_universal"], row["universal_0to100"])
 
 
 def domain_plot(scores: pl.DataFrame) -> str:
-    """Draw D1–D5, 0–100."""
+    """Draw D1–D5 as bars on a scale from 0 to 100."""
     row = scores.row(0, named=True)
     rows = [
         Bar(f"D{i}", (BarPart(value, BLUE, "score"),), f"{value:.1f}") if (value := row[f"d{i}"]) is not None
@@ -66,7 +66,7 @@ def domain_plot(scores: pl.DataFrame) -> str:
 
 
 def criteria_table(scores: pl.DataFrame) -> str:
-    """Return a table of scenarios and criteria with mean ratings."""
+    """Return a table of the mean ratings by scenario and criterion, and the domain score of each session."""
     row = scores.row(0, named=True)
     names = [*row["criteria"], "criterion 1", "criterion 2", "criterion 3"][:3] if row["criteria"] else None
     grid = pl.DataFrame(
@@ -82,7 +82,7 @@ def criteria_table(scores: pl.DataFrame) -> str:
 
 
 def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> str:
-    """Draw U, D, the sessions and the composite with the interval of its board, 0–100."""
+    """Draw U, D, the sessions, and the composite with the confidence interval of its board, from 0 to 100."""
     row = scores.row(0, named=True)
     low, high = board_interval(row, interval) or (None, None)
     rows = [
@@ -103,14 +103,14 @@ def composite_plot(scores: pl.DataFrame, interval: IntervalMethod = "auto") -> s
 
 
 def missing_table(scores: pl.DataFrame) -> str:
-    """Return what is missing or wrong, and what should be known."""
+    """Return a list of missing parts and warnings."""
     row = scores.row(0, named=True)
     said = [*grouped(row["missing"]), *row["warnings"]]
     return "\n".join(f"- {escape(line, 300)}" for line in said) if said else "nothing is missing"
 
 
 def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per version and agent: the mean of each aspect and of what it is the mean."""
+    """Return one row per version and agent: the mean of each aspect, and the number of values behind it."""
     means = [pl.col(aspect).mean() for aspect in _ASPECTS]
     counts = [pl.col(aspect).count().alias(f"n_{aspect}") for aspect in _ASPECTS]
     right = [
@@ -122,18 +122,18 @@ def aspects(tool_correctness: pl.DataFrame) -> pl.DataFrame:
 
 
 def aspects_plot(counted: pl.DataFrame) -> str:
-    """Draw selection, parameters, sequence, utilisation and overall, each 0–1, and the number of correct rows."""
+    """Draw selection, parameters, sequence, utilisation and overall from 0 to 1, and count the correct rows."""
     row = counted.row(0, named=True)
     drawn = [
         Bar(aspect, (BarPart(row[aspect] or 0, BLUE, ""),), _mean_of(row[aspect], row[f"n_{aspect}"]))
         for aspect in _ASPECTS
     ]
     plot = bars("Tool correctness by aspect, mean from 0 to 1", drawn, largest=1)
-    return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} not decided"
+    return f"{plot}\n\n{row['right']} correct, {row['wrong']} wrong, {row['unknown']} unknown"
 
 
 def reliability_plot(reliability: pl.DataFrame) -> str:
-    """Draw pass@k and pass^k over k for each task set, with a table of intervals."""
+    """Draw pass@k and pass^k as curves over k for each task set, with a table of intervals."""
     known = reliability.filter(pl.col("estimator") == "unbiased", pl.col("pass_hat_k").is_not_null()).sort(
         "task_set", "k"
     )
@@ -171,7 +171,7 @@ def reliability_plot(reliability: pl.DataFrame) -> str:
 
 
 def reliability_ranks(board: pl.DataFrame) -> str:
-    """Draw pass^k with its interval for k = 1 and for the k that most agents have, best first."""
+    """Draw pass^k with its interval, best first, for k = 1 and for the k that most agents have."""
     unbiased = board.filter(pl.col("estimator") == "unbiased", pl.col("rank").is_not_null())
     if unbiased.is_empty():
         return "no agent has a task with enough trials of known outcome"
@@ -190,7 +190,7 @@ def reliability_ranks(board: pl.DataFrame) -> str:
 
 
 def pairs_matrix(compared: pl.DataFrame) -> str:
-    """Draw the differences of all pairs of agents in points, coloured by verdict."""
+    """Draw a matrix of the differences between all pairs of agents in points, coloured by verdict."""
     names = sorted({*compared["agent_id"], *compared["other_agent_id"]})
     cells: list[tuple[int, int, str, str]] = []
     for a, b, points, verdict in compared.select(
@@ -216,7 +216,7 @@ def pairs_matrix(compared: pl.DataFrame) -> str:
 
 
 def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Return counts of passed, failed and unknown per version, agent and the named column."""
+    """Return a function that counts passed, failed and unknown results per version, agent and the named column."""
 
     def counted(rows: pl.DataFrame) -> pl.DataFrame:
         return (
@@ -227,7 +227,7 @@ def results_by(column: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
 
 
 def results_plot(counted: pl.DataFrame) -> str:
-    """Draw one bar per row: passed, failed, unknown."""
+    """Draw one bar per row: the numbers of passed, failed and unknown results."""
     parts: dict[str, dict[str, int]] = {}
     for row, result, n in counted.select("row", "result", "len").iter_rows():
         parts.setdefault(row, {})[result] = n

@@ -1,8 +1,8 @@
-"""Render stored tables as a folder of HTML pages that opens from disk, without a server or a network.
+"""Render stored tables as a folder of HTML pages that opens from disk, without a server or network access.
 
-Frames in, files out: what a page says is chosen here (a module per kind of page), how it looks is defined in
-`templates/` and `assets/`. Nothing here opens the store; tables come through a `Reader`. Texts of transcripts are
-hostile: they reach a page only through the templates' autoescaping, never as markup.
+The modules of this package select the content of pages, with one module per type of page. `templates/` and `assets/`
+define the layout. The package does not open the store; it reads tables with a `Reader`. Texts of transcripts are
+untrusted: the templates always escape them.
 """
 
 from agent_eval.report.html.folder import ReportFolderError

@@ -1,4 +1,4 @@
-"""Render the page about the report itself: runs, inputs, judges and releases."""
+"""Prepare the page about the report: runs, inputs, judges and releases."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import polars as pl
 from agent_eval.methodology.models import in_version_order
 
 JUDGED_BY = ("methodology_version", "judge", "judge_model", "status")
-"""The columns of judgments that say who judged."""
+"""The columns of judgments that identify the judge."""
 
 
 def about_page(
@@ -18,7 +18,10 @@ def about_page(
     import_errors: pl.DataFrame,
     agents: pl.DataFrame,
 ) -> dict[str, Any]:
-    """Return what the page shows; `judged` has counts of judgments by `JUDGED_BY`, with their first and last date."""
+    """Return the content of the page.
+
+    `judged` contains counts of judgments by the columns `JUDGED_BY`, with their first and last dates.
+    """
     total = judged.group_by("methodology_version", "judge", "judge_model").agg(
         pl.col("n").sum(),
         pl.col("first").min(),

@@ -1,4 +1,4 @@
-"""Render the page of one agent under one methodology version, from its composite to its conversations."""
+"""Prepare the page of one agent under one methodology version, from its composite to its conversations."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,26 +18,26 @@ from agent_eval.report.html.tables import Row, by_key, only
 from agent_eval.report.names import CONVERSATIONS_PER_PAGE, Paths
 from agent_eval.scores.statistics.exact import from_text, in_words, rounded
 
-EXAMPLES = 3  # failures that are quoted per cluster
+EXAMPLES = 3  # maximum number of failures that are quoted per cluster
 ANSWERS = (
     "methodology_version", "agent_id", "metric", "rating_1to5", "value", "label", "status", "unscored_reason",
 )  # fmt: skip
 """The columns by which an agent's page counts judgments."""
 RATINGS = ("methodology_version", "agent_id", "conversation_id", "rating_1to5")
-"""The columns by which it counts the scored judgments of turns."""
+"""The columns by which an agent's page counts the scored judgments of turns."""
 LISTED = (
     "agent_id", "conversation_id", "session_id", "task_id", "trial", "n_turns", "n_tool_calls", "outcome_correct",
     "outcome_class",
 )  # fmt: skip
-"""The columns of conversations in an agent's list of them."""
+"""The columns of table conversations in an agent's list of conversations."""
 
 
 @dataclass(frozen=True)
 class Frames:
     """Hold the stored rows of one agent under all versions; boards may contain other agents too.
 
-    `answers` (judgments that count) and `turn_ratings` (those of turns that are scored) are counts (`n`) by the columns
-    `ANSWERS` and `RATINGS`: an agent may have millions of judgments.
+    Since an agent can have millions of judgments, two frames contain only counts (`n`): `answers` counts effective
+    judgments by the columns `ANSWERS`, and `turn_ratings` counts scored judgments of turns by the columns `RATINGS`.
     """
 
     leaderboard: pl.DataFrame
@@ -59,7 +59,7 @@ class Frames:
     gates: pl.DataFrame
 
     def under(self, version: str) -> "Frames":
-        """Return the rows of one version; what is stored once per agent stays."""
+        """Return the frames with the rows of one version; frames without a version column are not filtered."""
         kept = {
             name: frame.filter(pl.col("methodology_version") == version)
             if "methodology_version" in frame.columns
@@ -80,7 +80,7 @@ class ShownRating:
 
 @dataclass(frozen=True)
 class RatedCriterion:
-    """Represent a dimension or criterion: its mean over sessions and all its ratings."""
+    """Represent a dimension or criterion with its mean over sessions and its ratings."""
 
     id: str
     name: str
@@ -91,7 +91,7 @@ class RatedCriterion:
 
 @dataclass(frozen=True)
 class ScenarioScores:
-    """Represent one of D1–D5."""
+    """Represent one of the scenarios D1–D5 with its score and its criteria."""
 
     id: str
     name: str
@@ -110,7 +110,7 @@ class Spread:
     bar: tuple[StackPart, ...]  # of ratings
     mean: float | None  # of ratings or values
     labels: Sequence[tuple[str, int]]  # failure labels; yes and no of a 0/1 metric
-    gaps: Sequence[tuple[str, int]]  # why others have no value
+    gaps: Sequence[tuple[str, int]]  # reasons for missing values, with counts
 
 
 def agent_pages(
@@ -121,9 +121,9 @@ def agent_pages(
     paths: Paths,
     has_page: Collection[str],
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield path, template and content of each page of an agent under a version.
+    """Yield the path, template and content of each page of an agent under a version.
 
-    `frames` hold rows of this version only; `has_page` the ids of its conversations that a page may link to.
+    `frames` contain only rows of this version; `has_page` contains the ids of the conversations that have a page.
     """
     rows = conversation_rows(frames, paths, has_page)
     n_parts = max(1, -(-len(rows) // CONVERSATIONS_PER_PAGE))
@@ -148,7 +148,7 @@ def agent_pages(
 def agent_page(
     agent: Row, frames: Frames, methodology: Methodology, paths: Paths, has_page: Collection[str]
 ) -> dict[str, Any]:
-    """Return what the page of an agent under a version shows above its conversations."""
+    """Return the content of an agent's page under a version, without the list of conversations."""
     board = frames.leaderboard.filter(pl.col("agent_id") == agent["agent_id"]).to_dicts()
     composite = _first(frames.composite_scores)
     universal, domain = _first(frames.universal_scores), _first(frames.domain_scores)
@@ -198,7 +198,7 @@ def _first(frame: pl.DataFrame) -> Row:
 
 
 def _formula(composite: Row, universal: Row, domain: Row, methodology: Methodology) -> dict[str, Any]:
-    """Return the composite in words: '0.40 × 90 + 0.60 × 844/9 = 92.3'; '?' marks missing values."""
+    """Return the parts of the composite's formula, e.g. '0.40 × 90 + 0.60 × 844/9'; '?' marks missing values."""
     u, d = (_exact(row, key) for row, key in ((universal, "universal_exact"), (domain, "domain_exact")))
     raw, score = (_exact(composite, key) for key in ("raw_composite_exact", "composite_exact"))
     weights = methodology.weights
@@ -275,7 +275,10 @@ def _given(
 
 
 def _rated_on(row: Row, slots: Mapping[str, Row], needs_test: str | None) -> list[Row]:
-    """Return the rated conversation, or those of the session with the required test."""
+    """Return the rated conversation; for a rating of a session, its conversations that count.
+
+    If the dimension needs a test, only the session's conversations with this test are returned.
+    """
     if row["conversation_id"] is not None:
         return [slots[row["conversation_id"]]] if row["conversation_id"] in slots else []
     if row["session_id"] is None:
@@ -294,9 +297,9 @@ def _label(slot: Row) -> str:
 
 
 def spreads(answers: pl.DataFrame) -> list[Spread]:
-    """Return the distribution of counting judgments per metric; unjudged ones are counted by reason.
+    """Return the distribution of effective judgments per metric; judgments without a value are counted by reason.
 
-    Eligible are those that are scored, unscored or disputed; `not_applicable` are neither.
+    Scored, unscored and disputed judgments are eligible; those with status `not_applicable` are not.
     """
     metrics = answers.partition_by("metric", as_dict=True)
     found = [_spread(str(metric), rows) for (metric,), rows in metrics.items()]
@@ -318,13 +321,13 @@ def _spread(metric: str, rows: pl.DataFrame) -> Spread:
 
 
 def _counted(rows: pl.DataFrame, name: str) -> list[tuple[Any, int]]:
-    """Return each value of a column and how often it occurs, the most frequent first; nulls are left out."""
+    """Return the values of a column with their counts, most frequent first; nulls are omitted."""
     counts = rows.drop_nulls(name).group_by(name).agg(pl.col("n").sum())
     return counts.sort("n", name, descending=[True, False]).rows()
 
 
 def _yes_and_no(counts: Mapping[float, int]) -> list[tuple[str, int]]:
-    """Return how many of a 0/1 metric's values are 1 and 0; nothing for other metrics."""
+    """Return the counts of 1 ('yes') and 0 ('no') for a 0/1 metric; an empty list for other metrics."""
     if not counts or counts.keys() - {0.0, 1.0}:
         return []
     return [("yes", counts.get(1.0, 0)), ("no", counts.get(0.0, 0))]
@@ -335,7 +338,7 @@ def _mean(counts: Sequence[tuple[float, int]]) -> float | None:
 
 
 def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[dict[str, Any]]:
-    """Return error clusters, most severe first, each with its change since the baseline and examples."""
+    """Return the error clusters, most severe first, each with its change since the baseline and its examples."""
     changes = dict(frames.error_trends.select("cluster_id", change()).iter_rows())
     failures = by_key(frames.failures, "cluster_id")
     return [
@@ -350,7 +353,7 @@ def _clusters(frames: Frames, has_page: Collection[str], paths: Paths) -> list[d
 
 
 def _example(failure: Row, has_page: Collection[str], paths: Paths) -> dict[str, Any]:
-    """Return a failure, with its turn's address unless the conversation has no page."""
+    """Return a failure with the address of its turn, which is None if the conversation has no page."""
     agent_id, conversation_id, turn_index = (
         failure[c] for c in ("agent_id", "conversation_id", "turn_index")
     )
@@ -363,7 +366,7 @@ def _example(failure: Row, has_page: Collection[str], paths: Paths) -> dict[str,
 
 
 def conversation_rows(frames: Frames, paths: Paths, has_page: Collection[str]) -> list[dict[str, Any]]:
-    """Return the agent's conversations with what is known of each: slot, outcome, mean rating, failures."""
+    """Return the agent's conversations, each with its slot, outcome, mean rating and number of failures."""
     means = frames.turn_ratings.group_by("conversation_id").agg(**mean_of_counts())
     failures = frames.failures.group_by("conversation_id").agg(n_failures=pl.len())
     slots = frames.transcripts.select("conversation_id", "slot", "tests", "is_admitted", "reason")

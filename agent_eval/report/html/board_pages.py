@@ -1,4 +1,4 @@
-"""Render the board of one methodology version: ranks, reliability and pairwise comparisons."""
+"""Prepare the board of one methodology version: ranks, reliability and pairwise comparisons."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from agent_eval.scores.composite.leaderboard import ORDER_OF_STATUS, in_reading_
 from agent_eval.scores.composite.ratings import grouped
 
 LAST = 10**6  # sorts after every rank
-CHANGES = 100  # the latest; `agent-eval leaderboard --changes` prints all
+CHANGES = 100  # maximum number of changes, latest first; `agent-eval leaderboard --changes` prints all
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Standing:
 
     @property
     def name(self) -> str:
-        """Return the display name, else the id."""
+        """Return the display name of the agent, else its id."""
         return str(self.row["name"] or self.row["agent_id"])
 
 
@@ -51,9 +51,9 @@ def board_page(
     changes: pl.DataFrame,
     logs: pl.DataFrame,
 ) -> dict[str, Any]:
-    """Return what the board of a version shows; frames may hold other versions too.
+    """Return the content of a version's board; the frames may contain other versions too.
 
-    Agents of table log_leaderboard (`logs`) are listed with their logs, and not among those with a composite.
+    Agents in table log_leaderboard (`logs`) are listed in a separate section, not among agents with a composite.
     """
     of_version = pl.col("methodology_version") == version
     on_board, of_logs = leaderboard.filter(of_version), logs.filter(of_version)
@@ -80,9 +80,10 @@ def board_page(
 
 
 def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int]]:
-    """Yield template, score over cost per conversation of its ranked agents, and how many have no known cost.
+    """Yield the name of each template, a scatter plot of its ranked agents, and the number of agents not drawn.
 
-    The agents of a template are drawn together, as only they can be compared. A single agent needs no picture.
+    The plot shows the composite over the cost per conversation. Agents with an unknown cost are not drawn. Only agents
+    of the same template are comparable, so each template has its own plot. Templates with a single agent have no plot.
     """
     ranked = [s for s in standings if s.row["rank"] is not None and s.row["composite_score"] is not None]
     for template in dict.fromkeys(s.row["template"] for s in ranked):
@@ -97,7 +98,7 @@ def _pictures(standings: Sequence[Standing]) -> Iterator[tuple[str, Scatter, int
 
 
 def standing(row: Row, paths: Paths) -> Standing:
-    """Return a row of table leaderboard as it is read."""
+    """Return a row of table leaderboard for display."""
     return Standing(
         row=row,
         href=paths.agent(row["agent_id"], row["methodology_version"]),
@@ -113,12 +114,12 @@ def standing(row: Row, paths: Paths) -> Standing:
 
 
 def badges(row: Row) -> tuple[Badge, ...]:
-    """Return the disclosures of a row of table leaderboard."""
+    """Return the disclosures of a row of table leaderboard as badges."""
     return tuple(badge(text) for text in words.badges(row))
 
 
 def spans(row: Row, name: str) -> IntervalMark | None:
-    """Return marks for pass_at_k and pass_hat_k of a reliability row, on a scale from 0 to 1."""
+    """Return the mark of `pass_at_k` or `pass_hat_k` (`name`) of a reliability row, on a scale from 0 to 1."""
     return span(row[name], row[f"{name}_low"], row[f"{name}_high"], scale=1)
 
 

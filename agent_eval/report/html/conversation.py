@@ -1,4 +1,4 @@
-"""Render the pages of one conversation: its messages turn by turn, with the judgments of each turn."""
+"""Prepare the pages of one conversation: its messages turn by turn, with the judgments of each turn."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,17 @@ from agent_eval.report.html.texts import ShownText, clean, shown
 from agent_eval.report.names import TURNS_PER_PAGE, Paths
 
 Quotes = Sequence[tuple[int, str]]
-TOOL_LINES = 12  # of a call or a result; a longer one is folded
-WHOLE = -1  # used as turn index for the whole conversation
+TOOL_LINES = 12  # longer tool calls and results are folded
+WHOLE = -1  # the turn index that represents the whole conversation
 _JSON = ("tools", "expected", "interventions", "injected_error", "metadata")
 
 
 @dataclass(frozen=True)
 class Material:
-    """Hold all rows of one conversation. Judgments and ratings are merged over versions (`versions`)."""
+    """Hold all rows of one conversation.
+
+    Equal judgments and ratings of several versions are merged into one row; column `versions` lists the versions.
+    """
 
     conversation: Row
     transcripts: Sequence[Row]  # one per version
@@ -55,7 +58,7 @@ class TurnView:
 
 
 def source_file(conversation: Row) -> str:
-    """Return the file that holds a conversation, from the data folder."""
+    """Return the path of the file that contains a conversation, relative to the data folder."""
     return f"sessions/{conversation['agent_id']}/{conversation['session_id']}/conversations.jsonl"
 
 
@@ -68,7 +71,10 @@ class Neighbours:
 
 
 def neighbours(conversations: pl.DataFrame) -> dict[tuple[str, str], Neighbours]:
-    """Return the neighbours of each conversation by (agent, conversation), by session and id within its agent."""
+    """Return the neighbours of each conversation by (agent, conversation).
+
+    The conversations of an agent are ordered by session and id.
+    """
     ordered = conversations.select("agent_id", "session_id", "conversation_id").sort(pl.all())
     around = ordered.with_columns(
         before=pl.col("conversation_id").shift(1).over("agent_id"),
@@ -80,9 +86,10 @@ def neighbours(conversations: pl.DataFrame) -> dict[tuple[str, str], Neighbours]
 def with_pages(
     conversations: pl.DataFrame, transcripts: pl.DataFrame, failures: pl.DataFrame, limit: int | None
 ) -> pl.DataFrame:
-    """Return the conversations that have pages: at most `limit` of each agent, by session and id.
+    """Return the conversations that have pages: at most `limit` for each agent.
 
-    Those that fill a slot, serve a test or have failures come first: scores and error clusters link to them.
+    Conversations that fill a slot, serve a test or have failures are selected first, because scores and error clusters
+    link to them; then the others by session and id.
     """
     if limit is None:
         return conversations
@@ -99,7 +106,7 @@ def with_pages(
 def conversation_pages(
     material: Material, paths: Paths, around: Neighbours
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and content of each page of a conversation."""
+    """Yield the path and content of each page of a conversation."""
     row = material.conversation
     agent_id, conversation_id = row["agent_id"], row["conversation_id"]
     turns = list(material.turns)
@@ -115,9 +122,10 @@ def conversation_pages(
 
 
 def turn_views(material: Material, turns: Iterable[Row]) -> tuple[list[TurnView], dict[str, int]]:
-    """Return the turns of one page, and the marks of quotes that were given on the whole conversation.
+    """Return the turns of one page, and the numbers of the quotes that judgments of the whole conversation cite.
 
-    Quotes are marked where the page holds them: first in their own turn, then before it.
+    A quote is marked in the turn that was judged, or, if it does not occur there, in the last earlier turn on the
+    page in which it occurs.
     """
     n_versions = len(material.transcripts)
     judged = _by_turn(material.turn_judgments)
@@ -144,13 +152,13 @@ class SpokenText:
 
     kind: str  # user, agent, call, result, system
     title: str
-    text: str  # clean: it is searched for many quotes
+    text: str  # sanitised with `clean`
     is_error: bool = False
     facts: tuple[str, ...] = ()
 
 
 def said(messages: Iterable[Mapping[str, Any]]) -> Iterator[SpokenText]:
-    """Yield the messages of a turn in order; each tool call is a separate item, as a judge may quote it."""
+    """Yield the messages of a turn in order; each tool call is a separate item, because judges can quote it."""
     names: dict[str, str] = {}
     for message in messages:
         role, content = message["role"], message.get("content")
@@ -202,7 +210,11 @@ def _marks(
 
 
 def _place(spoken: Mapping[int, Sequence[SpokenText]], index: int, quote: str) -> tuple[int, int] | None:
-    """Return (turn, part) of the quote: its own turn, else the last one before; of the whole, the last."""
+    """Return the (turn, part) in which a quote is marked; None if it does not occur.
+
+    It is the judged turn or else the last earlier turn with the quote. For judgments of the whole conversation, it is
+    the last turn with the quote.
+    """
     for turn in sorted((i for i in spoken if i <= index or index == WHOLE), reverse=True):
         for i, said in enumerate(spoken[turn]):
             if texts.is_in(said.text, quote):
@@ -215,7 +227,7 @@ def _without_overlaps(
     places: Mapping[tuple[int, int], Quotes],
     spoken: Mapping[int, Sequence[SpokenText]],
 ) -> dict[int, dict[str, int]]:
-    """Return the marks that are drawn on the page; a mark that overlaps another one may not be drawn."""
+    """Return the marks that are drawn on the page; of overlapping marks, only the first is drawn."""
     drawn = set[int]()
     for (turn, part), quotes in places.items():
         drawn |= {p.mark for p in shown(spoken[turn][part].text, quotes).pieces if p.mark is not None}
@@ -240,7 +252,7 @@ def _by_turn(rows: Iterable[Row]) -> dict[int, list[Row]]:
 
 
 def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
-    """Return the content above the turns: context, outcome, where it counts, judgments of the whole."""
+    """Return the content above the turns: context, outcome, versions under which it counts, and judgments."""
     row = material.conversation
     n_versions = len(material.transcripts)
     read = {name: json.loads(row[name]) if row[name] else None for name in _JSON}
@@ -264,7 +276,7 @@ def _head(material: Material, marks: dict[str, int]) -> dict[str, Any]:
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
-    """Return the name in a tool's schema, in OpenAI's nested form or flat."""
+    """Return the tool's name from its schema, which can be flat or nested as in OpenAI's format."""
     function = tool.get("function")
     return str(tool.get("name") or (function.get("name") if isinstance(function, dict) else None) or "?")
 
@@ -285,7 +297,7 @@ def _pretty(value: object) -> str:
 
 
 def _admission(transcripts: Sequence[Row]) -> list[tuple[str, Row]]:
-    """Return (versions, row) for each distinct admission of the conversation."""
+    """Group the rows of transcripts with the same slot and reason; return (versions, first row) of each group."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in transcripts:
         key = (

@@ -1,4 +1,4 @@
-"""Write a report to a new folder and move it to its destination, where only an earlier report is replaced."""
+"""Write a report to a new folder, then move it to its destination, where it replaces only an earlier report."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_eval.errors import StorageError
 
 MARKER = ".agent-eval-report.json"
-"""File in each report that lists its files: only a folder without other files is replaced."""
+"""File in each report that lists the report's files. A folder with other files is not replaced."""
 
 
 class ReportFolderError(StorageError):
@@ -21,10 +21,10 @@ class ReportFolderError(StorageError):
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Yield a new folder to write into; it replaces `folder` after the block, and is removed on an error.
+    """Yield a new folder to write into. It replaces `folder` after the block, and is removed on an error.
 
     Raises:
-        ReportFolderError: If it exists and is not an earlier report, or is a report with other files in it.
+        ReportFolderError: If `folder` exists and contains files that are not part of an earlier report.
     """
     target = folder.resolve()
     _check(target)
@@ -37,7 +37,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         (fresh / MARKER).write_text(_manifest([]), encoding="utf-8")
         yield fresh
         (fresh / MARKER).write_text(_manifest(sorted(_files(fresh))), encoding="utf-8")
-        _check(target)  # the writing took a while
+        _check(target)  # files may have been added while the report was written
         if target.exists():
             target.rename(old)
         fresh.rename(target)
@@ -56,17 +56,17 @@ def _check(folder: Path) -> None:
         return
     if MARKER not in present:
         raise ReportFolderError(
-            folder, "it holds other files and no earlier report; name a new or an empty folder"
+            folder, "it contains other files and no earlier report; name a new or an empty folder"
         )
     if unlisted := sorted(present - _listed(folder) - {MARKER}):
         more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
         raise ReportFolderError(
-            folder, f"it holds {unlisted[0]}{more}, which is not part of the earlier report; move it away"
+            folder, f"it contains {unlisted[0]}{more}, not part of the earlier report; move it elsewhere"
         )
 
 
 def _files(folder: Path) -> set[str]:
-    """Return every file below the folder; links and empty folders count as files: neither is ours."""
+    """Return every file below the folder; links and empty folders count as files, since reports have neither."""
     found = set[str]()
     for path in folder.rglob("*"):
         if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
@@ -75,7 +75,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the files that a report's marker names; none when it cannot be read."""
+    """Return the files that a report's marker lists; an empty set if the marker cannot be read."""
     try:
         named = json.loads((folder / MARKER).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -88,8 +88,12 @@ def _manifest(files: list[str]) -> str:
 
 
 def _remove_report(folder: Path) -> None:
-    """Remove what a killed run of ours left behind."""
+    """Remove a report folder that a killed run left behind.
+
+    Raises:
+        ReportFolderError: If the folder is not a report.
+    """
     if (folder / MARKER).is_file():
         shutil.rmtree(folder)
     elif folder.exists():
-        raise ReportFolderError(folder, "it is in the way of the new one; move it away")
+        raise ReportFolderError(folder, "it is not a report of agent_eval; move it elsewhere")

@@ -8,11 +8,14 @@ import polars as pl
 from agent_eval.report.charts import IntervalMark, span
 from agent_eval.report.html.tables import Row
 
-SHOWN = 200  # sessions, the latest
+SHOWN = 200  # maximum number of sessions, latest first
 
 
 def mean_of_counts() -> dict[str, pl.Expr]:
-    """Return `mean_rating` and `n_judged` of answers that are counted by `rating_1to5` as `n`; null without a rating."""
+    """Return the expressions `mean_rating` and `n_judged` over counts (`n`) of answers by `rating_1to5`.
+
+    `mean_rating` is null if no answer has a rating.
+    """
     rating, n = pl.col("rating_1to5"), pl.col("n")
     n_rated = n.filter(rating.is_not_null()).sum()
     return {
@@ -31,7 +34,7 @@ class SessionStanding:
     composite: float | None  # 0-100, before the penalty
     composite_mark: IntervalMark | None
     n_correct: int
-    n_known: int  # conversations of known outcome
+    n_known: int  # conversations with a known outcome
     mean_rating: float | None  # of turns, 1-5
     rating_mark: IntervalMark | None
     n_failures: int | None  # None: no turn was judged
@@ -48,13 +51,13 @@ def session_history(
     """Return the latest sessions of one agent with conversations that count under one version, oldest first.
 
     Args:
-        sessions: Their dates; sessions without a date come first, by id.
-        conversations: With their outcomes.
-        transcripts: Which of them count.
-        turn_ratings: How many (`n`) scored answers about turns of a conversation have a rating; ratings are averaged
-            over all turns of a session.
-        failures: Turns with failures.
-        composite: The row of composite_scores, empty without one.
+        sessions: The sessions with their dates; sessions without a date come first, by id.
+        conversations: The conversations with their outcomes.
+        transcripts: The transcripts, which define the conversations that count.
+        turn_ratings: The counts (`n`) of scored answers about turns, by conversation and rating; the mean rating of a
+            session is taken over all of its turns.
+        failures: The failures of judged turns.
+        composite: The agent's row of composite_scores; empty without one.
     """
     counted = transcripts.filter("is_admitted").select("conversation_id")
     of = conversations.join(counted, on="conversation_id", how="semi")

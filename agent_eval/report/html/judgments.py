@@ -1,4 +1,4 @@
-"""Group judgments for a page: equal texts once, everything not judged in one line."""
+"""Group judgments for a page: values with the same rationale, and metrics without a value by reason."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _GOOD_LABEL = "no failure"
 
 @dataclass(frozen=True)
 class Value:
-    """Represent a judgment of one metric for display; tone: r1..r5, good, bad or unknown."""
+    """Represent a judgment of one metric for display; `tone` is r1 to r5, good, bad, plain or unknown."""
 
     metric: str
     text: str
@@ -23,13 +23,13 @@ class Opinion:
     """Represent values that one judge gave with the same rationale."""
 
     values: tuple[Value, ...]
-    rows: tuple[Row, ...]  # one per value: each has hashes of its own
+    rows: tuple[Row, ...]  # one per value; each row has its own hashes
     where: str  # '' if it holds for every version
     mark: int | None  # number of its quote, if the page marks it
 
     @property
     def row(self) -> Row:
-        """Return the row of the first value; all share its text and judge."""
+        """Return the row of the first value; all values have the same text and judge."""
         return self.rows[0]
 
 
@@ -57,7 +57,7 @@ def value_of(row: Row) -> Value:
 
 
 def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> list[Opinion]:
-    """Return scored judgments grouped by judge, words and quote; those that count first."""
+    """Group scored judgments by judge, rationale and quote; effective judgments come first."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["status"] == "scored":
@@ -77,7 +77,7 @@ def opinions(rows: Iterable[Row], n_versions: int, marks: dict[str, int]) -> lis
 
 
 def gaps(rows: Iterable[Row]) -> list[Gap]:
-    """Return what has no value: each reason once, with its metrics."""
+    """Return the judgments without a value, grouped by reason, each with its metrics."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         if row["status"] != "scored":
@@ -90,7 +90,7 @@ def gaps(rows: Iterable[Row]) -> list[Gap]:
 
 
 def in_versions(versions: Sequence[str], n_versions: int) -> str:
-    """Return '' for all versions, else 'under 1.2.0, 1.3.0'."""
+    """Return text such as 'under 1.2.0, 1.3.0', or '' if these are all versions."""
     return "" if len(versions) >= n_versions else f"under {', '.join(sorted(versions, key=_order))}"
 
 

@@ -1,6 +1,7 @@
-"""Parse the Markdown of untrusted replies to a tree of known elements, whose texts the templates escape.
+"""Parse the Markdown of untrusted replies into a tree of known elements, whose texts the templates escape.
 
-Nothing of a text becomes HTML, an image or an attribute except addresses of links, which are http and https only.
+The text cannot add HTML, images or attributes. The only attribute taken from it is the address of a link, which must
+be an http or https address.
 """
 
 import re
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-LONGEST = 10_000  # characters; a longer text is shown as it is
+LONGEST = 10_000  # characters; a longer text is not parsed
 MOST_NESTED = 20
 _LOOKS = re.compile(r"\*\*|__|`|^ {0,3}(#{1,6} |[-*+] |\d{1,9}[.)] |>)|\]\(https?:|^\s*\|.*\|", re.MULTILINE)
 _TAGS = frozenset(
@@ -23,22 +24,25 @@ _OFF = (
     "reference",
     "html_block",
     "html_inline",
-)  # what would hide text, or make other characters of it
+)  # syntax that would hide text or change its characters
 
 
 @dataclass
 class MarkdownNode:
-    """An element with its content, or a text. `tag`: an element of `_TAGS`, `pre`, `code`, `a`, `span`, `br`, `hr`, `div`; '' is a text."""
+    """Represent an element with its children, or a text.
+
+    `tag` is one of `_TAGS`, `pre`, `code`, `a`, `span`, `br`, `hr` or `div`; it is empty for a text.
+    """
 
     tag: str
     text: str = ""
     href: str = ""
-    start: int | None = None  # first number of an ordered list that does not begin with 1
+    start: int | None = None  # first number of an ordered list that does not start at 1
     children: list["MarkdownNode"] = field(default_factory=list["MarkdownNode"])
 
 
 def rendered(text: str) -> Sequence[MarkdownNode]:
-    """Return the tree of a text with marks of Markdown; empty for any other text, and for one that is too long."""
+    """Return the tree of a text that contains Markdown syntax; empty for other texts and for texts that are too long."""
     if len(text) > LONGEST or not _LOOKS.search(text):
         return ()
     return _tree(_parser().parse(text))
@@ -97,7 +101,7 @@ def _leaf(token: Token) -> MarkdownNode:
 
 
 def _address(link: MarkdownNode) -> list[MarkdownNode]:
-    """Return the address as text after a link whose words are another text: where it leads is never hidden."""
+    """Return the address of a link as a text to show after it; empty if the link's text is the address."""
     words = "".join(child.text for child in link.children)
     return [] if words == link.href else [MarkdownNode("", f" ({link.href})")]
 

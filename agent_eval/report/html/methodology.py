@@ -1,4 +1,4 @@
-"""Render a methodology version, and the differences between two versions in rules and scores."""
+"""Prepare the page of a methodology version, and the page of differences between two versions."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -13,7 +13,7 @@ from agent_eval.scores.statistics.exact import from_text, rounded
 
 
 def methodology_page(version: str, methodologies: Mapping[str, Methodology], paths: Paths) -> dict[str, Any]:
-    """Return a version whole, with its differences from each other version."""
+    """Return the content of a version's page, with links to its differences from each other version."""
     methodology = methodologies[version]
     order = list(methodologies)
     others = [
@@ -25,7 +25,7 @@ def methodology_page(version: str, methodologies: Mapping[str, Methodology], pat
 def diff_page(
     before: str, after: str, methodologies: Mapping[str, Methodology], leaderboard: pl.DataFrame, paths: Paths
 ) -> dict[str, Any]:
-    """Return what changed from one version to another, and each agent's scores under both."""
+    """Return the changes from one version to another, and each agent's scores under both."""
     changes = diff(methodologies[before], methodologies[after], with_status=True)
     return {
         "before": before,
@@ -36,7 +36,7 @@ def diff_page(
 
 
 def _side_by_side(leaderboard: pl.DataFrame, before: str, after: str, paths: Paths) -> list[dict[str, Any]]:
-    """Return one row per agent on either board; differences are exact, and unknown where a side is."""
+    """Return one row per agent on either board; differences are exact, and None if either score is unknown."""
     rows: dict[str, dict[str, Row]] = {}
     for row in leaderboard.filter(pl.col("methodology_version").is_in([before, after])).to_dicts():
         rows.setdefault(row["agent_id"], {})[row["methodology_version"]] = row

@@ -1,4 +1,4 @@
-"""Render templates to HTML files. All values are escaped; none is marked as safe."""
+"""Render templates to HTML files. All values are escaped."""
 
 import datetime
 from dataclasses import dataclass, field
@@ -15,31 +15,31 @@ from agent_eval.report.html.texts import clean
 
 ASSETS = ("report.css", "report.js")
 FILE = ""
-"""In place of a template: the content is the `text` of a file that is not a page."""
+"""The template name for files that are not pages: the content is written from its `text`."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'none'; font-src 'none'; connect-src 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
-"""Content security policy of each page: our own two files, and nothing else."""
+"""Content security policy of each page: only the report's style sheet and script are allowed."""
 
 
 @dataclass
 class Renderer:
-    """Write pages to a folder, and count them."""
+    """Render pages, write them to a folder, and count them."""
 
     folder: Path
-    shared: dict[str, Any]  # what every template may use
+    shared: dict[str, Any]  # variables of every template
     n_pages: int = 0
     n_bytes: int = 0
     _made: set[Path] = field(default_factory=set[Path])
 
     def page(self, path: str, template: str, content: dict[str, Any]) -> None:
-        """Write one page, or a file."""
+        """Write one page or file."""
         self.n_pages += template != FILE
         self._write(path, self.render(path, template, content))
 
     def render(self, path: str, template: str, content: dict[str, Any]) -> bytes:
-        """Return one page; links in its template start at the report's folder. A file is its `text`."""
+        """Return one page or file as bytes; links in a template are relative to the report's folder."""
         if template == FILE:
             return str(content["text"]).encode("utf-8")
         root = "../" * (len(PurePosixPath(path).parts) - 1)
@@ -51,13 +51,13 @@ class Renderer:
         return text.encode("utf-8")
 
     def assets(self) -> None:
-        """Write style sheet and script."""
+        """Write the style sheet and the script."""
         for name in ASSETS:
             self._write(f"assets/{name}", self.asset(name) or b"")
 
     @staticmethod
     def asset(name: str) -> bytes | None:
-        """Return the style sheet or the script; None for another name."""
+        """Return the style sheet or the script by name; None for any other name."""
         folder = resources.files("agent_eval.report.html") / "assets"
         return (folder / name).read_bytes() if name in ASSETS else None
 
@@ -72,7 +72,7 @@ class Renderer:
 
 @cache
 def _environment() -> jinja2.Environment:
-    """Return the templates, compiled once per process."""
+    """Return the Jinja environment of the templates, which are compiled once per process."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("agent_eval.report.html"),
         autoescape=True,
@@ -87,7 +87,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _shown(value: object) -> object:
-    """Return the printed value of a template's expression: unknown values are marked, texts sanitised."""
+    """Return the value of a template's expression for output: None becomes 'unknown', and texts are sanitised."""
     if value is None:
         return "unknown"
     if isinstance(value, datetime.datetime):
@@ -96,7 +96,7 @@ def _shown(value: object) -> object:
 
 
 def _score(value: float | None) -> str:
-    """Return a score of 0–100 with one decimal, half up."""
+    """Return a score from 0 to 100 with one decimal, rounded half up; 'unknown' for None."""
     return "unknown" if value is None else one_decimal(value)
 
 
@@ -105,10 +105,10 @@ def _number(value: float | None, places: int = 2) -> str:
 
 
 def _money(value: float | None) -> str:
-    """Return an amount in US dollars."""
+    """Return an amount in US dollars with four decimals; 'unknown' for None."""
     return "unknown" if value is None else f"${value:,.4f}"
 
 
 def _words(value: object) -> str:
-    """Return a name as words: 'no_failure' → 'no failure'."""
+    """Return a name with spaces instead of underscores, e.g. 'no failure' for 'no_failure'."""
     return str(value).replace("_", " ")

@@ -1,4 +1,4 @@
-"""Render agents side by side: one row per figure, one column per agent."""
+"""Prepare the page that shows agents side by side: one row per figure, one column per agent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from agent_eval.report.html.tables import Row, by_key
 from agent_eval.report.names import Paths
 from agent_eval.report.quality import interval_of, name_of, reading_order, value_of
 
-MOST = 60  # agents, ranked ones first; `agent-eval compare` takes any two
+MOST = 60  # maximum number of agents, ranked agents first; `agent-eval compare` compares any two
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Represent one figure with its value and a note for each agent; None if it is unknown."""
+    """Represent one figure: its value and a note for each agent, or None for agents whose value is unknown."""
 
     name: str
     values: Sequence[tuple[str, str] | None]
@@ -27,14 +27,14 @@ class Figure:
 def side_by_side_page(
     version: str, methodology: Methodology, paths: Paths, leaderboard: pl.DataFrame, summary: pl.DataFrame
 ) -> dict[str, Any]:
-    """Return what the page shows: the first agents of the board, and all of their figures.
+    """Return the content of the page: the first agents of the board with all of their figures.
 
     Args:
         version: The methodology version.
-        methodology: Its rules.
-        paths: The report's pages.
-        leaderboard: Table leaderboard; other versions may be in it.
-        summary: Table quality_summary, likewise.
+        methodology: The rules of this version.
+        paths: The paths of the report's pages.
+        leaderboard: Table leaderboard; it may contain other versions.
+        summary: Table quality_summary; it may contain other versions.
     """
     rows = leaderboard.filter(methodology_version=version).to_dicts()
     rows.sort(key=lambda r: (r["rank"] is None, r["template"] or "~", r["rank"] or 0, r["agent_id"]))

@@ -1,4 +1,4 @@
-"""Build the whole report: its pages, and the rows for each, read agent by agent."""
+"""Build the whole report: read the rows agent by agent and render all pages."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,9 +28,9 @@ from agent_eval.report.html.tables import Counter, Reader, Row, by_key, chunks, 
 from agent_eval.report.html.texts import shown
 from agent_eval.report.names import Paths, file_name
 
-AGENTS_AT_ONCE = 10  # whose scores and failures are in memory together
-LISTED_AT_ONCE = 5_000  # conversations of these agents, unless one agent has more
-CONVERSATIONS_AT_ONCE = 250  # whose texts are in memory
+AGENTS_AT_ONCE = 10  # maximum number of agents whose scores and failures are in memory together
+LISTED_AT_ONCE = 5_000  # maximum number of conversations of these agents, unless a single agent has more
+CONVERSATIONS_AT_ONCE = 250  # maximum number of conversations whose texts are in memory together
 _CONVERSATION = ("agent_id", "conversation_id")
 _BOARDS = (
     "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "error_trends", "board_changes",
@@ -39,7 +39,7 @@ DOWNLOADS = (
     "leaderboard", "reliability_leaderboard", "log_leaderboard", "pairwise_comparisons", "board_changes",
     "quality_summary", "error_clusters", "reliability", "gate_results",
 )  # fmt: skip
-"""Tables that can be downloaded as CSV and JSON, each of all agents under one version."""
+"""Tables that can be downloaded as CSV and JSON; each file contains all agents under one version."""
 _PER_AGENT = (
     "composite_scores", "universal_scores", "domain_scores", "rubric_ratings", "transcripts", "sessions",
     "error_clusters", "failures", "reliability", "quality_summary",
@@ -49,7 +49,7 @@ _PER_CONVERSATION = ("turn_judgments", "conversation_judgments", "rubric_ratings
 
 
 Page = tuple[str, str, dict[str, Any]]
-"""Path from the report's folder, name of the template, and what the template shows."""
+"""The path of a page relative to the report's folder, the name of its template, and its content."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,16 @@ class Site:
     """Hold the inputs of a report.
 
     Args:
-        read: Gives the stored tables.
-        count: Counts their rows.
+        read: A function that reads stored tables.
+        count: A function that counts rows of stored tables.
         methodologies: The versions with boards, in semantic order.
         shown: The version that index.html shows.
         gates: Table gate_results.
-        written: Rows table, n_rows, last_run_id, last_written: how each table came about.
-        package_version: The release that makes the report.
-        edited: Version → what happened to it, for each that was edited after it was frozen.
-        max_pages: Conversations of an agent that have pages at most; None: all.
-        served: Set where the pages are served beside the Dagster UI; None for a folder of files.
+        written: When and by which run each table was last written: table, n_rows, last_run_id, last_written.
+        package_version: The release that renders the report.
+        edited: A description for each version that was edited after it was frozen, by version.
+        max_pages: Maximum number of an agent's conversations that have pages; None for no limit.
+        served: The links of a report that the Dagster UI serves; None for a report in a folder.
     """
 
     read: Reader
@@ -83,11 +83,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Served:
-    """Provide the links that only a report served with the Dagster UI can have.
+    """Provide the links of a report that the Dagster UI serves.
 
     Args:
-        runs: Agent → version → id of the run that made its judgments last.
-        record: Gives the JSON text of a row of conversations from its session's file, or why there is none.
+        runs: The id of the run that last computed the judgments, by agent and version.
+        record: A function that returns the JSON text of a conversation's source record, and why it is missing.
     """
 
     runs: Mapping[str, Mapping[str, str]]
@@ -96,7 +96,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Written:
-    """Describe a report that was written."""
+    """Describe a written report: the path of its first page, and the numbers of pages and bytes."""
 
     index: Path
     n_pages: int
@@ -104,10 +104,10 @@ class Written:
 
 
 def write_report(site: Site, folder: Path) -> Written:
-    """Write the whole report into `folder`, in place of an earlier one; the same store gives the same bytes.
+    """Write the whole report into `folder`, where it replaces an earlier one; the same store gives the same bytes.
 
     Raises:
-        ReportFolderError: If the folder holds anything but an earlier report.
+        ReportFolderError: If the folder contains files that are not part of an earlier report.
     """
     paths = Paths(site.shown)
     with replacing(folder) as fresh:
@@ -136,9 +136,9 @@ def write_report(site: Site, folder: Path) -> Written:
 
 
 def page_at(site: Site, path: str) -> bytes | None:
-    """Return one page, style sheet or script of the report by its path from the folder; None if absent.
+    """Return one file of the report by its path relative to the report's folder; None if it does not exist.
 
-    The page is what `write_report` would write now without a limit of pages; only the rows that it shows are read.
+    The result is the same as that of `write_report` without a limit on pages, but only the rows of this page are read.
     """
     site = replace(site, max_pages=None)
     paths = Paths(site.shown)
@@ -150,7 +150,7 @@ def page_at(site: Site, path: str) -> bytes | None:
 
 
 def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
-    """Yield some pages of the report, that at `path` among them if it exists."""
+    """Yield a small part of the report's pages that includes the page at `path`, if it exists."""
     boards = _boards(site)
     agents = _agents(site, boards["leaderboard"])
     match path.split("/"):
@@ -191,7 +191,7 @@ def _pages_below(site: Site, paths: Paths, path: str) -> Iterator[Page]:
 
 
 def _named(rows: pl.DataFrame, file: str, *ids: str) -> pl.DataFrame:
-    """Return the rows whose pages have the file name, without its ending."""
+    """Return the rows whose pages have this file name, ignoring the file extension."""
     stem = file.partition(".")[0]
     return rows.filter(
         pl.Series([file_name(*key) == stem for key in rows.select(ids).iter_rows()], dtype=pl.Boolean)
@@ -203,7 +203,7 @@ def _boards(site: Site) -> dict[str, pl.DataFrame]:
 
 
 def _agents(site: Site, leaderboard: pl.DataFrame) -> pl.DataFrame:
-    """Return every agent that a page may link to: known ones, and those only on an older board."""
+    """Return every agent that a page can link to: stored agents, and agents that are only on an older board."""
     known = site.read("agents")
     gone = leaderboard.select("agent_id", "name").unique("agent_id", keep="first", maintain_order=True)
     return pl.concat([known, gone.join(known, on="agent_id", how="anti")], how="diagonal").sort("agent_id")
@@ -230,9 +230,9 @@ def _shared(site: Site, paths: Paths) -> dict[str, object]:
 def _board_pages(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], *, only: str | None = None
 ) -> Iterator[Page]:
-    """Yield the boards of all versions; or that at the path `only`."""
+    """Yield the boards of all versions, or only the board at path `only`."""
     for version in site.methodologies:
-        # the shown board has two addresses: that of the report, and one that stays
+        # the board of the shown version has two addresses: index.html and its permanent address
         wanted = [
             p
             for p in dict.fromkeys((paths.board(version), paths.permanent_board(version)))
@@ -269,7 +269,7 @@ def _calibration(site: Site, paths: Paths, version: str) -> Page:
 def _downloads(
     site: Site, paths: Paths, boards: Mapping[str, pl.DataFrame], versions: Collection[str]
 ) -> Iterator[Page]:
-    """Yield the tables of some versions as CSV and JSON files."""
+    """Yield the tables of the given versions as CSV and JSON files."""
     held = {**boards, "gate_results": site.gates}
     for version in versions:
         of_version = pl.DataFrame({"methodology_version": [version]})
@@ -293,7 +293,7 @@ def _methodology_pages(site: Site, paths: Paths, boards: Mapping[str, pl.DataFra
 
 
 def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield neighbouring agents that are read together."""
+    """Yield the agents in batches that are read together."""
     sizes = dict(site.count("conversations", columns=["agent_id"]).iter_rows())
     start, n = 0, 0
     for place, agent_id in enumerate(agents["agent_id"]):
@@ -306,7 +306,7 @@ def _batches(site: Site, agents: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _rows_of(site: Site, keys: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the stored rows of some agents by table, and counts of their judgments."""
+    """Return the stored rows of the given agents by table, and the counts of their judgments."""
     rows = {name: site.read(name, keys) for name in _PER_AGENT}
     rows["conversations"] = site.read("conversations", keys, columns=agent.LISTED)
     counting = keys.with_columns(is_effective=True)
@@ -324,7 +324,7 @@ def _agent_pages(
     rows: Mapping[str, pl.DataFrame],
     paged: pl.DataFrame,
 ) -> Iterator[Page]:
-    """Yield the pages of some agents under every version of the site; `paged`: their conversations with a page."""
+    """Yield the pages of the given agents under every version; `paged` contains their conversations with a page."""
     frames = {**rows, "error_trends": boards["error_trends"], "gates": site.gates}
     own = {name: frame.partition_by("agent_id", as_dict=True) for name, frame in frames.items()}
     for row in agents.to_dicts():
@@ -343,7 +343,7 @@ def _conversation_pages(
     rows: Mapping[str, pl.DataFrame],
     around: Mapping[tuple[str, str], Neighbours],
 ) -> Iterator[Page]:
-    """Yield the pages of some agents' conversations."""
+    """Yield the pages of the conversations of the given agents."""
     of_agents = {row["agent_id"]: row for row in agents.to_dicts()}
     for material in _materials(site.read, rows["conversations"], rows["transcripts"]):
         key = (material.conversation["agent_id"], material.conversation["conversation_id"])
@@ -353,7 +353,7 @@ def _conversation_pages(
 
 
 def _materials(read: Reader, conversations: pl.DataFrame, transcripts: pl.DataFrame) -> Iterator[Material]:
-    """Yield the rows of each conversation, read for many conversations at a time."""
+    """Yield the rows of each conversation; the tables are read for many conversations at a time."""
     slots = by_key(transcripts, *_CONVERSATION)
     for chunk in chunks(conversations, CONVERSATIONS_AT_ONCE):
         keys = chunk.select(_CONVERSATION)

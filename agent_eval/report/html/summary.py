@@ -1,4 +1,4 @@
-"""Render the summary of logs: the quantities of an agent, and a table of agents without slots."""
+"""Prepare the summary of logs: the quantities of an agent, and the table of agents without slots."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from agent_eval.report.quality import (
 
 @dataclass(frozen=True)
 class Badge:
-    """Represent a disclosure as a short text; tone: good, bad, warn or unknown."""
+    """Represent a disclosure as a short text; `tone` is good, bad, warn, plain or unknown."""
 
     text: str
     tone: str
@@ -31,7 +31,7 @@ class Badge:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """Represent one quantity for display."""
+    """Represent one quantity of table quality_summary for display."""
 
     name: str
     mean: str
@@ -43,7 +43,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class LogRow:
-    """Represent one agent without slots; `values` are a mean and its interval for each main figure."""
+    """Represent one agent without slots; `values` contains the mean and the interval of each main figure."""
 
     name: str
     href: str
@@ -53,12 +53,12 @@ class LogRow:
 
 
 def summary_rows(summary: pl.DataFrame) -> tuple[SummaryRow, ...]:
-    """Return the rows of table quality_summary of one agent and version, in reading order."""
+    """Return the rows of table quality_summary for one agent and version, in the order of `reading_order`."""
     return tuple(_read(row) for row in sorted(summary.to_dicts(), key=reading_order))
 
 
 def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
-    """Return the rows of table log_leaderboard of one version, by agent id."""
+    """Return the rows of table log_leaderboard for one version, in the same order."""
     return tuple(
         LogRow(
             name=row["name"] or row["agent_id"],
@@ -74,7 +74,7 @@ def log_rows(logs: pl.DataFrame, paths: Paths) -> tuple[LogRow, ...]:
 
 
 def badge(text: str) -> Badge:
-    """Return a badge of a board's row with its tone."""
+    """Return the badge for a text of `report.board.badges`, with its tone."""
     return Badge(text, _tone(text))
 
 

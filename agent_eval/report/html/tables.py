@@ -1,4 +1,4 @@
-"""Define how pages read rows of tables, and helpers for frames."""
+"""Define the protocols for reading and counting rows of tables, and helpers for frames."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ Row = dict[str, Any]
 
 
 class Reader(Protocol):
-    """Return the rows of a stored table in key order: all, or those that match a row of `keys` on its columns."""
+    """Read the rows of a stored table in key order: all rows, or those that match a row of `keys` on its columns."""
 
     def __call__(
         self, name: str, keys: pl.DataFrame | None = None, *, columns: Sequence[str] | None = None
@@ -31,20 +31,21 @@ class Counter(Protocol):
 
 
 def by_key(frame: pl.DataFrame, *names: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Return the rows of a frame by the values of some columns, each group in the frame's order."""
+    """Group the rows of a frame by the columns `names`; each group keeps the order of the frame."""
     groups = frame.partition_by(names, as_dict=True, maintain_order=True)
     return {key: group.to_dicts() for key, group in groups.items()}
 
 
 def chunks(frame: pl.DataFrame, n_rows: int) -> Iterator[pl.DataFrame]:
-    """Yield the frame in pieces of at most so many rows."""
+    """Split a frame into pieces of at most `n_rows` rows."""
     return (frame.slice(start, n_rows) for start in range(0, frame.height, n_rows))
 
 
 def merged_versions(frame: pl.DataFrame) -> pl.DataFrame:
-    """Merge equal rows of several methodology versions into one row, with `versions`, in order.
+    """Merge equal rows of several methodology versions into one row; column `versions` lists the versions.
 
-    Costs of judgments differ by version and are omitted: an answer is paid once, its share differs.
+    Costs of judgments are omitted. An answer that several versions share is paid once, so its recorded cost differs
+    by version.
     """
     kept_columns = frame.drop("cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", strict=False)
     lists = [name for name, dtype in kept_columns.schema.items() if isinstance(dtype, pl.List)]
@@ -64,5 +65,5 @@ def _split(name: str) -> pl.Expr:
 
 
 def only(rows: Mapping[tuple[Any, ...], list[Row]], *key: object) -> list[Row]:
-    """Return the rows of one key; none if there is no such key."""
+    """Return the rows of one key; an empty list if the key does not exist."""
     return rows.get(key, [])

@@ -1,4 +1,4 @@
-"""Prepare texts of transcripts for display: truncate long texts, and find the quotes of judges in them."""
+"""Prepare texts of transcripts for display: truncate long texts, and find the quotes that judges cite."""
 
 import json
 import re
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from agent_eval.formats.plain_text import sanitize
 from agent_eval.report.html.markdown import MarkdownNode, rendered
 
-LONGEST = 20_000  # characters of one text that are shown
-FOLDED = 1_500  # longer texts are folded
+LONGEST = 20_000  # maximum number of characters that are shown of a text
+FOLDED = 1_500  # characters; longer texts are folded
 FOLDED_LINES = 24
-LONGEST_QUOTE = 2_000  # longer ones are shown, not searched
+LONGEST_QUOTE = 2_000  # characters; longer quotes are shown, but not searched for
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Represent part of a text; `mark` is the number of its quote, or None."""
+    """Represent a part of a text; `mark` is the number of the quote that it shows, or None."""
 
     text: str
     mark: int | None = None
@@ -24,21 +24,21 @@ class Piece:
 
 @dataclass(frozen=True)
 class ShownText:
-    """Represent a text for display."""
+    """Represent a text of a transcript for display."""
 
     pieces: tuple[Piece, ...]
-    n_cut: int  # characters at its end that are not shown
+    n_cut: int  # number of characters at the end that are not shown
     is_folded: bool
-    markdown: Sequence[MarkdownNode] = ()  # shown instead of the pieces, if there is any
+    markdown: Sequence[MarkdownNode] = ()  # shown instead of the pieces unless empty
 
     @property
     def first(self) -> str:
-        """Return the first words, as the label of a collapsed section."""
+        """Return the beginning of the text, as the label of a collapsed section."""
         return " ".join("".join(piece.text for piece in self.pieces)[:120].split())
 
 
 def clean(text: str) -> str:
-    """Return sanitised text: one kind of line end, no control characters, no bidirectional overrides."""
+    """Sanitise a text: unify line ends, and replace control characters and bidirectional overrides."""
     return sanitize(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
@@ -49,15 +49,15 @@ def shown(
     folded_lines: int = FOLDED_LINES,
     is_markdown: bool = False,
 ) -> ShownText:
-    """Return the text, `clean` and cut to `LONGEST` characters, split at its quotes (number, words).
+    """Sanitise a text, cut it to `LONGEST` characters, and split it at the quotes to mark.
 
-    Whitespace is ignored in quotes. If quotes overlap, the one that begins first is marked.
+    Quotes are found regardless of whitespace. If quotes overlap, the one that begins first is marked.
 
     Args:
         text: The text.
-        quotes: Quotes to mark.
-        folded_lines: A text of more lines is folded if no quote is marked in it.
-        is_markdown: Render Markdown, unless a quote is marked in the text.
+        quotes: The quotes to mark, each as (number, words).
+        folded_lines: A text with more lines than this is folded, unless a quote is marked in it.
+        is_markdown: Whether to render Markdown, unless a quote is marked in the text.
     """
     cleaned = clean(text)
     kept = cleaned[:LONGEST]
@@ -68,7 +68,7 @@ def shown(
 
 
 def indented(text: str) -> str:
-    """Return JSON text with each value on its own line; any other text, and JSON that would change, as it is."""
+    """Return JSON text with one value per line; return any other text, and JSON that would change, unchanged."""
     if text[:1] not in ("{", "[") or len(text) > LONGEST:
         return text
     try:
@@ -79,12 +79,12 @@ def indented(text: str) -> str:
 
 
 def is_in(text: str, quote: str) -> bool:
-    """Return whether `shown` would mark the quote in the text, which is `clean` already."""
+    """Return whether `shown` would mark the quote in a text that is already sanitised."""
     return any(_places(text[:LONGEST], 0, quote))
 
 
 def _places(text: str, number: int, quote: str) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and number of the first place of a quote."""
+    """Yield the start, the end and the number of a quote at its first occurrence, if it occurs."""
     if 0 < len(quote) <= LONGEST_QUOTE and (pattern := _pattern(quote)) and (at := pattern.search(text)):
         yield at.start(), at.end(), number
 

@@ -1,4 +1,4 @@
-"""Render rating sheets: one HTML file that works from disk, and the same as CSV."""
+"""Render rating sheets as a single HTML file, which opens from disk, and as CSV."""
 
 from agent_eval.report.sheets.page import Option, SheetItem, SheetMetric, sheet_csv, sheet_html
 

@@ -1,7 +1,7 @@
-"""Build a rating sheet: transcripts as data in one HTML file, which its own script shows as text only.
+"""Build a rating sheet: a single HTML file with the transcripts as data, which a script displays as text.
 
-The file opens from disk and loads nothing. Its content security policy names the hashes of its one script and one
-style sheet, so nothing of a transcript can run or be fetched.
+The file opens from disk and loads no other files. Its content security policy allows only its script and its style
+sheet, by their hashes, so text of a transcript can neither run nor load anything.
 """
 
 import base64
@@ -32,13 +32,13 @@ COLUMNS = (
     "stratum",
     "rubric",
 )
-"""Columns of the CSV, as `agent-eval labels import` reads them."""  # fmt: skip
-_LONGEST_CELL = 2_000  # characters of a text in the CSV that is only read
+"""Columns of the CSV that `agent-eval labels import` reads."""  # fmt: skip
+_LONGEST_CELL = 2_000  # maximum number of characters in column shown_text
 
 
 @dataclass(frozen=True)
 class Option:
-    """Represent an answer that can be chosen, with its anchor."""
+    """Represent an answer that raters can choose, with its anchor."""
 
     value: str
     meaning: str
@@ -46,12 +46,12 @@ class Option:
 
 @dataclass(frozen=True)
 class SheetMetric:
-    """Describe a question of a sheet: options to choose from, or a number from `low` to `high`."""
+    """Describe a question of a sheet, answered by options or by a number from `low` to `high`."""
 
     question: str
     notes: str
     options: tuple[Option, ...]
-    is_several: bool = False  # several options may be chosen, the first is the main one
+    is_several: bool = False  # several options can be chosen; the first is the main label
     low: float | None = None
     high: float | None = None
     has_reference: bool = False  # the expected answer of the turn is shown
@@ -59,7 +59,7 @@ class SheetMetric:
 
 @dataclass(frozen=True)
 class SheetItem:
-    """Represent one part to label; `turn` is null for the whole conversation."""
+    """Represent one part to label; `turn` is None for the whole conversation."""
 
     agent: str
     conversation: str
@@ -70,7 +70,10 @@ class SheetItem:
 
 
 Conversations = Mapping[tuple[str, str], Mapping[str, Any]]
-"""By agent and conversation: goal, knowledge (texts), expected (answers by turn) and turns: (index, messages) in order."""
+"""Content of conversations by (agent, conversation): goal, knowledge, expected and turns.
+
+`knowledge` is a list of texts, `expected` has the expected answers by turn, and `turns` is a list of (index, messages).
+"""
 
 
 def sheet_html(
@@ -82,10 +85,10 @@ def sheet_html(
     """Return a rating sheet as one HTML file.
 
     Args:
-        items: The parts in their order.
-        metrics: The questions by name.
-        conversations: What is shown of each conversation; messages after a turn are not.
-        rater: Name of the rater, if it is known.
+        items: The parts to label, in order.
+        metrics: The questions by metric name.
+        conversations: The content of the conversations; turns after the last labelled turn are not shown.
+        rater: The rater's name, if it is known.
     """
     places = list(dict.fromkeys((item.agent, item.conversation) for item in items))
     last = {place: _last_turn(items, place) for place in places}
@@ -114,7 +117,7 @@ def sheet_csv(
     conversations: Conversations,
     rater: str = "",
 ) -> str:
-    """Return the same sheet as CSV: one line per part, with empty cells to fill in, and what is judged beside them."""
+    """Return a rating sheet as CSV: one line per part, with the question, the text and empty cells for the answer."""
     rows = [
         dict.fromkeys(COLUMNS, "")
         | {name: str(value) for name, value in asdict(item).items() if value is not None}
@@ -140,7 +143,7 @@ def _beside(item: SheetItem, metric: SheetMetric, conversation: Mapping[str, Any
 
 
 def _last_turn(items: Iterable[SheetItem], place: tuple[str, str]) -> int | None:
-    """Return the last turn that any item of the conversation shows; None: all."""
+    """Return the last turn that an item of the conversation shows; None if an item shows the whole conversation."""
     turns = [item.turn for item in items if (item.agent, item.conversation) == place]
     known = [turn for turn in turns if turn is not None]
     return None if len(known) < len(turns) else max(known)
@@ -175,13 +178,13 @@ def _own(name: str) -> str:
 
 
 def _hash(content: str) -> str:
-    """Return the source expression of an inline script or style sheet."""
+    """Return the CSP hash expression of an inline script or style sheet."""
     found = hashlib.sha256(content.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(found).decode()}'"
 
 
 def _inert(data: object) -> str:
-    """Return JSON that cannot end the element that holds it, nor begin another one."""
+    """Return JSON that can neither close the HTML element that contains it nor open another one."""
     text = escaped_json(json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
     return (
         text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("@", "\\u0040")

@@ -1,11 +1,11 @@
-// Shows one part after the other as text, keeps the answers in the browser, and saves them as CSV.
+// Show the parts one at a time as text, store the answers in the browser, and save them as CSV.
 "use strict";
 
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const at = (id) => document.getElementById(id);
   const STORE = `agent-eval-sheet-${data.id}`;
-  const KEYS = [..."123456789abcdefghijklmnopqtuvwxyz"]; // r and s have a meaning of their own
+  const KEYS = [..."123456789abcdefghijklmnopqtuvwxyz"]; // r and s are shortcuts
   const state = { rater: data.rater, answers: {}, current: 0 };
   let isKept = true;
   let isUnsaved = false;
@@ -24,7 +24,7 @@
       localStorage.setItem(STORE, JSON.stringify(state));
     } catch {
       isKept = false;
-      notice("This browser keeps no progress for files: save the CSV before you close the page, and open it here to go on.");
+      notice("This browser does not store progress for files: save the CSV before you close the page, and open it here to continue.");
     }
   }
 
@@ -71,7 +71,7 @@
     const before = held.turns.filter((one) => !isWhole && one.index < turn);
     at("before").hidden = !before.length;
     at("before").open = before.length < 4;
-    at("before-title").textContent = `What came before (${before.length} ${before.length === 1 ? "turn" : "turns"})`;
+    at("before-title").textContent = `Earlier turns (${before.length} ${before.length === 1 ? "turn" : "turns"})`;
     at("earlier").replaceChildren(...before.map(turnOf));
     at("judged").replaceChildren(...held.turns.filter((one) => isWhole || one.index === turn).map(turnOf));
     const expected = metric().has_reference ? held.expected[turn] : undefined;
@@ -153,14 +153,14 @@
     show();
   }
 
-  // A text that a spreadsheet program may take for a formula gets a ' in front, which the import takes off.
+  // Text that a spreadsheet program could interpret as a formula is prefixed with a ', which the import removes.
   const guarded = (text) => (/^\s*[=+\-@]/.test(text) && !/^[+-]?\d+(\.\d+)?$/.test(text) ? `'${text}` : text);
   const cell = (value) => `"${guarded(String(value ?? "")).replaceAll('"', '""')}"`;
 
   function save() {
     const rater = at("rater").value.trim();
     if (!rater) {
-      notice("Write your name first: a label needs a rater.");
+      notice("Enter your name first: each label needs a rater.");
       at("rater").focus();
       return;
     }
@@ -214,7 +214,7 @@
     const open = data.items.findIndex((_, i) => !isDone(i));
     state.current = open < 0 ? 0 : open;
     show();
-    notice(n ? `${n} labels were read.` : "The file holds no label of this sheet.");
+    notice(n ? `${n} labels were read.` : "The file contains no label of this sheet.");
   }
 
   function onKey(event) {
