@@ -296,7 +296,7 @@ def test_a_missed_threshold_is_red() -> None:
     assert exit_code(found) == 1
     missed = found.filter(gate="threshold").row(0, named=True)
     assert (missed["value"], missed["threshold"]) == (3.0, 4.0)
-    assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 wanted"
+    assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 required"
 
 
 def rate(value: float, worst: float, best: float, **changes: Any) -> dict[str, Any]:
