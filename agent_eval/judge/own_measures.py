@@ -136,7 +136,7 @@ def measure_async(
         if waiting and panel is not None:
             _ask(waiting, panel, lookup, known, watch)
     for case in waiting:
-        detail = f"the metric's measure asks more than {MOST_ROUNDS} questions one after another"
+        detail = f"the metric's measure asks more than {MOST_ROUNDS} questions in sequence"
         case.into.insert(0, ("rule", Unscored("judge_error", detail)))
 
 

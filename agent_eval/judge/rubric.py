@@ -136,7 +136,7 @@ def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
         (row, _orphan(row, by_agent.get(row["agent_id"]))) for row in human_ratings.iter_rows(named=True)
     )
     return tuple(
-        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
         for row, problem in found
         if problem
     )

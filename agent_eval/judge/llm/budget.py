@@ -100,9 +100,9 @@ class Budget:
         if self.closed is not None:
             return self.closed
         if self.max_calls is not None and self.n_calls >= self.max_calls:
-            return f"the cap of {self.max_calls:,} calls is reached; run again to go on"
+            return f"the cap of {self.max_calls:,} calls is reached; run again to continue"
         if self.max_cost_usd is not None and self.cost_usd >= self.max_cost_usd:
-            return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to go on"
+            return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to continue"
         return None
 
     def begin_call(self, model: str) -> str | None:

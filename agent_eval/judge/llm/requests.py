@@ -320,7 +320,7 @@ class ModelJudge:
 
     def _after_reply(self, attempt: _CallAttempt, reply: Reply, started: float) -> float:
         if reply.is_filtered:
-            return self._end(attempt, "judge_error", "the provider's content filter held the reply back")
+            return self._end(attempt, "judge_error", "the provider's content filter blocked the reply")
         if reply.is_truncated:
             if attempt.n_enlarged == MOST_ENLARGED:
                 detail = f"the reply was cut off at {attempt.max_tokens} tokens; raise judge_max_tokens"

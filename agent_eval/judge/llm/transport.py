@@ -105,7 +105,7 @@ async def bounded(
         if response.status_code in _REDIRECTS and (origin := _other_origin(response, request)):
             raise refuse(
                 "refused",
-                f"the server redirects to {origin}, which gets no key; if it is right, set it as base URL",
+                f"the server redirects to {origin}, to which no key is sent; if it is the right server, set it as base URL",
             )
         body = await _read(response, exchange.most_bytes, refuse)
     finally:
@@ -140,7 +140,7 @@ _Refuse = Callable[[Failure, str], Exception]
 async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes:
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in _UNPACKED_BY:
-        raise refuse("server", f"the reply is packed with {encoding[:40]!r}, which was not asked for")
+        raise refuse("server", f"the reply is compressed with {encoding[:40]!r}, which was not requested")
     is_error = response.status_code >= 400
     bound = _MOST_OF_AN_ERROR if is_error else most
     bits = _UNPACKED_BY[encoding]
@@ -156,7 +156,7 @@ async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes
                     "unfit", f"the reply is larger than {most / MEGABYTE:g} MB (setting judge_max_reply_mb)"
                 )
     except zlib.error:
-        raise refuse("server", "the reply is packed and cannot be unpacked") from None
+        raise refuse("server", "the reply is compressed and cannot be decompressed") from None
     return bytes(body)
 
 
@@ -168,7 +168,7 @@ def _tidied(body: bytes, content_type: str, exchange: Exchange, refuse: _Refuse)
         failure: Failure = "server" if "json" in kind else "refused"
         raise refuse(failure, f"the reply is not JSON ({kind}, {len(body):,} bytes)") from None
     if not isinstance(value, dict):
-        raise refuse("server", f"the reply is JSON, but no object: {type(value).__name__}")
+        raise refuse("server", f"the reply is JSON, but not an object: {type(value).__name__}")
     if "choices" not in value:
         return body  # not the OpenAI protocol, or an error with status 200: litellm reads it
     return json.dumps(_completion(value, exchange, refuse)).encode()
@@ -180,7 +180,7 @@ def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise refuse("unfit", "the reply holds no choice with a message: the provider held it back")
+        raise refuse("unfit", "the reply contains no choice with a message: the provider withheld it")
     refusal = message.get("refusal")
     exchange.refusal = refusal if isinstance(refusal, str) and refusal.strip() else None
     reason = choice.get("finish_reason")
