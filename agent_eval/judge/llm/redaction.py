@@ -33,7 +33,7 @@ HIDDEN = "[hidden]"
 
 
 def kept_secret(file: Path) -> bytes:
-    """Return the secret in a file; if it is missing, create a random one that only its owner may read."""
+    """Return the secret in a file. If the file is missing, create it with a random secret that only the owner can read."""
     with contextlib.suppress(FileNotFoundError):
         return file.read_bytes()
     file.parent.mkdir(parents=True, exist_ok=True)
