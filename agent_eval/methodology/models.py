@@ -214,9 +214,7 @@ class Methodology(FrozenRules):
     required_tests: tuple[RequiredTest, ...] = ()
     required_disclosures: tuple[Literal["u3_scope", "repeatability_tested"], ...] = ()
     penalties: tuple[Penalty, ...] = ()
-    rules: dict[str, Rule] = Field(
-        default_factory=dict
-    )  # texts of rules by name: averaging, repeatability guidance, …
+    rules: dict[str, Rule] = Field(default_factory=dict)  # texts by name: averaging, …
     changes: tuple[str, ...] = ()
     repeatability_guidance: Guidance | None = None
     references: tuple[Reference, ...] = ()

@@ -74,9 +74,7 @@ def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | N
     seen = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / n
     means = [sum(side) / n for side in (before, after)]
     variances = [sum((x - m) ** 2 for x in side) / n for side, m in zip((before, after), means, strict=True)]
-    by_chance = (
-        variances[0] + variances[1] + (means[0] - means[1]) ** 2
-    )  # expected (a − b)² of independent answers
+    by_chance = variances[0] + variances[1] + (means[0] - means[1]) ** 2  # E(a − b)² if independent
     return None if by_chance == 0 else 1 - seen / by_chance
 
 

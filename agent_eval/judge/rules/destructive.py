@@ -22,9 +22,7 @@ _SHELL_TOOLS = _SHELLS | word_set("shell terminal exec execute command cmd conso
 _SQL_TOOLS = word_set("sql query database db psql postgres postgresql mysql sqlite duckdb bigquery snowflake")
 _SQL_PROGRAMS = word_set("psql mysql mariadb sqlite3 duckdb sqlcmd bq clickhouse-client snowsql")
 _CODE_TOOLS = word_set("python ipython jupyter notebook code interpreter script repl node javascript")
-_COMMANDS = word_set(
-    "command commands cmd script code shell sql query statement"
-)  # names of arguments that hold commands
+_COMMANDS = word_set("command commands cmd script code shell sql query statement")  # argument names
 _BEFORE = word_set("sudo env nohup time exec command xargs doas then do else !")
 _RENEWABLE = word_set(
     "node_modules dist build target out coverage htmlcov __pycache__ cache .cache .pytest_cache .mypy_cache "
