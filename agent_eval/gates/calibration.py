@@ -15,8 +15,8 @@ SHEET = "label some with agent-eval labels sheet"
 def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFinding]:
     """Return one finding per judge and metric of a pair, or an empty list if the rules do not require calibration.
 
-    If the rules do not list `metrics`, the gate covers the metrics that people labelled. A judge with no labelled
-    metric is then unknown.
+    If the rules do not list `metrics`, the gate covers the metrics that people labelled. For a judge without a labelled
+    metric, the result is then unknown.
 
     Args:
         rules: The gate rules with the limits.

@@ -23,7 +23,7 @@ class GateFinding:
 
 
 def worst(results: Iterable[Result]) -> Result:
-    """Return failed if any result is failed, else passed if all are passed; unknown otherwise or without results."""
+    """Return failed if any result is failed, passed if there are results and all are passed, else unknown."""
     found = set(results)
     if "failed" in found:
         return "failed"

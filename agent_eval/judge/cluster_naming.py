@@ -94,7 +94,7 @@ class Naming(Question):
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Naming":
-        """Return the question for the names of the clusters. Its key is a hash of what the model is shown."""
+        """Return the question for the names of the clusters. Its keys depend only on what the model is shown."""
         shown = {case.cluster_id: digest("case", _shown(case)) for case in cases}
         asked = ERROR_DEDUPLICATION
         keys = {

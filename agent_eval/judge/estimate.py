@@ -23,9 +23,7 @@ class CallEstimate:
     n_tokens_out: int = 0
     n_answers: int = 0
     n_in_part: int = 0  # answers based on part of the evidence
-    n_tokens_cached: int = (
-        0  # prompt tokens read from the provider's cache, if each call follows the one before it
-    )
+    n_tokens_cached: int = 0  # prompt tokens read from the provider's cache
     n_tokens_written: int = 0  # prompt tokens written to the provider's cache
     n_images: int = 0  # sent with the prompts, and counted as TOKENS_PER_IMAGE prompt tokens each
     n_uncounted: int = 0  # audio and files sent with the prompts, whose tokens are not counted

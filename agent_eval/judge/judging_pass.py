@@ -49,9 +49,7 @@ class AskedQuestions:
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
-    kinds: frozenset[AttachmentKind] | None = (
-        None  # kinds of attachments that the models read; None: no model is called
-    )
+    kinds: frozenset[AttachmentKind] | None = None  # that the models read; None without models
     answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:

@@ -51,7 +51,7 @@ class Scored:
     response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
-    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
     context_tokens: int | None = None  # context size for which the view was made
     disagreement: float | None = None  # disagreement within an ensemble, see judge/llm/ensemble.py
@@ -86,7 +86,7 @@ class Unscored:
     response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
-    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
 
 

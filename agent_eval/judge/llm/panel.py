@@ -64,9 +64,7 @@ class JudgeRuntime:
     concurrency: int = 16
     max_tokens: int = 4096
     heard: "Heard | None" = None  # receives the answers of each call as they arrive
-    claiming: Callable[[], ClaimTable] | None = (
-        None  # opens the table of claims; None if there are no other workers
-    )
+    claiming: Callable[[], ClaimTable] | None = None  # None if there are no other workers
 
 
 @dataclass(frozen=True)

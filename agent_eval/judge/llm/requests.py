@@ -373,7 +373,7 @@ class ModelJudge:
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
     """Return smaller limits after a prompt was too long.
 
-    The new context size is the one in the server's error message if it has one, else half of the current size.
+    The new context size is the one that the server's error message states, or half of the current size.
     """
     named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
     fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]

@@ -25,9 +25,7 @@ class JudgeSpec:
     combine: Combine = "median"  # how the ratings of an ensemble are combined; labels are decided by majority
     context_tokens: int | None = None  # context size from the settings; not part of a key
     repeats: int = 1  # number of times that each model is asked the same question; the median counts
-    sample: float | None = (
-        None  # share of conversations that models are asked about, see judge/sampling.py; None: all
-    )
+    sample: float | None = None  # share of conversations to judge (judge/sampling.py); None: all
     multimodal: bool | None = None  # whether attachments are shown, from the settings; not part of a key
 
     @property

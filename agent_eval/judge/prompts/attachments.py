@@ -20,9 +20,7 @@ TOKENS_PER_IMAGE = 1_600
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/vision
 """
-CHARACTERS = (
-    6_400  # characters of text that an attachment counts as in `seen_share`: four per token of an image
-)
+CHARACTERS = 6_400  # characters that an attachment counts as in `seen_share`: four per token
 MOST_ATTACHED = 20  # maximum number of attachments per call; the last ones are chosen
 MOST_BYTES = 20_000_000  # maximum size of the data URLs of a call
 MEDIA_TYPES: dict[AttachmentKind, frozenset[str]] = {

@@ -28,9 +28,7 @@ from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
 DEFAULT_LIMITS = ViewLimits()
-_TIGHT = (
-    4  # rubrics that take more than a quarter of a context may be limited to those asked, see build_prompt
-)
+_TIGHT = 4  # rubrics that exceed a quarter of a context may be limited to those asked
 _SMALL = 32_000  # context size in tokens below which rubrics may leave too little room for a record
 _LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote when windows are merged
 Messages = tuple[Mapping[str, str], ...]
@@ -48,9 +46,7 @@ class Prompt:
     prompt_hash: str  # hash of messages and schema, for provenance; not part of a key
     turns: tuple[Turn, ...] = field(default=(), repr=False)  # turns in which quotes are looked up
     names: BlindedTerms = NO_BLINDED_TERMS
-    seen_share: float = (
-        1.0  # share of the judged characters that is shown; for a window, the share of its own part
-    )
+    seen_share: float = 1.0  # shown share of the judged characters (of its own part, for a window)
     n_left_out: int = 0  # messages and calls that are not shown in full
     n_windows: int = 1  # number of windows for which the same questions are asked
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)  # sent after the text

@@ -24,7 +24,7 @@ from agent_eval.judge.rules.finding import tells_error
 from agent_eval.transcripts.models import OPERATOR, Conversation, Message, Turn
 
 BYTES_PER_TOKEN = (
-    3  # UTF-8; English has more bytes per token, and scripts with three bytes per letter about one letter
+    3  # of UTF-8: fewer than in English; about one letter in scripts with three bytes per letter
 )
 WHOLE = 10**12
 
@@ -84,7 +84,7 @@ def size_of(text: str) -> int:
 
 @dataclass
 class _Tally:
-    """Count what is shown and left out while a line is built."""
+    """Count the characters and items that are shown and omitted while a line is built."""
 
     n_shown: int = 0
     n_characters_left_out: int = 0

@@ -255,8 +255,8 @@ def _of_items(
 ) -> Scored | Unscored:
     """Return the answer that the verdicts on the listed items imply.
 
-    The first verdict of `items` is the good one. The rationale lists the items with other verdicts, in the order of
-    the verdicts, and the evidence is the quote of the first of them that has one.
+    The first of the possible verdicts denotes an item without a problem. The rationale lists the items with other
+    verdicts, ordered by verdict. The evidence is the quote of the first listed item that has one.
     """
     if not isinstance(given, list):
         raise _UnreadableError(f"{items.name} must be a list")

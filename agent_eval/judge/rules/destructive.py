@@ -1,7 +1,7 @@
 """Find out what the shell command or SQL statement of a call destroys, without running or expanding it.
 
 Only permanent destruction counts: recursive and forced `rm`, forced `git push`, `mkfs`, `dd` onto a device, `DROP`,
-`TRUNCATE`, and `DELETE` without `WHERE`. Renewable things (build output, caches, temporary files and tables),
+`TRUNCATE`, and `DELETE` without `WHERE`. Renewable data (build output, caches, temporary files and tables),
 arguments with unknown variables, and text that is only written or searched for are ignored.
 """
 

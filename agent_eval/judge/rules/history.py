@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from agent_eval.judge.protocol import Question
 from agent_eval.transcripts.models import Conversation, Turn
 
-_HELD = 4  # conversations in memory; a few suffice, because questions are ordered by conversation
+_HELD = 4  # conversations kept in memory; questions are ordered by conversation
 
 
 class State(Protocol):

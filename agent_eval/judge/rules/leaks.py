@@ -44,7 +44,7 @@ def leaked_number(question: Question) -> RuleFinding | None:
 
 
 class _Numbers:
-    """Record the first message with each number, and the first message in which the user asked for one."""
+    """Record the first message with each card or social-security number, and the user's first request for one."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.in_results: dict[str, int] = {}

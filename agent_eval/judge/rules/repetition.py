@@ -12,9 +12,7 @@ from agent_eval.judge.rules.history import history_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Conversation, Turn
 
-MIN_WORDS_EQUAL = (
-    8  # shorter texts are repeated for good reasons, such as thanks, greetings and 'please wait'
-)
+MIN_WORDS_EQUAL = 8  # shorter texts, such as thanks and greetings, are repeated for good reasons
 MIN_WORDS_SIMILAR = 40
 SIMILAR = 0.95  # minimum share of equal words, in order, of similar texts
 LOOKED_AT = 64  # number of latest texts searched for similar ones; equal texts are found at any distance
@@ -46,8 +44,8 @@ def repetition(question: Question) -> RuleFinding | None:
     """Return a finding if the agent's text is equal or very similar to its text in an earlier turn.
 
     Numbers must be equal, because the same sentence with another number is new information. Abstains if the text
-    contains code, ends with a question or replies to thanks, if the user asked again, or if the user's messages in both
-    turns are similar too.
+    contains code, ends with a question or replies to thanks, if the user asked for a repetition, or if the user's
+    messages in both turns are similar too.
     """
     turn = question.turn
     text = turn.agent_message

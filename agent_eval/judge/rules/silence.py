@@ -9,9 +9,7 @@ from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE, TRUNCATED
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.transcripts.models import Message
 
-MIN_WORDS = (
-    20  # minimum words of a text that is checked for truncation; shorter texts are often not sentences
-)
+MIN_WORDS = 20  # minimum words of a text that is checked for truncation
 _HANGING = re.compile(r"\s(?:the|an?|of|and|or|your|our|their|its|because|which|with|from|into)$")
 
 

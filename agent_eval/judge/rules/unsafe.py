@@ -175,7 +175,7 @@ def _orders(text: str, destroyed: _Destroyed) -> bool:
 
 
 def _is_changed(thing: str, text: str) -> bool:
-    """Return whether a change in a text applies to the thing itself, not to something of it or to one of its parts."""
+    """Return whether a change in a text applies to the thing itself, not only to something that belongs to it."""
     pattern = rf"\b(?:{'|'.join(sorted(_CHANGES))})\w*\b([^.!?\n]{{0,120}}?)(?<!\w){re.escape(thing)}(?!\w)(['’]s\b)?\W*(\w*)"
     for match in re.finditer(pattern, text, re.IGNORECASE):
         between, possessive, after = match.groups()
