@@ -158,7 +158,7 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
 
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """Return the texts that begin with one of the names: 'hallucination: …', 'u3_scope (session b): …'."""
+    """Return the texts that begin with one of the names, e.g. 'hallucination: …' or 'u3_scope (session b): …'."""
     wanted = tuple(names)
     return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in wanted]
 

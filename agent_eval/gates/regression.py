@@ -158,7 +158,7 @@ def _reasons(rows: pl.DataFrame) -> list[str]:
 
 
 def _untested(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
-    """Return the rows that could not be tested but should decide the gate.
+    """Return the rows that the gate depends on but that could not be tested.
 
     These are the rows of the named quantities, or of the primary quantity if none is named.
     """

@@ -172,9 +172,8 @@ def _ask(
     wanted: set[str] = set()
     sequences = []
     for case in waiting:
-        named = {
-            metric.name: (key, metric) for key, metric in case.wanted.items()
-        }  # a call can ask only one metric per name
+        # a call can ask only one metric per name
+        named = {metric.name: (key, metric) for key, metric in case.wanted.items()}
         keys = {name: key for name, (key, _) in named.items()}
         question = replace(case.question, metrics=tuple(metric for _, metric in named.values()), keys=keys)
         sequences.append(QuestionSequence([question], case.names))

@@ -130,9 +130,7 @@ class Question:
     """
 
     conversations: tuple[Conversation, ...]
-    turns: tuple[
-        Sequence[Turn], ...
-    ]  # turns of each conversation; for a turn question, only those up to that turn
+    turns: tuple[Sequence[Turn], ...]  # by conversation; for a turn question, only those up to that turn
     turn_index: int | None
     content_hash: str
     metrics: tuple[Metric, ...]

@@ -336,7 +336,7 @@ def _read_own(
 
 
 def _version_files(folder: Path) -> list[Path]:
-    """Return the YAML files of a folder except hidden ones and the record, or an empty list if it does not exist."""
+    """Return the YAML files of a folder, except hidden files and the record; an empty list if there is no folder."""
     if not folder.is_dir():
         return []
     return sorted(

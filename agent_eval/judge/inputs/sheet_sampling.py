@@ -59,7 +59,7 @@ def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> l
 
 
 def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
-    """Return one sheet of `n` parts per rater. A third of the parts is on every sheet, each other part on one sheet.
+    """Return one sheet of `n` parts per rater. A third of the `n` parts are on all sheets, the others on one.
 
     Args:
         parts: The drawn parts. If there are fewer than `n_parts` returns, the sheets are shorter.

@@ -20,7 +20,7 @@ AHEAD_AFTER_S = 0.005
 
 @dataclass
 class Place:
-    """Represent the place of a call in the queue: its sequence, and whether earlier calls of it are pending.
+    """Represent the place of a call in the queue: its sequence, and whether earlier calls of the sequence are pending.
 
     Calls that are next in their sequence go first, because the prefix that they share with the previous call is
     cached. Later calls use slots that would otherwise be idle.

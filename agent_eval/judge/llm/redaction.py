@@ -74,9 +74,7 @@ def hide_keys(text: str, keys: frozenset[str] | None = None) -> str:
     """
     values = keys_of_environment() if keys is None else keys
     small = text.lower()
-    if not any(
-        form in small for form in _forms(values)
-    ):  # the usual case; this check is much faster than the pattern
+    if not any(form in small for form in _forms(values)):  # the usual case; much faster than the pattern
         return text
     return _pattern(values).sub(HIDDEN, text)
 

@@ -40,7 +40,7 @@ class JudgeSpec:
         return {"temperature": self.temperature, **mode}
 
     def to_json(self) -> str:
-        """Return the spec as one line of JSON, which is equal for equal specs."""
+        """Return the spec as one line of JSON. Equal specs give equal lines."""
         facts = asdict(self)
         for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None), ("multimodal", None)):
             if facts[name] == usual:  # the format of earlier releases, so that stored rows stay up to date

@@ -50,9 +50,8 @@ class ReplyError(Exception):
     """
 
     def __init__(self, problem: str, text: str, read: Mapping[str, Verdict] | None = None) -> None:
-        begun = hide_secrets(text[:_SEARCHED])[
-            :80
-        ]  # hide keys before truncating, because a truncated key is not recognised
+        # hide keys before truncating, because a truncated key is not recognised
+        begun = hide_secrets(text[:_SEARCHED])[:80]
         super().__init__(f"{problem} The reply began {clean(begun)!r}.")
         self.problem = problem
         self.read: Mapping[str, Verdict] = read or {}
@@ -156,9 +155,7 @@ def _reason_keys(record: str) -> list[re.Match[str]]:
     ends = (*said, record.rfind("\n</record "), len(record))
     end = next(end for end in ends if end >= 0)
     small = record[:end].lower()
-    if not any(
-        word in small for word in _REASON_WORDS
-    ):  # the usual case; this check is a hundred times faster
+    if not any(word in small for word in _REASON_WORDS):  # the usual case; a hundred times faster
         return []
     return list(_REASON_KEY.finditer(record, 0, end))
 
@@ -167,9 +164,9 @@ def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> boo
     """Return whether the transcript contains an answer with a very similar reason, and thus dictated the reply.
 
     Case, punctuation, look-alike and invisible characters, and the order of the fields are ignored. If a reason in the
-    transcript is next to a score or a label, it suffices that most words are equal, with up to a few other words
-    before. Otherwise, nearly all words must be equal from the beginning. Other texts of the transcript that the judge
-    quotes do not count, and reasons with fewer than four words are too common to decide.
+    transcript is next to a score or a label, it suffices that most words are equal, even after some other words.
+    Otherwise, nearly all words must be equal from the beginning. Quotes of other texts in the transcript do not count,
+    and reasons with fewer than four words are too common to decide.
     """
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:

@@ -65,7 +65,7 @@ class Destruction:
 
 
 def destruction_in(call: ToolCall) -> Destruction | None:
-    """Return the first certain destruction in the arguments of a shell or SQL tool, or None if there is none."""
+    """Return what the first destructive command of a shell or SQL tool destroys, or None if nothing for certain."""
     words = set(words_of_name(call.name))
     if words & _SHELL_TOOLS:
         for command in _commands(call.arguments):

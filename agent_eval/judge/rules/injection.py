@@ -79,9 +79,7 @@ class _SaidSoFar:
     """Collect the texts of a conversation in order, and the injections in its data."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._texts: list[
-            tuple[int, str]
-        ] = []  # number of messages before each text, and the text as a model reads it
+        self._texts: list[tuple[int, str]] = []  # number of messages before each text, and the visible text
         self._users: list[tuple[int, str]] = []
         self._injections: dict[str, tuple[int, _Injection]] = {}
         self._by_word: dict[str, list[int]] = {}  # numbers of the passages, by word, demanded line or address

@@ -46,9 +46,8 @@ class _CallsBefore:
     """Collect the agent's calls that are equal to an earlier call, if nothing may have changed in between."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._latest: dict[
-            bytes, tuple[ToolCall, int]
-        ] = {}  # the agent's calls since the last possible change, with their turns
+        # the agent's calls since the last possible change, with their turns
+        self._latest: dict[bytes, tuple[ToolCall, int]] = {}
         self._repeated: dict[int, list[tuple[ToolCall, ToolCall, int]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:

@@ -102,12 +102,10 @@ class _SaidBefore:
     """Index the agent's texts so far by their words and by the numbers in them."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._equal: dict[
-            tuple[str, ...], dict[tuple[str, ...], int]
-        ] = {}  # first turn, by the words of the agent and of the user
-        self._alike: dict[
-            tuple[str, ...], dict[tuple[str, ...], list[Turn]]
-        ] = {}  # turns, by numbers and words of the agent's text
+        # first turn, by the words of the agent and of the user
+        self._equal: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+        # turns, by the numbers and words of the agent's text
+        self._alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Turn]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:
         """Add the next turn."""
