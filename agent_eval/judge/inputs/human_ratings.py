@@ -98,7 +98,7 @@ def _target(metric: Metric) -> Target:
 
 
 def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Read the files *.csv of a folder. Return the table `human_ratings` and the rejected lines.
+    """Read the *.csv files in a folder. Return the table `human_ratings` and the rejected lines.
 
     A file that cannot be read, is larger than 50 MB or is not UTF-8 is rejected as a whole, with line 0. If the folder
     does not exist, the table is empty.

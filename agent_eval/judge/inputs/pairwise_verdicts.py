@@ -75,7 +75,7 @@ def ask_both_ways(
 
 
 def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Read the files *.jsonl of a folder. Return the verdicts (columns of `tournament.VERDICTS`) and rejected lines.
+    """Read the *.jsonl files in a folder. Return the verdicts (columns of `tournament.VERDICTS`) and rejected lines.
 
     If a judge has several verdicts on the same task, agents and order, the first one is kept. Later lines are skipped
     if they are equal to it, and rejected if they contradict it.

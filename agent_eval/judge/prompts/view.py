@@ -267,9 +267,9 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
 
 
 def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
-    """Return the position of the user's message in turn `i` if it is before message `j`.
+    """Return a list with the position of the user's message in turn `i`, or an empty list if message `j` precedes it.
 
-    Every window shows it, so that the judge knows what was asked.
+    Every window shows this message, so that the judge knows what was asked.
     """
     return [(i, k) for k in range(j) if turns[i].messages[k].role == "user"][:1]
 

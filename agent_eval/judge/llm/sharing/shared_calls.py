@@ -21,7 +21,7 @@ class SharedCalls:
     parameters: Mapping[str, object]
     limits: ViewLimits
     _unshared: set[str] = field(default_factory=set[str])
-    """Keys whose stored answer is based on other evidence than this worker shows; they are asked without a claim."""
+    """Keys whose stored answer is based on evidence that this worker does not show. They are asked without a claim."""
 
     async def claim(self, call: JudgeCall) -> None:
         """Claim the questions of a call.
