@@ -170,7 +170,7 @@ class Registry:
         return (*self.edited().values(), *gone, *unrecorded)
 
     def edited(self) -> dict[str, MethodologyProblem]:
-        """Return the problem of every frozen version that is unreadable or differs from its record, by version."""
+        """Return, by version, the problems of frozen versions that are unreadable or differ from their records."""
         return dict(self._edited)
 
     @cached_property
@@ -189,7 +189,7 @@ class Registry:
         return found
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
-        """Return the problem of every unreadable frozen version, by version. Any of them could be the current one."""
+        """Return, by version, the problems of unreadable frozen versions. Any of them could be the current one."""
         known = {m.version for m in self.methodologies}
         return {version: problem for version, problem in self.edited().items() if version not in known}
 

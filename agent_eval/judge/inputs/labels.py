@@ -312,7 +312,7 @@ def _label(
 
 
 def _read(said: str | None, target: Target | None) -> str | None:
-    """Return an answer in the format of data/ratings, or None if it is empty or an unknown word for a number."""
+    """Return an answer in the format of data/ratings, or None if it is empty or not a readable verdict."""
     if said is None or target is None or target.answer == "label":
         return said
     if re.fullmatch(r"-?\d+,\d+", said):  # a number with a decimal comma

@@ -28,8 +28,8 @@ FIRST_PAUSE_S = 0.5
 class CircuitBreaker:
     """Ends a pass after too many consecutive failures of one kind. Any readable answer resets the counts.
 
-    If concurrent calls lose their connections, only the first failure is counted. The pass ends after five such
-    failures and waits 0.5, 1, 2 and 4 seconds between them.
+    If concurrent calls lose their connections, only the first failure is counted. After each counted connection
+    failure, the pass waits 0.5, 1, 2 and 4 seconds; the fifth one ends it.
     """
 
     def __init__(self, judge: str) -> None:

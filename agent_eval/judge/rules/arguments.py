@@ -133,9 +133,9 @@ def _bounded() -> Any:
 
 @lru_cache(maxsize=1024)
 def _validator(text: str) -> Any:
-    """Return a validator for a schema that does not fetch references.
+    """Return a validator for a schema, or None if the schema is invalid, too large or uses `patternProperties`.
 
-    The result is None if the schema is invalid, too large or uses `patternProperties`.
+    The validator does not fetch references.
     """
     from jsonschema import FormatChecker
     from referencing import Registry
