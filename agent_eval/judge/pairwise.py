@@ -64,7 +64,7 @@ class PairwiseAnswers:
 
 
 def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Comparison]:
-    """Return the comparisons of each two agents on each common task, in both orders, sorted by task and agents.
+    """Return the comparisons of all agents on their common tasks, in both orders, sorted by task and agents.
 
     If an agent has several trials of a task, the trial with the lowest number is compared, or the lowest
     conversation id if the numbers are equal. Trials that failed because of the harness and conversations without a

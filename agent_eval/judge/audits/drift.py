@@ -65,8 +65,8 @@ def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
 def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Return Cohen's kappa with quadratic weights, which equals the unweighted kappa for labels coded as 0 and 1.
 
-    1 means that all answers are equal, 0 that they agree as often as by chance. The result is None if there are no
-    answers, or if the expected agreement by chance is 1.
+    Kappa is 1 if all answers are equal and 0 if the agreement is the one expected by chance. The result is None if
+    there are no answers, or if the expected agreement by chance is 1.
     """
     n = len(before)
     if n == 0:

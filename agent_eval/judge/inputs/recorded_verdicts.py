@@ -110,7 +110,7 @@ class RecordedVerdict(Frozen):
 
 
 def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Read the *.jsonl files in a folder. Return the verdicts as table `judge_cache` and the rejected lines.
+    """Read the *.jsonl files in a folder. Return the verdicts as the table `judge_cache`, and the rejected lines.
 
     If several lines have the same cache_key, the first one is kept; later lines are skipped if equal, else rejected. A
     file that cannot be opened is rejected as a whole, with line 0. If reading fails midway, the lines read so far are
