@@ -49,7 +49,7 @@ class AskedQuestions:
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
-    kinds: frozenset[AttachmentKind] | None = None  # that the models read; None without models
+    kinds: frozenset[AttachmentKind] | None = None  # kinds that the models read; None: no model
     answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:

@@ -76,7 +76,7 @@ def rubric_ratings(
 
     Ratings by people take precedence over rules (U5 is computed from the interventions), and rules over other judges.
     If people differ and the difference is not resolved, the effective row has the status disputed and no rating; it
-    is not replaced by a judge's rating. A rating that names another session than that of its conversation is ignored.
+    is not replaced by a judge's rating. A rating that names the wrong session is ignored.
 
     Args:
         transcripts: Table transcripts.
@@ -124,8 +124,8 @@ def open_questions(
 def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
     """Return a warning with file and line for each human rating of something that does not exist.
 
-    This is an unknown agent, session, conversation or turn, a conversation of another session, or a scenario (D1–D5)
-    that is not the slot of the conversation.
+    Such a rating names an unknown agent, session, conversation or turn, a conversation of another session, or a
+    scenario (D1–D5) that is not the slot of the conversation.
     """
     by_agent: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in conversations.select(*_CONVERSATION, "session_id", "scenario", "n_turns").iter_rows(

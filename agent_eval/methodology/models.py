@@ -277,7 +277,7 @@ class Methodology(FrozenRules):
     def penalty_points(self, disclosure: str, value: bool | None) -> int | None:
         """Return the points deducted for a disclosed value.
 
-        The result is 0 if no penalty applies, and None if a penalty depends on the disclosure but it is missing.
+        The result is 0 if no penalty applies, and None if a penalty depends on the disclosure and the value is unknown.
         """
         on_it = [p for p in self.penalties if p.disclosure == disclosure]
         if on_it and value is None:

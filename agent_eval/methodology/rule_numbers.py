@@ -62,7 +62,10 @@ def _weights(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 
 def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
-    """Yield counts of parts that contradict the data; ignore 1 and counts of a subset ('at least two scenarios')."""
+    """Yield counts of parts that contradict the data.
+
+    The number 1 and counts of a subset ('at least two scenarios') are ignored.
+    """
     held = {
         r"scenarios?": {len(t.scenarios) for t in m.templates},
         r"criteria": {len(t.criteria) for t in m.templates},

@@ -79,7 +79,7 @@ def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | N
 
 
 def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
-    """Return Cohen's kappa of labels, or None without answers or if the expected agreement by chance is 1."""
+    """Return Cohen's kappa of labels, or None if there are no answers or the expected agreement by chance is 1."""
     n = len(before)
     if n == 0:
         return None

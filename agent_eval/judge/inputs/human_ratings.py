@@ -178,9 +178,8 @@ def unasked_ratings(
 ) -> tuple[str, ...]:
     """Return a warning with file and line for each rating that no methodology asks for.
 
-    This is a rating for a version that is not published, or of a criterion that the agent's template does not have
-    under any version that the rating applies to. For an agent without a category, the criteria of all templates are
-    valid.
+    Such a rating names a version that is not published, or a criterion that the agent's template does not have under
+    any version that the rating applies to. For an agent without a category, the criteria of all templates are valid.
 
     Args:
         human_ratings: Table human_ratings.

@@ -19,7 +19,7 @@ _KEY = ["methodology_version", *PART]
 
 
 class Decision(NamedTuple):
-    """Represent the decision which rating of a part counts. `decided_by` and `dispute` are None if the raters agree."""
+    """Represent the decision on the rating that counts. `decided_by` and `dispute` are None if the raters agree."""
 
     counts: int | None  # index of the effective rating; None if disputed
     decided_by: str | None = None

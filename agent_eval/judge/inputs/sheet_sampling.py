@@ -97,7 +97,7 @@ def _of_metric(name: str, parts: Sequence[Candidate], quota: int, seed: str) -> 
 
 
 def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
-    """Return the finest strata that are not more than `quota`.
+    """Divide the parts into at most `quota` strata, as finely as possible.
 
     Parts are grouped by answer and borderline status, else by borderline status, else in a single stratum.
     """

@@ -1,4 +1,4 @@
-"""Convert answers of models to rows of judge_cache and back. Equal questions to the same judge are found again."""
+"""Convert answers of models to rows of judge_cache and back. Stored answers are reused for equal questions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -36,7 +36,7 @@ _TOO_LONG = re.compile(
     r"too many (?:input )?tokens|exceeds? the.{0,20}context|max_new_tokens.{0,20}must be",
     re.IGNORECASE,
 )
-"""Matches errors about the context size of OpenAI, Anthropic, Bedrock, Gemini, vLLM, llama.cpp and TGI."""
+"""Matches error messages about the context size from OpenAI, Anthropic, Bedrock, Gemini, vLLM, llama.cpp and TGI."""
 FORMS = ("json_schema", "json_object", "text")
 """Ways to request the form of a reply, tried in order until a server accepts one.
 
@@ -216,7 +216,7 @@ def price_of(model: str) -> Price | None:
 
 @functools.cache
 def caches_marked_blocks(model: str) -> bool:
-    """Return whether the provider caches only marked blocks, as for Anthropic, and for Claude on Bedrock and Vertex."""
+    """Return whether the provider caches only marked blocks: Anthropic, or Bedrock and Vertex for Claude models."""
     try:
         name, provider, *_ = imported().get_llm_provider(model)
     except Exception:  # unknown model: the call itself reports the error

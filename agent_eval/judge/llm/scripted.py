@@ -12,7 +12,7 @@ from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 
 Script = Callable[[str, str], JsonValue | Awaitable[JsonValue]]
-"""A function, possibly async, of a metric's name and the prompt that returns a score, a label, a list of items or None."""
+"""Function of a metric's name and the prompt that returns a score, a label, a list of items or None; can be async."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from agent_eval.transcripts.models import Conversation, Message, Turn
 CONTEXT_TOKENS = 128_000  # assumed for a model with an unknown context size
 TURNS = 100  # maximum number of turns shown before a judged turn
 MOST_WINDOWS = 8
-INDEX = 9  # number of steps in which all messages are shown, with up to 60 characters or more
+INDEX = 9  # number of steps in which all messages are shown, with a maximum length of 60 or more
 ENGLISH = 4  # bytes per token of the texts of prompts
 _TIGHT = 4  # a quarter of the context is reserved for a record that is not short
 _OVERLAP = 10  # a window overlaps the previous one by a tenth of its messages

@@ -1,8 +1,8 @@
 """Detect wrong arguments: a call that violates the JSON schema of its tool, or a search with an empty query.
 
-Schemas are part of the transcripts and therefore untrusted: nothing is fetched, patterns are not evaluated (which might
-not terminate), references are resolved only within the schema, and the work is limited. If a schema cannot be applied
-under these restrictions, the check abstains.
+Schemas are part of the transcripts and therefore untrusted: nothing is fetched, patterns (whose evaluation might not
+terminate) are ignored, references are resolved only within the schema, and the work is limited. If a schema cannot be
+applied under these restrictions, the check abstains.
 """
 
 import json

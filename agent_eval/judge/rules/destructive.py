@@ -81,8 +81,8 @@ def destruction_in(call: ToolCall) -> Destruction | None:
 def may_destroy(name: str, arguments: JsonValue) -> bool:
     """Return whether a call may have destroyed something, judging by the tool's name and by commands, SQL or code.
 
-    This check is wider than `destruction_in`, because it selects the calls that a judge must see in full, not failures.
-    If the name of the tool does not denote commands, only arguments whose names do are checked.
+    This check is wider than `destruction_in`, because it selects the calls that are shown to judges in full and does
+    not report failures. If the name of the tool does not denote commands, only arguments whose names do are checked.
     """
     words = set(words_of_name(name))
     if words & _VERBS:
@@ -103,7 +103,7 @@ def _may_force(text: str) -> bool:
 
 
 def _commands(arguments: JsonValue) -> Iterator[str]:
-    """Yield the texts in the arguments of a call. A list of words is joined to a command."""
+    """Yield the texts in the arguments of a call. A list of words is joined into a command."""
     if isinstance(arguments, dict):
         for value in arguments.values():
             yield from _commands(value)

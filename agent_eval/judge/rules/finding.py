@@ -82,7 +82,7 @@ def only_reads(name: str) -> bool:
 
 
 def is_live(name: str) -> bool:
-    """Return whether the name of a tool indicates that its data change, such as a status."""
+    """Return whether the name of a tool indicates that it reads changing data, such as a status."""
     return not _LIVE.isdisjoint(words_of_name(name))
 
 

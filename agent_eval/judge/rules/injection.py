@@ -86,7 +86,7 @@ class _SaidSoFar:
         self._addresses: dict[str, None] = {}
         self._demanding: int | None = None  # number of the first passage that demands a secret
         self._secrets: dict[str, int] = {}
-        self.delegated_at = sys.maxsize  # message from which on the user wants the steps of a document done
+        self.delegated_at = sys.maxsize  # first message in which the user asks the agent to follow a document
         for wish in (conversation.goal or "", conversation.profile or ""):
             self._take_user(-1, wish)
             self._take(-1, wish)
@@ -110,7 +110,7 @@ class _SaidSoFar:
                 self._take_data(at, text, "a tool result")
 
     def has_injection_before(self, end: int) -> bool:
-        """Return whether an injection precedes the message `end`, unless the user asked for a document's steps."""
+        """Return whether an injection precedes the message `end` and the user did not ask to follow a document."""
         first = next(iter(self._injections.values()), None)
         return first is not None and first[0] < end <= self.delegated_at
 
