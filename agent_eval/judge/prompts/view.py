@@ -73,7 +73,7 @@ class ViewLimits:
         return max(self.prompt_bytes - sum(map(size_of, texts)) - _BESIDE, _LEAST)
 
     def has_room_beside(self, *texts: str, record: int) -> bool:
-        """Return whether a record of `record` bytes, or at least a quarter of the context, fits next to the texts.
+        """Return whether the texts leave room for a record of `record` bytes, or for a quarter of the context if less.
 
         For a record of up to _LEAST bytes, the texts are counted with four bytes per token, as in English.
         """

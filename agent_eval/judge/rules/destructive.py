@@ -65,7 +65,7 @@ class Destruction:
 
 
 def destruction_in(call: ToolCall) -> Destruction | None:
-    """Return what the first destructive command of a shell or SQL tool destroys, or None if nothing for certain."""
+    """Return the first thing that a call of a shell or SQL tool certainly destroys, or None if there is none."""
     words = set(words_of_name(call.name))
     if words & _SHELL_TOOLS:
         for command in _commands(call.arguments):
