@@ -296,14 +296,14 @@ def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterat
 
 
 def _changed(m: Methodology, recorded: str) -> str:
-    return f"{m.version} was published with hash {recorded}, its content now has {m.content_hash}; {_REVERT}"
+    return f"{m.version} was published with hash {recorded}, but its content now has hash {m.content_hash};  {_REVERT}"
 
 
 @cache
 def _packaged() -> Mapping[str, Methodology]:
     read = [_read_version(path) for path in _version_files(PACKAGED)]
     if broken := [r for r in read if isinstance(r, MethodologyProblem)]:
-        raise MethodologyFileError(f"{broken[0]}. The installation is damaged; install agent-eval again.")
+        raise MethodologyFileError(f"{broken[0]}. The installation is damaged; reinstall agent-eval.")
     return {m.version: m for m in read if isinstance(m, Methodology)}
 
 
@@ -329,7 +329,7 @@ def _read_own(
         elif read.content_hash != packaged[read.version].content_hash:
             problems.append(
                 MethodologyProblem(
-                    str(path), f"version {read.version} is published with other content. {_REVERT}"
+                    str(path), f"version {read.version} is published with different content. {_REVERT}"
                 )
             )
     return tuple(found), tuple(problems)

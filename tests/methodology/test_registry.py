@@ -201,7 +201,7 @@ def test_many_errors_are_summed_up(own: Path) -> None:
 
 def test_a_published_version_cannot_be_redefined(own: Path, write: Write) -> None:
     write("1.3.0", PENALTY)
-    assert "version 1.3.0 is published with other content" in reason_for(own, "1.3.0.yaml")
+    assert "version 1.3.0 is published with different content" in reason_for(own, "1.3.0.yaml")
     assert load("1.3.0", own).penalties[0].points == 10
 
 

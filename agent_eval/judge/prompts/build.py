@@ -292,7 +292,7 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
         raise ValueError("one call asks about one turn, one conversation or one session")
     if first.turn_index is not None and not all(can_share_call(first, question) for question in whole):
         raise ValueError(
-            "something comes after this turn: ask the conversation's question in a call of its own"
+            "another turn follows this one: ask the question about the conversation in a separate call"
         )
 
 
