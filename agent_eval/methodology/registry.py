@@ -296,7 +296,7 @@ def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterat
 
 
 def _changed(m: Methodology, recorded: str) -> str:
-    return f"{m.version} was published with hash {recorded}, but its content now has hash {m.content_hash};  {_REVERT}"
+    return f"{m.version} was published with hash {recorded}, but its content now has hash {m.content_hash}; {_REVERT}"
 
 
 @cache
