@@ -85,7 +85,7 @@ def _check_baseline(
 def _check_limit(where: str, name: str, limit: Fraction | None, metrics: MetricSet) -> None:
     low, high = _scale(where, name, metrics)
     if limit is not None and not low <= limit <= high:
-        raise GateRulesError(f"{where}.{name}: {limit} is outside its scale. Allowed:  {low} to {high}.")
+        raise GateRulesError(f"{where}.{name}: {limit} is outside its scale. Allowed: {low} to {high}.")
 
 
 def _scale(where: str, name: str, metrics: MetricSet) -> tuple[Fraction, Fraction]:
