@@ -1,7 +1,7 @@
 """Turn agent transcripts into leaderboards you can defend.
 
-docs/python.md shows the functions below; docs/architecture.md lists the packages. `definitions.py` is the entry point
-for Dagster.
+docs/python.md describes the functions below, and docs/architecture.md the packages. `definitions.py` is the entry
+point for Dagster.
 """
 
 import importlib
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a function of `commands.api` when it is first used: `import agent_eval` alone loads nothing."""
+    """Import a function of `commands.api` on first use, so that `import agent_eval` stays fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if sys.platform == "win32":

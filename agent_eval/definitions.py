@@ -1,6 +1,6 @@
-"""Define the entry point for Dagster, which workspace.yaml names: all assets, resources and automation.
+"""Define all assets, resources and automation. workspace.yaml names this module as the entry point for Dagster.
 
-Start reading here, then `defs/assets/`, then the package that each asset calls.
+To read the code, start here and continue with `defs/assets/` and the packages that the assets call.
 """
 
 import dagster as dg

@@ -1,15 +1,15 @@
-"""Define the base of all errors that a user can fix, and its kinds.
+"""Define the base classes of all errors that a user can fix.
 
-Each package declares its specific errors next to the code that raises them. A message names the cause, the allowed
-values and the fix. The command line prints it without a traceback.
+Each package defines its own errors next to the code that raises them. A message states the cause, the allowed
+values and the fix. The command line prints the message without a traceback.
 """
 
 PLATFORMS = "agent_eval runs on Linux and macOS. On Windows, use the Windows Subsystem for Linux."
-"""The message on Windows, where the file locks and permissions of POSIX are not available."""
+"""Error message on Windows, which lacks POSIX file locks and permissions."""
 
 
 class AgentEvalError(Exception):
-    """The base class of all errors that a user can fix. Only its subclasses are raised."""
+    """Base class of all errors that a user can fix. Only its subclasses are raised."""
 
 
 class InputError(AgentEvalError):
@@ -25,7 +25,7 @@ class NotFoundError(AgentEvalError):
 
 
 class JudgeError(AgentEvalError):
-    """Raised when no judge model can be used. A single failed answer is an unscored judgment, not an error."""
+    """Raised when no judge model can be used. A single failed answer does not raise: its judgment is unscored."""
 
 
 class StorageError(AgentEvalError):
@@ -33,7 +33,7 @@ class StorageError(AgentEvalError):
 
 
 class RunError(AgentEvalError):
-    """Raised when a run does not succeed."""
+    """Raised when a run fails."""
 
 
 class ArgumentError(InputError, TypeError):
@@ -44,5 +44,5 @@ class ArgumentError(InputError, TypeError):
 
 
 def _shown(value: object) -> str:
-    text = " ".join(repr(value).split())  # the text of a frame has several lines
+    text = " ".join(repr(value).split())  # the repr of a data frame has several lines
     return "None" if value is None else f"{text[:80]}, of type {type(value).__name__}"

@@ -1,8 +1,8 @@
-"""Evaluate whether an agent passes or fails each gate; an undecidable gate is unknown, never passed.
+"""Evaluate whether an agent passes or fails each gate. A gate that cannot be decided is unknown, never passed.
 
-One module per kind of gate returns findings with their evidence; `evaluate` combines them into table
-gate_results. The limits are settings (`settings.gate_spec`). The modules read and return frames and use
-neither store nor Dagster.
+Each kind of gate has a module that returns findings with their evidence; `evaluate` combines them into the table
+gate_results. The limits are settings (`settings.gate_spec`). The modules take and return data frames; they use
+neither the store nor Dagster.
 """
 
 from agent_eval.gates.evaluate import COLUMNS, INPUTS, KINDS, exit_code, gates

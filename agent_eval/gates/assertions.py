@@ -1,4 +1,4 @@
-"""Evaluate the assertions gate: whether the conversations did what `expected` requires."""
+"""Evaluate the assertions gate: whether the conversations meet the assertions in their `expected` field."""
 
 import polars as pl
 
@@ -7,11 +7,11 @@ from agent_eval.settings.gate_spec import Rules
 
 
 def assertion_finding(rules: Rules, assertion_results: pl.DataFrame) -> GateFinding | None:
-    """Return one finding for all assertions of a pair; None without assertions or with the gate switched off.
+    """Return one finding for all assertions of a pair, or None if it has none or the gate is switched off.
 
-    `slotted`: count assertions of conversations in a slot and every declared trajectory. The reference calls
-    of an imported benchmark are left out: they are one of several valid ways, and its outcome says whether
-    the task was solved. `all`: count every assertion.
+    With the setting `slotted`, the gate counts the assertions of conversations in a slot and all declared
+    trajectories. It does not count the reference calls of an imported benchmark: they are one of several valid
+    solutions, and the declared outcome states whether the task was solved. With `all`, it counts every assertion.
     """
     is_counted = pl.col("slot").is_not_null() | (pl.col("kind") == "trajectory")
     counted = assertion_results if rules.assertions == "all" else assertion_results.filter(is_counted)

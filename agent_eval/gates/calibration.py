@@ -1,4 +1,4 @@
-"""Evaluate the calibration gate: whether each judge is shown to agree with people on enough labels."""
+"""Evaluate the calibration gate: whether each judge demonstrably agrees with people, on enough labels."""
 
 import math
 from collections.abc import Mapping
@@ -13,19 +13,20 @@ SHEET = "label some with agent-eval labels sheet"
 
 
 def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFinding]:
-    """Return one finding per judge and metric of a pair; an empty list if the rules do not demand calibration.
+    """Return one finding per judge and metric of a pair, or an empty list if the rules do not require calibration.
 
-    Without `metrics` in the rules those are held that people labelled; a judge without any is unknown.
+    If the rules do not list `metrics`, the gate covers the metrics that people labelled. For a judge without a labelled
+    metric, the result is then unknown.
 
     Args:
-        rules: The limits.
-        standings: Rows of `judge_standings` of the pair.
+        rules: The gate rules with the limits.
+        standings: Rows of `judge_standings` for the pair.
     """
     limits = rules.calibration
     if limits is None:
         return []
     if standings.is_empty():
-        return [GateFinding("calibration", "unknown", "no judge but people and rules answered here")]
+        return [GateFinding("calibration", "unknown", "no judge other than people and rules answered")]
     findings: list[GateFinding] = []
     for (judge,), of_judge in standings.group_by("judge", maintain_order=True):
         rows = {row["metric"]: row for row in of_judge.iter_rows(named=True)}
@@ -34,7 +35,7 @@ def calibration_findings(rules: Rules, standings: pl.DataFrame) -> list[GateFind
             _of_metric(str(judge), metric, rows.get(metric), limits) for metric in limits.metrics or labelled
         ]
         if not limits.metrics and not labelled:
-            reason = f"no answer of {short(str(judge))} was compared with people's: {SHEET}"
+            reason = f"no answer of {short(str(judge))} was compared with labels by people: {SHEET}"
             findings.append(GateFinding("calibration", "unknown", reason, str(judge)))
         elif not limits.metrics and (others := sorted(rows.keys() - labelled)):
             last = findings[-1]
@@ -48,13 +49,11 @@ def _of_metric(
 ) -> GateFinding:
     subject = f"{metric} by {judge}"
     if row is None or row["n"] is None:
-        return GateFinding("calibration", "unknown", f"people labelled nothing of this: {SHEET}", subject)
+        return GateFinding("calibration", "unknown", f"no labels by people: {SHEET}", subject)
     said = f"judge and people on n = {row['n']:,}"
     if row["standing"] == "stale":
         of = f" of {short(row['compared_judge'])}" if row["compared_judge"] != judge else ""
-        reason = (
-            f"{said}{of}: stale, as rubric, prompt or model changed since; run agent-eval run, or {SHEET}"
-        )
+        reason = f"{said}{of}: stale, because the rubric, prompt or model has changed; run agent-eval run, or {SHEET}"
         return GateFinding("calibration", "unknown", reason, subject)
     if limits.min_n is not None and row["n"] < limits.min_n:
         reason = f"{said}, at least {limits.min_n:,}: needs {limits.min_n - row['n']:,} more labels"
@@ -81,7 +80,10 @@ def _of_kappa(subject: str, said: str, row: Mapping[str, Any], limits: Calibrati
 
 
 def _needs(row: Mapping[str, Any], least: float) -> str:
-    """Return how many labels would let the same kappa pass: the interval's width falls with the square root of n."""
+    """Return, as text, how many labels this kappa needs to pass the gate.
+
+    The width of the interval is assumed to shrink with the square root of the number of labels.
+    """
     distance = row["kappa"] - least
     if distance <= 1e-9:
         return "more labels alone do not help, as the kappa itself is too low"

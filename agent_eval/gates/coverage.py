@@ -1,4 +1,4 @@
-"""Evaluate judge coverage and what a benchmark needs: required tests, disclosures, a publishable status."""
+"""Evaluate judge coverage and the benchmark requirements: required tests, disclosures and a publishable status."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,15 +27,15 @@ OF_STATUS: Mapping[str, Result] = {
 MIN_SEEN_SHARE = 0.5
 TOO_LITTLE_SEEN = "judged on less than half of the evidence"
 Asked = tuple[int, int, list[str]]
-"""Number of questions put to a model, number that no judge scored, and the reasons."""
+"""Number of questions asked of a model, number of those that no judge scored, and the reasons."""
 
 
 def put_to_a_model(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, Asked]:
-    """Return, per pair, the questions (a metric of a turn or conversation) that were put to a model.
+    """Count, per pair, the questions that a model was asked. A question is one metric of a turn or conversation.
 
-    An answer on less than MIN_SEEN_SHARE of the evidence counts as unscored.
+    An answer based on less than MIN_SEEN_SHARE of the evidence counts as unscored.
     """
     columns = [
         *(*PAIR, "conversation_id", "turn_index", "metric"),
@@ -65,17 +65,17 @@ def put_to_a_model(
 
 
 def slotted(transcripts: pl.DataFrame) -> set[AgentVersion]:
-    """Return pairs with a slotted conversation that counts or that only a harness failure excluded."""
+    """Return the pairs with a conversation in a slot that counts, or that only a harness failure excluded."""
     counts = pl.col("is_admitted") | pl.col("reason").str.starts_with("harness failure").fill_null(False)
     held = transcripts.filter(pl.col("slot").is_not_null() & counts)
     return {AgentVersion(agent, version) for version, agent in held.select(PAIR).unique().iter_rows()}
 
 
 def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
-    """Return unknown if no question was put or scored; failed if more than the allowed share is unscored."""
+    """Return unknown if no question was asked or scored, failed if more than the allowed share is unscored."""
     n_asked, n_unscored, reasons = asked
     if n_asked == 0:
-        return GateFinding("coverage", "unknown", "no question was put to a model")
+        return GateFinding("coverage", "unknown", "no model was asked a question")
     why = f" ({', '.join(reasons)})" if reasons else ""
     share = Fraction(n_unscored, n_asked)
     evidence = (
@@ -90,15 +90,15 @@ def coverage_finding(asked: Asked, allowed: Fraction) -> GateFinding:
 def trial_finding(
     row: Mapping[str, object], reliability: pl.DataFrame, allowed: Fraction
 ) -> GateFinding | None:
-    """Return whether the planned trials are present; None if every trial is known.
+    """Return the finding on missing trials, or None if the outcome of every planned trial is known.
 
-    Failed if too many were refused at import; unknown if too many were lost to harness failures. Trials of
-    unknown outcome are listed in the evidence; the thresholds decide whether one is allowed.
+    It is failed if too many trials were rejected at import, and unknown if too many were lost to harness failures.
+    Trials with an unknown outcome appear in the evidence only: the thresholds gate decides whether they matter.
 
     Args:
         row: A row of composite_scores.
-        reliability: The rows of the same agent and version.
-        allowed: The share of the planned trials that may be missing.
+        reliability: The rows of the table reliability for the same agent and version.
+        allowed: Share of the planned trials, 0–1, that may be rejected, and that may be lost to the harness.
     """
     sets = reliability.filter(k=1, estimator="unbiased")
     n_unknown = sets["n_unknown"].sum() if sets["n_unknown"].null_count() == 0 else None
@@ -126,7 +126,7 @@ def trial_finding(
 
 
 def both(first: GateFinding, second: GateFinding | None) -> GateFinding:
-    """Combine two findings of one gate into one."""
+    """Merge two findings of one gate: the worse result, with the evidence of both."""
     if second is None:
         return first
     return replace(
@@ -137,9 +137,9 @@ def both(first: GateFinding, second: GateFinding | None) -> GateFinding:
 
 
 def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
-    """Yield the findings on required tests, disclosures and status of an agent with a slotted session."""
+    """Yield the findings on required tests, disclosures and status of an agent with a benchmark session."""
     missing, status = _texts(row["missing"]), str(row["status"])
-    # no session was held: a failure of the harness, not a missing test
+    # the harness failed before a session took place, so the tests are unknown rather than missing
     lost = status == "invalid" and row["n_sessions"] == 0
     tests, disclosures = _about(TESTS, missing), _about(DISCLOSURES, missing)
     warned = _about(TESTS, _texts(row["warnings"]))
@@ -158,7 +158,7 @@ def benchmark_findings(row: Mapping[str, object]) -> Iterator[GateFinding]:
 
 
 def _about(names: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """Return the texts that begin with one of the names: 'hallucination: …', 'u3_scope (session b): …'."""
+    """Return the texts that begin with one of the names, e.g. 'hallucination: …' or 'u3_scope (session b): …'."""
     wanted = tuple(names)
     return [text for text in texts if re.split(r"[ :]", text, maxsplit=1)[0] in wanted]
 

@@ -1,4 +1,4 @@
-"""Evaluate the severity gate: no error cluster at or above a level, in turns judged for failures."""
+"""Evaluate the severity gate: no error cluster at or above a severity level, and enough turns judged for failures."""
 
 from collections.abc import Collection
 from fractions import Fraction
@@ -15,10 +15,10 @@ from agent_eval.tables.agent_version import AgentVersion
 def looked_for_failures(
     turn_judgments: pl.DataFrame, failure_metrics: Collection[str]
 ) -> dict[AgentVersion, tuple[int, int]]:
-    """Count, per pair, the failure questions that apply and how many of them a person or model answered.
+    """Count, per pair, the applicable failure questions and how many of them a person or model answered.
 
-    Rules are not counted: a rule reports only failures, so the absence of a finding does not answer the
-    question. A question on which people disagree has no answer.
+    Answers by rules are not counted: a rule reports only failures, so the absence of a finding is not an answer.
+    A question on which people disagree counts as unanswered.
 
     Args:
         turn_judgments: Table turn_judgments.
@@ -40,15 +40,15 @@ def looked_for_failures(
 def severity_finding(
     rules: Rules, error_clusters: pl.DataFrame, looked: tuple[int, int]
 ) -> GateFinding | None:
-    """Return failed for a cluster at or above the level; else unknown unless enough turns were judged.
+    """Return the finding of the severity gate, or None if the gate is switched off.
 
-    Severities come from the registry, where a person's severity takes precedence. None if the gate is
-    switched off.
+    It is failed if a cluster is at or above the level, else unknown if too many failure questions are unanswered,
+    else passed. Severities come from the cluster registry, where a severity set by a person takes precedence.
 
     Args:
-        rules: The level, and the share of questions that may be unanswered.
-        error_clusters: The clusters of one pair.
-        looked: From `looked_for_failures`.
+        rules: The gate rules with the level and the allowed share of unanswered questions.
+        error_clusters: The error clusters of the pair.
+        looked: Number of questions and of answers for the pair, from `looked_for_failures`.
     """
     level = rules.fail_on_error_severity
     if level == "none":

@@ -1,4 +1,4 @@
-"""Evaluate every gate of each agent and version into table gate_results, and the exit code for CI."""
+"""Evaluate every gate of each agent and version, and compute the exit code for CI."""
 
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
@@ -37,7 +37,7 @@ INPUTS = (
     "error_clusters",
     "assertion_results",
 )
-"""Tables that the gates read."""
+"""Names of the tables that the gates read."""
 _ANSWER = (
     "methodology_version", "agent_id", "conversation_id", "metric", "judge", "rating_1to5", "value", "label",
     "further_labels", "status", "unscored_reason", "is_effective", "seen_share",
@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     "turn_judgments": (*_ANSWER, "turn_index"),
     "conversation_judgments": _ANSWER,
 }
-"""The columns that they read of judgments, which are many; of other tables, all."""
+"""Columns that the gates read from the large judgment tables. From other tables they read every column."""
 KINDS: tuple[str, ...] = tuple(GATE.categories)
 _NO_MODEL = ("human", "rule", "recorded", "ensemble", "none")
 
@@ -63,24 +63,24 @@ def gates(
     max_unscored_share: float = 0.05,
     version: str = "",
 ) -> pl.DataFrame:
-    """Return table gate_results: one row per pair, gate and subject.
+    """Return the table gate_results: one row per pair, gate and subject.
 
-    The pairs are those of `composite_scores`, or of `transcripts` if that table is missing.
-    `coverage` and, unless switched off, `errors` and `silent_turns` exist for every pair; `required_tests`,
-    `disclosures` and `status` only for agents with a slotted session, i.e. one held as a benchmark; other
-    gates exist if the rules configure them.
+    The pairs are those of `composite_scores`, or those of `transcripts` if that table is missing. Every pair has
+    the gate `coverage` and, unless they are switched off, `errors` and `silent_turns`. Only agents with a benchmark
+    session (conversations in slots) have `required_tests`, `disclosures` and `status`. Other gates are evaluated
+    if the rules configure them.
 
     Args:
-        frames: The tables of `INPUTS`; a missing one counts as empty.
-        spec: The gate rules; default: no thresholds, no critical error.
-        pairs: Expected pairs (agent_id, methodology_version); one without a composite row gets status
-            unknown.
-        failure_metrics: The turn metrics that have failures as labels and are put to a model.
-        regressions: Findings of the comparison with the baseline, for each pair that has one.
-        judge_drift: Findings of the latest audits.
-        calibration: How far the judges agree with people, see `judge_standings`.
-        max_unscored_share: The default if the rules do not set it.
-        version: Version of the rules, stored in every row.
+        frames: The tables of `INPUTS` by name; a missing table counts as empty.
+        spec: The gate rules. By default there are no thresholds, and a critical error fails.
+        pairs: Expected pairs (columns agent_id and methodology_version). A pair without a row in composite_scores
+            gets the gate `status` with the result unknown.
+        failure_metrics: The turn metrics whose labels are failures and that models are asked.
+        regressions: The finding of the comparison with the baseline, for each pair that has one.
+        judge_drift: Drift per judge model and metric in the latest audits, from `judge.audits.drift`.
+        calibration: Agreement of the judges with people, from `judge_standings`.
+        max_unscored_share: Allowed share of unscored questions, 0–1, if the rules do not set one.
+        version: Version of the gate rules, stored in every row.
     """
     given = {name: frames[name] if name in frames else table(name).empty() for name in INPUTS}
     spec = spec or GateSpec()
@@ -166,7 +166,7 @@ def _float(value: Fraction | float | None) -> float | None:
 def _models(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame
 ) -> dict[AgentVersion, list[str]]:
-    """Return the judge models that answered for each pair."""
+    """Return the names of the judge models that answered, per pair."""
     both = pl.concat([frame.select(*PAIR, "judge") for frame in (turn_judgments, conversation_judgments)])
     by_pair = (
         both.filter(~pl.col("judge").is_in(list(_NO_MODEL)))

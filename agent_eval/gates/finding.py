@@ -1,4 +1,4 @@
-"""Define a gate's finding: the result (passed, failed or unknown), its subject and its evidence."""
+"""Define the finding of a gate: the result (passed, failed or unknown), the subject and the evidence."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from fractions import Fraction
 from typing import Literal
 
 Result = Literal["passed", "failed", "unknown"]
-SHOWN = 5  # number of examples in the evidence of one gate
-LONGEST = 80  # characters of untrusted text in the evidence
+SHOWN = 5  # maximum number of examples in the evidence of a gate
+LONGEST = 80  # maximum characters of an untrusted text in the evidence
 
 
 @dataclass(frozen=True)
 class GateFinding:
-    """Hold the result of one gate. `subject` names its part if it has several, e.g. 'helpfulness in D2'."""
+    """Represent the result of a gate. `subject` names the part that was evaluated, e.g. 'helpfulness in D2'."""
 
     gate: str
     result: Result
@@ -23,7 +23,7 @@ class GateFinding:
 
 
 def worst(results: Iterable[Result]) -> Result:
-    """Return failed if any failed, else unknown if any is unknown or there are none, else passed."""
+    """Return failed if any result is failed, passed if there are results and all are passed, else unknown."""
     found = set(results)
     if "failed" in found:
         return "failed"
@@ -31,13 +31,13 @@ def worst(results: Iterable[Result]) -> Result:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """Join the first few texts, with the number of the remaining ones."""
+    """Join the first SHOWN texts and append the number of the remaining ones."""
     every = list(texts)
     more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
     return f"{'; '.join(every[:SHOWN])}{more}"
 
 
 def short(text: str) -> str:
-    """Return untrusted text on one line, truncated."""
+    """Return untrusted text as one line of at most LONGEST characters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

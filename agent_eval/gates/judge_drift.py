@@ -10,22 +10,22 @@ from agent_eval.gates.finding import GateFinding, Result, worst
 from agent_eval.judge.audits.drift import ALL_METRICS
 from agent_eval.settings.gate_spec import DriftLimits, Rules, exact
 
-TAIL = 0.025  # of a two-sided 95 % interval
+TAIL = 0.025  # probability of each tail of a two-sided 95 % interval
 
 
 def drift_findings(rules: Rules, judge_drift: pl.DataFrame, judges: Collection[str]) -> list[GateFinding]:
-    """Return one finding per judge model of a pair; an empty list if the rules do not limit drift.
+    """Return one finding per judge model of a pair, or an empty list if the rules do not limit drift.
 
     Args:
-        rules: The limits.
-        judge_drift: The drift of each model and metric, see `judge.audits.drift`.
-        judges: The models that answered for the pair.
+        rules: The gate rules with the limits.
+        judge_drift: Drift per judge model and metric, from `judge.audits.drift`.
+        judges: The judge models that answered for the pair.
     """
     limits = rules.judge_drift
     if limits is None:
         return []
     if not judges:
-        return [GateFinding("judge_drift", "unknown", "no judge model answered here")]
+        return [GateFinding("judge_drift", "unknown", "no judge model answered")]
     rows = {row["judge"]: row for row in judge_drift.filter(metric=ALL_METRICS).iter_rows(named=True)}
     return [_of_judge(judge, rows.get(judge), limits) for judge in sorted(judges)]
 
@@ -53,7 +53,11 @@ def _of_judge(judge: str, row: dict[str, object] | None, limits: DriftLimits) ->
 
 
 def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tuple[Result, str]:
-    """Return passed if all of the interval is within the limit, failed if none of it is, else unknown."""
+    """Compare a figure of the audit with its limit; return the result and its description.
+
+    The result is passed if the whole 95 % interval is within the limit, failed if the whole interval is outside,
+    else unknown.
+    """
     value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
     words = name.replace("_", " ")
     if not isinstance(value, float):
@@ -77,11 +81,10 @@ def _held(name: str, row: Mapping[str, object], limit: Fraction, way: str) -> tu
 def _needs(
     name: str, row: Mapping[str, object], value: float, ends: tuple[float, float], limit: float, way: str
 ) -> str:
-    """Return how many turns would decide the gate at this value, as a clause.
+    """Return a clause with the number of turns that would decide the gate if the figure stayed the same.
 
-    The half-width of an interval computed from the spread between turns falls with the square root of their
-    number. If few or no turns differ, it is the share 1 − 0.025^(1/n) that n turns can miss and falls with n
-    itself.
+    The half-width of an interval that is computed from the spread between turns shrinks with the square root of
+    the number of turns. If no turn differs, the half-width is the bound 1 − 0.025^(1/n), which shrinks with n.
     """
     distance = abs((abs(value) if way == "at most" else value) - limit)
     n_turns = row["n_turns"]
@@ -92,11 +95,11 @@ def _needs(
     missed = 1 - TAIL ** (1 / n_turns)
     is_bound = name == "mean_difference" and math.isclose(reach, missed, rel_tol=1e-6)
     if is_bound or row["share_equal"] == 1:
-        # distance = 1 − 0.025^(1/n) × the change that a missed answer makes
+        # solve distance = (1 − 0.025^(1/n)) × the change that one differing answer makes
         n = math.ceil(math.log(TAIL) / math.log1p(-min(distance / reach * missed, 1 - 1e-9)) - 1e-9)
     return f", needs about {max(n, n_turns + 1):,} turns"
 
 
 def _keeps(value: Fraction, limit: Fraction, way: str) -> bool:
-    near = Fraction(1, 10**9)  # the value is a mean of floats
+    near = Fraction(1, 10**9)  # tolerance, because the value is a mean of floats
     return abs(value) <= limit + near if way == "at most" else value >= limit - near

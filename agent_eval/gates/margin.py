@@ -1,7 +1,7 @@
-"""Evaluate the margin against a baseline: passed only if the data show a loss of no more than the margin.
+"""Evaluate non-inferiority to a baseline: passed only if the data rule out a loss larger than the margin.
 
-Passed if the lower 95 % limit of the difference is above minus the margin; else failed if the upper limit is
-below 0; else unknown, with the number of sessions or tasks that would decide it.
+The result is passed if the lower 95 % limit of the difference is above minus the margin, else failed if the upper
+limit is below 0, else unknown. The evidence of an unknown result estimates how many sessions or tasks are needed.
 """
 
 import math
@@ -18,11 +18,11 @@ from agent_eval.scores.statistics.intervals import scale_bound
 from agent_eval.scores.statistics.power import Design, paired_design, shared, units_needed
 
 _SCORES = ("composite", "raw composite", "universal", "domain")
-_RATING_POINTS = 4.0  # from 1 to 5
+_RATING_POINTS = 4.0  # width of the scale from 1 to 5
 
 
 def scale_of(quantity: str, frames: Mapping[str, pl.DataFrame]) -> float | None:
-    """Return the width of a quantity's scale; None for amounts, such as costs: their margin is relative."""
+    """Return the width of a quantity's scale, or None for amounts such as costs, whose margin is relative."""
     if quantity in _SCORES:
         return 100.0
     if quantity in RATES:
@@ -44,13 +44,13 @@ def margin_finding(
     *,
     worse: Sequence[str] = (),
 ) -> GateFinding:
-    """Return the gate for all rows together: the worst result of the rows.
+    """Return one finding for all rows: the worst of their results.
 
     Args:
         name: Display name of the baseline.
-        rows: Rows of `compare`, agent minus baseline: the quantities that must not be worse by the margin.
-        scales: From `scale_of`, by quantity.
-        margin: In points of 100 of the scale.
+        rows: Rows of `compare` (agent minus baseline) for the quantities that the margin applies to.
+        scales: Width of each quantity's scale, from `scale_of`.
+        margin: Allowed loss in percent of the scale's width.
         worse: Descriptions of the other quantities that are significantly worse.
     """
     results: list[Result] = ["failed"] if worse else []
@@ -65,7 +65,7 @@ def margin_finding(
 
 
 def unseen_loss(rows: pl.DataFrame, scales: Mapping[str, float | None]) -> str:
-    """Return, as a clause, the loss that a gate without a margin cannot detect; '' if unknown."""
+    """Return a sentence with the losses that the data do not rule out, for a gate without a margin; '' if none."""
     losses = [
         f"{row['quantity']} may be up to {-limits[0]:.3g} worse"
         for row in rows.iter_rows(named=True)
@@ -94,10 +94,11 @@ def _against(row: Mapping[str, Any], scale: float | None, margin: Fraction) -> t
 
 
 def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] | None:
-    """Return the 95 % limits of the agent's improvement, with every unknown trial counted against it.
+    """Return the 95 % limits of the agent's improvement, counting every unknown trial against the agent.
 
-    If the difference is the same in all n tasks (or families), they miss a share q of tasks that are lost with
-    probability (1 − q)^n. A comparison without a p value, as of too few families, has no limits.
+    If the difference is equal in all n tasks (or families), the limits are derived from the probability (1 − q)^n
+    that n tasks include none of a share q of tasks that differ. A comparison without a p value, e.g. one of too
+    few families, has no limits: the result is None.
     """
     low, high = row["low"], row["high"]
     if low is None or high is None:
@@ -113,7 +114,11 @@ def _limits(row: Mapping[str, Any], scale: float | None) -> tuple[float, float] 
 
 
 def _needs(row: Mapping[str, Any], scale: float | None, allowed: float) -> str:
-    """Return how many sessions or tasks let an equal agent pass with a probability of 80 %, same spread."""
+    """Return, as text, how many sessions or tasks are needed to decide the gate.
+
+    With that number, an agent as good as the baseline passes with a probability of 80 %, if the spread stays the
+    same.
+    """
     unit = row["unit"]
     n = shared(row["n"], row["other_n"])
     design: Design = "unpaired"

@@ -1,4 +1,4 @@
-"""Check that each metric, score, agent and version in the gate rules exists and each limit is reachable."""
+"""Check that each metric, score, agent and version in the gate rules exists, and that each limit can be reached."""
 
 import difflib
 import re
@@ -17,11 +17,11 @@ QUANTITIES = ("composite", "raw composite", "universal", "domain", "pass@1", "co
 
 
 class GateRulesError(ConfigurationError):
-    """Raised when a gate names something that does not exist, or a limit that cannot be reached."""
+    """Raised when a gate rule has an unknown name, a limit outside its scale, or a margin without a baseline."""
 
 
 class UnknownNameError(GateRulesError):
-    """Raised when a gate names a metric, score, agent or version that does not exist."""
+    """Raised when a gate rule names a metric, score, agent or version that does not exist."""
 
     def __init__(self, where: str, name: str, known: Collection[str], kind: str) -> None:
         near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.5)
@@ -30,7 +30,7 @@ class UnknownNameError(GateRulesError):
 
 
 def is_score(name: str) -> bool:
-    """Return whether a threshold's name is a score of the agent rather than a metric."""
+    """Return whether the name of a threshold is a score of the agent rather than a metric."""
     return name in COMPOSED or name in DIMENSIONS or RELIABILITY.match(name) is not None
 
 
@@ -40,8 +40,8 @@ def check_names(
     """Check that every name in the rules exists and every threshold can be reached.
 
     Raises:
-        UnknownNameError: For an unknown metric, score, agent or version; names the closest match.
-        GateRulesError: For a threshold outside its scale, or a margin without a baseline.
+        UnknownNameError: If a metric, score, agent or version is unknown; the message suggests the closest match.
+        GateRulesError: If a threshold is outside its scale, or a margin has no baseline.
     """
     for name in spec.agents:
         _check("gates.agents", name, agents, "agent")
@@ -85,7 +85,7 @@ def _check_baseline(
 def _check_limit(where: str, name: str, limit: Fraction | None, metrics: MetricSet) -> None:
     low, high = _scale(where, name, metrics)
     if limit is not None and not low <= limit <= high:
-        raise GateRulesError(f"{where}.{name}: {limit} is off its scale. Allowed: {low} to {high}.")
+        raise GateRulesError(f"{where}.{name}: {limit} is outside its scale. Allowed: {low} to {high}.")
 
 
 def _scale(where: str, name: str, metrics: MetricSet) -> tuple[Fraction, Fraction]:

@@ -1,7 +1,7 @@
-"""Evaluate the gate against a baseline.
+"""Evaluate the regression gate, which compares an agent with a baseline.
 
-It fails if the agent is worse by more than the margin allows or, without a margin, if it is significantly
-worse.
+Without a margin, the gate fails if the agent is significantly worse. With a margin, it passes only if the data rule
+out a loss larger than the margin (see `gates.margin`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ INPUTS = (
     "conversation_judgments",
     "import_errors",
 )
-"""Tables that a comparison reads, of one pair each."""
+"""Names of the tables that a comparison reads for each of the two pairs."""
 _OTHER = "baseline"
 
 
@@ -49,28 +49,28 @@ def regression_finding(
     margin: Fraction | None = None,
     thresholds: Sequence[str] = (),
 ) -> GateFinding:
-    """Return whether one pair is worse than another in any quantity that both have.
+    """Return the finding on whether a pair is worse than its baseline in any quantity that both have.
 
-    Without a margin: failed if it is significantly worse, the primary quantity at 5 %, the others after Holm.
-    With one, the primary quantity (or each of `quantities`) must be shown to be less than the margin worse;
-    the others fail as before.
+    Without a margin, the gate fails if the pair is significantly worse: the primary quantity is tested at 5 %, the
+    others with Holm's correction. With a margin, the data must rule out a loss larger than the margin in the
+    primary quantity (or in each of `quantities`); the other quantities fail as without a margin.
 
     Args:
         name: Display name of the baseline.
-        ours: The tables of `INPUTS`, of the agent's pair.
-        theirs: The tables of `INPUTS`, of the baseline.
-        quantities: The quantities to compare; empty: all except the cost.
-        not_comparable: Score → the reason why its meaning differs between the two.
-        answer_threshold: Minimum that counts as a correct answer.
-        margin: In points of 100 of a quantity's scale.
-        thresholds: The metrics that have a threshold in the gates.
+        ours: The tables of `INPUTS` for the agent's pair.
+        theirs: The tables of `INPUTS` for the baseline's pair.
+        quantities: The quantities to compare; if empty, all except the cost.
+        not_comparable: Reasons why scores have different meanings for the two pairs, by score.
+        answer_threshold: Minimum `answer_correctness` that counts as a correct answer.
+        margin: Allowed loss in percent of the width of a quantity's scale.
+        thresholds: The metrics that have a threshold in the gate rules.
     """
     why_not = dict(not_comparable or {})
     sides = {"agent": ours, _OTHER: theirs}
     named = [{key: _as(side, frame) for key, frame in frames.items()} for side, frames in sides.items()]
     frames = {key: pl.concat([part[key] for part in named]) for key in INPUTS}
     rows, tasks = _compared(frames, quantities, why_not, answer_threshold, thresholds)
-    # a verdict that unknown trials could change matters here only if they could make the agent worse
+    # a verdict that unknown trials could change matters only if they could make the agent worse
     is_turned = pl.col("reason").is_not_null() & pl.col("verdict_worst").is_not_null()
     could_be_worse = pl.any_horizontal(
         (pl.col(f"verdict_{end}") == f"{_OTHER} better").fill_null(False) for end in ("worst", "best")
@@ -79,7 +79,7 @@ def regression_finding(
     decided = rows.filter((pl.col("verdict") != "unknown") | (is_turned & ~could_be_worse))
     if decided.is_empty() and turned.is_empty():
         reasons = dict.fromkeys((*why_not.values(), *_reasons(rows.drop_nulls("reason")))) or [
-            "no score over two sessions and no two tasks that both have"
+            "no score over two sessions and no two tasks in common"
         ]
         return GateFinding("regression", "unknown", f"not comparable with {name}: {'; '.join(reasons)}", name)
     guarded = decided.clear() if margin is None else _guarded(decided, quantities)
@@ -92,9 +92,9 @@ def regression_finding(
     tested = set(decided["quantity"])
     is_repeated = GOAL_METRIC not in set(tasks["quantity"]) and says_goal(frames["conversation_judgments"])
     if PASS_AT_1 in tested and is_repeated:
-        tested.add(GOAL_METRIC)  # as pass@1: it is the same outcome
+        tested.add(GOAL_METRIC)  # tested as pass@1, which is the same outcome
     if worse.is_empty() and (lacking := [q for q in quantities if q not in tested]):
-        causes = {why_not.get(quantity, "not known of both") for quantity in lacking}
+        causes = {why_not.get(quantity, "not known for both") for quantity in lacking}
         said = f"{', '.join(lacking)} not comparable with {name}: {'; '.join(sorted(causes))}"
         return GateFinding("regression", "unknown", said, name)
     scales = {q: scale_of(q, frames) for q in decided["quantity"].unique()}
@@ -106,7 +106,7 @@ def regression_finding(
         evidence = f"worse than {name}: {listed(map(_told, worse.iter_rows(named=True)))}"
         return GateFinding("regression", "failed", evidence, name)
     hidden = unseen_loss(_guarded(decided, quantities), scales) if margin is None else ""
-    evidence = f"nowhere significantly worse than {name} in {decided.height} comparisons{hidden}"
+    evidence = f"not significantly worse than {name} in any of {decided.height} comparisons{hidden}"
     return GateFinding("regression", "passed", evidence, name)
 
 
@@ -117,14 +117,14 @@ def _compared(
     answer_threshold: float,
     thresholds: Sequence[str],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the comparison of the two sides and the values per task that it was computed from."""
+    """Return the comparison of the agent with the baseline, and the values per task that it is computed from."""
     wanted = (
         pl.col("quantity").is_in(list(quantities))
         if quantities
         else ~pl.col("quantity").is_in(list(LOWER_IS_BETTER))
     )
     sessions = session_values(frames["composite_scores"], frames["universal_scores"], frames["domain_scores"])
-    # the versions may differ: a measured quantity belongs to the side, not to its version
+    # the two methodology versions may differ, because measured quantities do not depend on the version
     known = TrialTables.of(frames)
     tasks = task_values(
         trial_outcomes(known, answer_threshold=answer_threshold),
@@ -140,13 +140,13 @@ def _compared(
         tasks.filter(wanted),
         refused_records(frames["import_errors"], frames["transcripts"]),
         thresholds=thresholds,
-        interval="t",  # a gate must not pass because a loss could come from unseen sessions
+        interval="t",  # keeps losses that unseen sessions could explain: the gate must not pass them
     )
     return rows, tasks
 
 
 def _guarded(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
-    """Return the rows that a margin applies to: the named quantities, else the primary one, else all."""
+    """Return the rows that the margin applies to: all if quantities are named, else the primary ones if any."""
     if quantities:
         return rows
     primary = rows.filter(role=PRIMARY)
@@ -158,7 +158,10 @@ def _reasons(rows: pl.DataFrame) -> list[str]:
 
 
 def _untested(rows: pl.DataFrame, quantities: Sequence[str]) -> pl.DataFrame:
-    """Return the rows without a test on which the gate depends: those of named quantities, else the primary one."""
+    """Return the rows that the gate depends on but that could not be tested.
+
+    These are the rows of the named quantities, or of the primary quantity if none is named.
+    """
     unknown = rows.filter(pl.col("n") > 1, pl.col("reason").is_not_null(), verdict="unknown")
     return unknown if quantities else unknown.filter(role=PRIMARY)
 

@@ -1,4 +1,4 @@
-"""Evaluate the gate on silence: the share of turns in which the agent owed a reply and gave none."""
+"""Evaluate the silent_turns gate: the share of the turns requiring a reply in which the agent gave none."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,24 +19,28 @@ _TURN = (*PAIR, "conversation_id", "turn_index")
 
 @dataclass(frozen=True)
 class Silence:
-    """Count one pair's turns: those that owed a reply, those without one, those that ended the conversation.
+    """Hold the turns of a pair that required a reply, those without one, and those that ended the conversation.
 
-    `unanswered` holds the conversations with a user message in which no turn got a reply.
+    `unanswered` lists the conversations that have a user message but no reply in any turn.
     """
 
     n_due: int = 0
-    silent: tuple[str, ...] = ()  # conversation#turn, in order
+    silent: tuple[str, ...] = ()  # turns without a reply as 'conversation#turn', sorted
     n_ended: int = 0
-    is_looked_for: bool = False  # a metric that a rule decides by silence was asked
-    unanswered: tuple[str, ...] = ()  # conversations, in order
+    is_looked_for: bool = False  # whether a metric that detects missing replies was asked
+    unanswered: tuple[str, ...] = ()  # conversation ids, sorted
 
 
 def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, Silence]:
-    """Count, per pair, the turns without a reply, from the rules' rows of table turn_judgments.
+    """Count, per pair, the turns without a reply, using the judgments by rules.
 
-    A person's rating of such a turn changes its rating but not the count of silent turns. A turn that neither
-    ended nor owed a reply (the user acted, or wrote nothing) is not counted. `transcripts` holds the number
-    of user messages of each conversation; a conversation missing from it counts as one with a user message.
+    A person's rating of such a turn changes its rating but not the count of silent turns. A turn that required no
+    reply (the user acted, or wrote nothing) and did not end the conversation is not counted.
+
+    Args:
+        turn_judgments: Table turn_judgments.
+        transcripts: Table transcripts with the number of user messages per conversation. A conversation that is
+            missing from it is assumed to have a user message.
     """
     decided = pl.col("metric").is_in(list(OF_SILENCE))
     by_rule = decided & (pl.col("judge") == "rule") & (pl.col("status") == "scored")
@@ -67,7 +71,7 @@ def silences(turn_judgments: pl.DataFrame, transcripts: pl.DataFrame) -> dict[Ag
 
 
 def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVersion, tuple[str, ...]]:
-    """Return per pair the conversations with a user message in which no turn got a reply."""
+    """Return, per pair, the conversations that have a user message but no reply in any turn."""
     key = [*PAIR, "conversation_id"]
     found = (
         turns.group_by(key)
@@ -83,11 +87,11 @@ def _unanswered(turns: pl.DataFrame, transcripts: pl.DataFrame) -> dict[AgentVer
 
 
 def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
-    """Return failed if the share of silent turns exceeds the limit; None if the gate is switched off.
+    """Return the finding of the silent_turns gate, or None if the gate is switched off.
 
-    It is unknown if no turn needed a reply, if no judge looked, or if the agent never replied in a whole
-    conversation: its last turn ended the conversation and does not count as silent, but nothing shows that
-    the agent works.
+    It is failed if the share of silent turns exceeds the limit. It is unknown if no turn required a reply, if the
+    metrics that detect missing replies are switched off, or if a whole conversation has no reply by the agent: its
+    last turn ended the conversation and does not count as silent, but nothing shows that the agent works.
     """
     allowed = rules.silent_turns
     if allowed is None:
@@ -101,7 +105,7 @@ def silence_finding(rules: Rules, found: Silence) -> GateFinding | None:
         off = ", ".join(sorted(OF_SILENCE))
         return GateFinding("silent_turns", "unknown", f"{off} are switched off", threshold=allowed)
     if not found.n_due:
-        return GateFinding("silent_turns", "unknown", f"no turn owed a reply{ended}", threshold=allowed)
+        return GateFinding("silent_turns", "unknown", f"no turn required a reply{ended}", threshold=allowed)
     share = Fraction(len(found.silent), found.n_due)
     where = f": {listed(found.silent)}" if found.silent else ""
     evidence = (

@@ -1,8 +1,8 @@
-"""Evaluate thresholds: a metric's mean must reach its limit in every scenario and over the whole agent.
+"""Evaluate thresholds: the mean of a metric must reach its limit in every scenario and for the agent as a whole.
 
-A scenario is a slot of the methodology; in sessions without slots it is the task, and a conversation without
-a task is a scenario of its own. The mean of a label is the share of turns without a failure. Means are exact:
-a mean equal to the limit passes.
+A scenario is a slot of the methodology. A conversation without a slot belongs to the scenario of its task, and a
+conversation without a task is a scenario by itself. The mean of a label metric is the share of turns without a
+failure. Means are exact fractions, so a mean equal to the limit passes.
 """
 
 from collections import defaultdict
@@ -22,12 +22,12 @@ from agent_eval.settings.gate_spec import Rules, exact
 from agent_eval.tables.agent_version import AgentVersion
 
 _ROUNDING = Fraction(1, 10**9)
-"""Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…."""
+"""Tolerance for values that were stored as floats: a share of 0.7 may be stored as 0.6999…"""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Accumulate a mean: sum and number of scored answers, and number of applicable ones without a score."""
+    """Accumulate a mean: the sum and number of scored answers, and the number of open answers."""
 
     total: Fraction = Fraction()
     n: int = 0
@@ -38,20 +38,21 @@ class Mean:
 
 
 Means = Mapping[str, Mapping[str, Mean]]
-"""Metric → scenario → its mean."""
+"""Mean by metric and scenario."""
 Bounds = tuple[Fraction, Fraction]
-"""Worst and best case."""
+"""Worst and best case of a score."""
 Scores = Mapping[str, Mapping[str, Fraction]]
-"""Score → task set ('' for the whole) → its value."""
+"""Value by score and task set ('' for all tasks)."""
 
 
 def means(
     turn_judgments: pl.DataFrame, conversation_judgments: pl.DataFrame, transcripts: pl.DataFrame
 ) -> dict[AgentVersion, dict[str, dict[str, Mean]]]:
-    """Return the mean of every metric in every scenario, from effective judgments of admitted conversations.
+    """Return, per pair, the mean of every metric in every scenario.
 
-    An answer is open if the metric applies and has no answer (the judge failed, a model is needed, the
-    harness failed, or there was nothing to read), or if people disagree.
+    The means cover the effective judgments of admitted conversations. An answer is open if people disagree, or if
+    the metric applies but has no answer because the judge failed, a model is needed, the harness failed, or there
+    was nothing to read.
     """
     columns = [*PAIR, "conversation_id", "metric", "is_effective", "status", "unscored_reason"]
     columns += ["rating_1to5", "value", "label"]
@@ -92,7 +93,7 @@ def agent_scores(
     domain_scores: pl.DataFrame,
     reliability: pl.DataFrame,
 ) -> dict[AgentVersion, dict[str, dict[str, Fraction]]]:
-    """Return the scores of every pair under the names that thresholds use; unknown scores are left out."""
+    """Return the scores of every pair under the names that thresholds use; unknown scores are omitted."""
     found: dict[AgentVersion, dict[str, dict[str, Fraction]]] = defaultdict(lambda: defaultdict(dict))
     for frame, name, column in (
         (composite_scores, "composite", "composite_exact"),
@@ -114,7 +115,7 @@ def agent_scores(
 
 
 def score_bounds(reliability: pl.DataFrame) -> dict[AgentVersion, dict[str, dict[str, Bounds]]]:
-    """Return worst and best case of the scores that are shares of trials, if some trials are unknown."""
+    """Return the worst and best case of the pass rates that depend on trials with an unknown outcome."""
     found: dict[AgentVersion, dict[str, dict[str, Bounds]]] = defaultdict(lambda: defaultdict(dict))
     for pair, name, task_set, value, worst, best in _pass_rates(reliability):
         if value is not None and worst is not None and best is not None:
@@ -128,7 +129,10 @@ _PassRate = tuple[AgentVersion, str, str, float | None, float | None, float | No
 
 
 def _pass_rates(reliability: pl.DataFrame) -> Iterator[_PassRate]:
-    """Yield name, task set, value, worst and best of every unbiased pass rate; for k = 1 over all tasks."""
+    """Yield the pair, name, task set, value, worst case and best case of every unbiased pass rate.
+
+    For k = 1, the value is the rate over all tasks.
+    """
     for row in reliability.filter(estimator="unbiased").iter_rows(named=True):
         pair = AgentVersion(row["agent_id"], row["methodology_version"])
         for kind in ("at", "hat"):
@@ -146,20 +150,20 @@ def threshold_findings(
     bounds: Mapping[str, Mapping[str, Bounds]] | None = None,
     n_refused: int = 0,
 ) -> Iterator[GateFinding]:
-    """Yield one finding per threshold and scenario, and one per threshold of the agent as a whole.
+    """Yield one finding per threshold and scenario, and one per threshold for the agent as a whole.
 
-    A mean below its threshold fails. A mean that reaches it is unknown if more than `max_unscored_share` of
-    the answers are open. A metric without any score is unknown. A scenario in which the metric does not apply
-    has no finding. A share of trials is also unknown if its worst and best case lie on both sides of its
-    threshold.
+    A mean below its threshold is failed. A mean that reaches its threshold is unknown if more than
+    `max_unscored_share` of the answers are open. A metric without any score is unknown. A scenario in which the
+    metric does not apply has no finding. A pass rate is also unknown if its worst case is below the threshold and
+    its best case is not.
 
     Args:
         rules: The gate rules.
-        means: Of one pair, from `means`.
-        scores: Of one pair, from `agent_scores`.
-        bounds: Of one pair, from `score_bounds`.
-        n_refused: Records of the agent that were refused at import: open answers on goal completion as a
-            whole.
+        means: Means of the pair, from `means`.
+        scores: Scores of the pair, from `agent_scores`.
+        bounds: Bounds of the pair's scores, from `score_bounds`.
+        n_refused: Number of the agent's records that were rejected at import. They count as open answers on goal
+            completion for the agent as a whole.
     """
     for name, limit in _said(rules.thresholds):
         if not is_score(name):
@@ -172,14 +176,14 @@ def threshold_findings(
             yield _of_mean("overall", name, name, limit, whole, rules.max_unscored_share)
     of_scores: dict[str, Fraction] = {}
     for name, limit in (*_said(rules.thresholds), *_said(rules.overall)):
-        if is_score(name):  # either section may hold a score: the higher limit applies
+        if is_score(name):  # both sections may set a limit for a score; the higher one applies
             of_scores[name] = max(limit, of_scores.get(name, limit))
     for name, limit in of_scores.items():
         yield from _of_score(name, limit, scores, (bounds or {}).get(name, {}))
 
 
 def _said(limits: Mapping[str, Fraction | None]) -> list[tuple[str, Fraction]]:
-    """Return the thresholds without those that a later layer removed."""
+    """Return the thresholds, except those that a later layer of the rules removed."""
     return [(name, limit) for name, limit in limits.items() if limit is not None]
 
 
@@ -197,21 +201,21 @@ def _of_mean(
 ) -> GateFinding:
     n_all = mean.n + mean.n_open
     if mean.n == 0:
-        lacking = f"{n_all} answers are open" if n_all else "the metric did not arise, or was not asked"
+        lacking = f"{n_all} answers are open" if n_all else "the metric did not apply or was not asked"
         return GateFinding(gate, "unknown", f"{name} has no score: {lacking}", subject, None, limit)
     value = mean.total / mean.n
-    evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} wanted"
+    evidence = f"mean {_shown(value)} over {mean.n} of {n_all} answers, at least {_shown(limit)} required"
     result: Result = "passed" if value >= limit else "failed"
     low, high = mean.total / n_all, (mean.total + mean.n_open) / n_all
     if name == GOAL_METRIC and _is_turned(limit, low, high):
         result, evidence = "unknown", f"{evidence}; {mean.n_open} are not known: {_case(low, high)}"
     elif result == "passed" and Fraction(mean.n_open, n_all) > allowed:
-        result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to tell"
+        result, evidence = "unknown", f"{evidence}; {mean.n_open} answers are open, too many to decide"
     return GateFinding(gate, result, evidence, subject, value, limit)
 
 
 def _is_turned(limit: Fraction, low: Fraction, high: Fraction) -> bool:
-    """Return whether the unknown trials decide the result."""
+    """Return whether the result depends on trials with an unknown outcome."""
     return low < limit <= high
 
 
@@ -227,7 +231,7 @@ def _of_score(
         yield GateFinding("score", "unknown", f"{name} is not known", name, None, limit)
     for of, value in sorted(values.items()):
         subject = f"{name} on {of}" if of else name
-        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} wanted"
+        evidence = f"{name} {_shown(value)}, at least {_shown(limit)} required"
         result: Result = "passed" if value >= limit else "failed"
         if (ends := bounds.get(of)) is not None:
             evidence = f"{evidence}; not all trials are known: {_case(*ends)}"
@@ -238,13 +242,13 @@ def _of_score(
 
 
 def _near(value: float) -> Fraction:
-    """Return the nearest simple fraction if it is within rounding error, else the float's exact value."""
+    """Return the nearest simple fraction if it differs only by a rounding error, else the exact value of the float."""
     written = exact(value)
     simple = written.limit_denominator(10**6)
     return simple if abs(simple - written) < _ROUNDING else written
 
 
 def _shown(value: Fraction) -> str:
-    """Format with at most three decimals, never rounded up to a missed limit: '3.9996', not '4'."""
+    """Format a value with at most three decimals, followed by the exact value if it was rounded."""
     text = rounded(value, 3).rstrip("0").rstrip(".")
     return text if exact(text) == value else f"{text} ({value})"

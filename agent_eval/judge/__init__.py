@@ -1,5 +1,5 @@
-"""Judge conversations: protocol, judges that need no API key (recorded, rules), cache key and engine.
+"""Judge conversations by rules, recorded verdicts and judge models.
 
-litellm is imported in `judge.llm` only. The metrics are defined in `metrics`. This package neither reads nor
-writes tables: verdicts are passed in and returned as frames and small frozen objects.
+The package `metrics` defines the metrics. Only `judge.llm` imports litellm. This package does not access the store:
+it takes and returns data frames and small frozen objects.
 """

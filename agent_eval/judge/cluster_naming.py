@@ -1,8 +1,8 @@
 """Name error clusters with a judge model, using the same engine as judgments.
 
-Each answer is stored on arrival, is never paid for twice, counts against the caps, and is lost only with a
-reason. A call asks for five clusters. An unreadable reply is not retried in the same run, so there are never
-more calls than clusters to name; the next run asks for the missing names. `clusters.naming` describes which
+Each answer is stored on arrival, is never paid for twice and counts against the caps. A missing answer has a stored
+reason. A call asks for the names of five clusters. An unreadable reply is not retried in the same run, so there are
+never more calls than clusters to name; the next run asks for the missing names. `clusters.naming` describes which
 clusters are named and what a name changes.
 """
 
@@ -31,8 +31,8 @@ from agent_eval.metrics.base import Metric
 from agent_eval.metrics.profile import asked_since
 
 PER_CALL = 5  # clusters per call
-LONGEST_TEXT = 400  # characters shown of a quote or reason
-LONGEST_TITLE = 110  # characters kept
+LONGEST_TEXT = 400  # maximum characters of a quote or reason in the prompt
+LONGEST_TITLE = 110  # maximum characters of a stored title
 
 _TASK = """\
 You name clusters of failures of AI agents. You get a record with one cluster a line, and you answer with one JSON \
@@ -78,7 +78,7 @@ Line = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True, str
 
 
 class _Answer(BaseModel, frozen=True, extra="ignore"):
-    """Parse one cluster's part of a reply."""
+    """Represent the part of a reply about one cluster."""
 
     root_cause: Line
     title: Line
@@ -88,13 +88,13 @@ class _Answer(BaseModel, frozen=True, extra="ignore"):
 
 @dataclass(frozen=True)
 class Naming(Question):
-    """Ask for the names of clusters: one metric per cluster, named by its id."""
+    """Represent the question for the names of clusters, with one metric per cluster, named by the cluster's id."""
 
     cases: tuple[Case, ...] = ()
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Naming":
-        """Return the question that names these clusters. Its content is the clusters as a model sees them."""
+        """Return the question for the names of the clusters. Its keys depend only on what the model is shown."""
         shown = {case.cluster_id: digest("case", _shown(case)) for case in cases}
         asked = ERROR_DEDUPLICATION
         keys = {
@@ -111,18 +111,18 @@ class NamingFormat(PromptFormat):
     asks_again = False
 
     def parts(self, call: JudgeCall, limits: ViewLimits) -> list[JudgeCall]:
-        """Return the call: clusters are named together."""
+        """Return the call unchanged, because the clusters of a call are named together."""
         return [call]
 
     def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
-        """Return the prompt of one call, without the clusters that are already answered."""
+        """Return the prompt of a call for the clusters that have no name yet."""
         return naming_prompt([case for case in _cases(call) if case.cluster_id in call.keys], self.secret)
 
     def read(self, call: JudgeCall, prompt: Prompt, text: str) -> Mapping[str, Verdict]:
-        """Return the verdicts by cluster id. Clusters that were not asked about are ignored.
+        """Return the verdicts by cluster id. Parts about other clusters are ignored.
 
         Raises:
-            ReplyError: If the reply is not a JSON object, or a cluster's part is missing or invalid.
+            ReplyError: If the reply is not a JSON object, or the part of a cluster is missing or invalid.
         """
         reply = object_of(prompt, text)
         neighbours = {case.cluster_id: case.neighbours for case in _cases(call)}
@@ -150,14 +150,14 @@ def names_of(
     withheld: Iterable[BlindedTerms] = (),
     watch: Watch | None = None,
 ) -> ClusterNames:
-    """Return the names given by the panel's first model; answered questions are not asked again.
+    """Return names for the clusters from the panel's first model. Questions with a stored answer are not asked again.
 
     Args:
         cases: The clusters to name.
-        panel: The judge models; only the first is asked.
-        lookup: Finds stored verdicts by question key.
-        withheld: Names hidden from the model: those of all agents, because clusters span agents.
-        watch: Called with the progress.
+        panel: The judge models; only the first one is asked.
+        lookup: Returns the rows of judge_cache for question keys.
+        withheld: Names to hide from the model. Clusters span agents, so these are the names of all agents.
+        watch: Callback that receives the progress.
     """
     hidden = [_hidden(case, list(withheld)) for case in cases]
     asked = [Naming.of(hidden[i : i + PER_CALL]) for i in range(0, len(hidden), PER_CALL)]
@@ -173,7 +173,7 @@ def names_of(
 
 
 def naming_prompt(cases: Sequence[Case], secret: bytes) -> Prompt:
-    """Return the prompt `error_deduplication` for some clusters; equal cases and secret give equal bytes."""
+    """Return the prompt `error_deduplication` for the clusters. It depends only on the cases and the secret."""
     ids = [case.cluster_id for case in cases]
     block = fenced([line(_shown(case)) for case in cases], code(secret, ERROR_DEDUPLICATION.name, *ids))
     severities = "\n".join(f"  {level}: {meaning}" for level, meaning in ERROR_DEDUPLICATION.anchors.items())
@@ -230,7 +230,7 @@ def _answer_form(case: Case) -> JsonValue:
 
 
 def _scored(answer: _Answer, neighbours: Sequence[str]) -> Scored:
-    """Return the answer as a verdict, so that it can be stored: the title is the rationale's first line."""
+    """Return the answer as a verdict that can be stored. The title becomes the first line of the rationale."""
     words = f"{_cut(answer.title, LONGEST_TITLE)}\n{' '.join(answer.root_cause.split())}"
     merges = (answer.merge_into,) if answer.merge_into in neighbours and answer.merge_into else ()
     return Scored(words, label=answer.severity, further_labels=merges)

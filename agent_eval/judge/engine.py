@@ -1,7 +1,7 @@
 """Judge turns and conversations: ask every metric once, for all methodology versions.
 
-`judging_pass` describes how a question gets its answers. Questions do not name the methodology version, so
-answers are found once and the rows are given to every version that admits the conversation.
+`judging_pass` describes how questions are answered. Questions do not depend on the methodology version, so each is
+answered once, and its rows are repeated for every version that admits the conversation.
 """
 
 from collections import defaultdict
@@ -71,7 +71,7 @@ class Judged:
 
     @classmethod
     def concat(cls, parts: Iterable["Judged"]) -> "Judged":
-        """Return the rows of all parts together."""
+        """Concatenate the tables of all parts."""
         held = list(parts)
         return cls(
             pl.concat(part.turn_judgments for part in held),
@@ -95,25 +95,26 @@ def judge_transcripts(
 ) -> Judged:
     """Judge every admitted conversation of `transcripts` once, for all its versions.
 
-    Metrics that always apply have rows for every turn, other metrics only where they apply. An unanswered
-    metric has one row that says so, with judge 'rule'. The same holds for conversation metrics;
-    hallucination_passed has rows for conversations that serve the hallucination test under their version.
-    Human ratings take precedence over all judges if they refer to a turn or conversation of the session they
-    name; if raters differ, all their rows are kept. Exactly one row per question is effective. Labels and scores by
-    judges of other tools have rows with judge 'import:NAME', which are never effective.
+    Metrics that always apply have rows for every turn; other metrics have rows only for the turns they apply to. An
+    unanswered metric has one row by the judge 'rule' with the reason. The same applies to conversation metrics.
+    hallucination_passed has a row for each conversation that serves the hallucination test under the version.
+
+    Human ratings take precedence over all judges if the rated turn or conversation belongs to the session that they
+    name. If raters differ, all their rows are kept. Exactly one row per question is effective. Labels and scores by
+    judges of other tools have rows with the judge 'import:NAME', which are never effective.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are not judged.
-        conversations: Table conversations of its agents.
-        turns: Table turns of its agents.
-        human_ratings: Table human_ratings of its agents.
-        lookup: Finds stored verdicts by question key.
+        conversations: Table conversations of the same agents.
+        turns: Table turns of the same agents.
+        human_ratings: Table human_ratings of the same agents.
+        lookup: Returns the rows of judge_cache for question keys.
         metrics: The metrics to ask.
-        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
-        names: By agent, the names hidden from a model.
-        watch: Called with the progress of the models.
-        rater_rule: Rule that decides where people differ.
-        at_once: Conversations whose questions and answers are in memory together at most; None: all.
+        panel: The judge models. They are asked only questions that rules leave open and that have no stored answer.
+        names: Names to hide from the models, by agent.
+        watch: Callback that receives the progress of the models.
+        rater_rule: Rule that resolves differing ratings by people.
+        at_once: Maximum number of conversations that are judged together, to limit memory; by default all.
     """
     chosen = sampled(transcripts, None if panel is None else panel.spec.sample)
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
@@ -145,7 +146,7 @@ def _judged(
     rater_rule: RaterRule,
     chosen: Collection[tuple[str, str]] | None,
 ) -> Judged:
-    """Judge these conversations; `chosen`: those that a model is asked about, None: all."""
+    """Judge the given conversations. Models are asked only about those in `chosen`, or about all if it is None."""
     items = list(_items(admitted, conversations, turns, metrics))
     _draw(items, chosen)
     asked = [item.asked for item in items]
@@ -184,7 +185,10 @@ def open_questions(
     names: Mapping[str, BlindedTerms],
     sample: float | None = None,
 ) -> list[QuestionSequence]:
-    """Return what `judge_transcripts` would ask without stored answers: one sequence per conversation."""
+    """Return the questions that `judge_transcripts` would ask models if no answers were stored.
+
+    The result has one sequence per conversation.
+    """
     admitted = transcripts.filter("is_admitted").select(*_PAIR_AND_CONVERSATION, "tests")
     items = list(_items(admitted, conversations, turns, metrics))
     _draw(items, sampled(transcripts, sample))
@@ -192,16 +196,16 @@ def open_questions(
 
 
 def _draw(items: Sequence["_Item"], chosen: Collection[tuple[str, str]] | None) -> None:
-    """Mark the conversations that are not in the sample."""
+    """Set whether each conversation is in the sample, if `chosen` is given."""
     for item in items if chosen is not None else ():
         item.asked.is_sampled = (item.agent_id, item.conversation.conversation_id) in (chosen or ())
 
 
 @dataclass
 class _Item:
-    """Hold one conversation with its questions: one per turn that has a reply, then one for the conversation.
+    """Hold a conversation with its questions: one per turn with an applicable metric, then one about the whole.
 
-    A conversation without turns has nothing to read: only rules are asked, which use the declared outcome.
+    A conversation without turns has nothing to read, so only rules answer, from the declared outcome.
     """
 
     conversation: Conversation
@@ -221,7 +225,7 @@ class _Item:
         return {"agent_id": self.agent_id, "conversation_id": self.conversation.conversation_id}
 
     def of_turns(self) -> Iterator[tuple[Question, Answers]]:
-        """Yield the turn questions with their answers."""
+        """Return the questions about turns, each with its answers."""
         return (pair for pair in self.asked.with_answers() if pair[0].turn_index is not None)
 
 
@@ -292,7 +296,7 @@ def _conversation_rows(item: _Item) -> Iterator[Row]:
 def _rows(
     item: _Item, question: Question, metric: Metric, answers: Sequence[tuple[str, Verdict]]
 ) -> Iterator[Row]:
-    """Yield one row per judge that answered, or one row that says that none did."""
+    """Yield one row per judge that answered, or a single row with the reason if no judge did."""
     asked = {
         "question_key": question.keys[metric.name],
         "rubric_hash": item.metrics.rubric_hashes[metric.name],
@@ -337,7 +341,7 @@ def _not_applicable(metric: str, reason: str) -> Row:
 
 
 def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Row]]:
-    """Return people's effective labels of single turns, by (version, agent, conversation) and turn index."""
+    """Return people's effective failure labels by (version, agent, conversation) and turn index."""
     found: dict[tuple[str, str, str], dict[int, Row]] = defaultdict(dict)
     for row in of_turns.filter(
         "is_effective", pl.col("judge") == HUMAN, pl.col("metric") == AGENT_BEHAVIOR_FAILURE.name
@@ -350,7 +354,7 @@ def _labelled(of_turns: pl.DataFrame) -> dict[tuple[str, str, str], dict[int, Ro
 def _hallucination_rows(
     items: Sequence[_Item], tested: pl.DataFrame, labelled: Mapping[tuple[str, str, str], Mapping[int, Row]]
 ) -> Iterator[Row]:
-    """Yield one row per version and conversation that serves the hallucination test under that version."""
+    """Yield the row hallucination_passed of each version and conversation that serves the test under the version."""
     by_conversation = {(item.agent_id, item.conversation.conversation_id): item for item in items}
     for version, agent, conversation in tested.select(_PAIR_AND_CONVERSATION).iter_rows():
         item = by_conversation.get((agent, conversation))
@@ -364,12 +368,12 @@ def _hallucination_rows(
 
 
 def _beside(judgments: Table, ours: pl.DataFrame, *foreign: pl.DataFrame) -> pl.DataFrame:
-    """Return our rows and those of other tools, of which the last one under a key is kept."""
+    """Concatenate our rows and the rows of other tools. If rows of other tools share a key, the last one is kept."""
     return pl.concat([ours, pl.concat(foreign).unique(judgments.key, keep="last", maintain_order=True)])
 
 
 def _for_versions(rows: pl.DataFrame, admitted: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows once for each version that admits their conversation."""
+    """Repeat the rows for each version that admits their conversation."""
     versions = admitted.select(_PAIR_AND_CONVERSATION)
     joined = versions.join(
         rows.drop("methodology_version"), on=_CONVERSATION, how="inner", maintain_order="left_right"

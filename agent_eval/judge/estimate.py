@@ -1,4 +1,4 @@
-"""Estimate what planned calls of a judge take, and how much the provider's cache saves."""
+"""Estimate the tokens and cost of planned judge calls, with and without the provider's cache."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -10,22 +10,20 @@ from agent_eval.judge.prompts import DEFAULT_LIMITS, PrefixCache, Prompt, ViewLi
 from agent_eval.judge.prompts.attachments import TOKENS_PER_IMAGE
 from agent_eval.metrics.base import Metric
 
-CHARACTERS_PER_TOKEN = 4  # rough value for English; avoids a tokenizer per provider
-TOKENS_PER_ANSWER = 35  # evidence, a reason of a sentence or two, the answer and its keys
+CHARACTERS_PER_TOKEN = 4  # approximation for English that avoids a tokenizer per provider
+TOKENS_PER_ANSWER = 35  # evidence, a reason of one or two sentences, the answer and its keys
 
 
 @dataclass(frozen=True)
 class CallEstimate:
-    """Estimate the use of calls: exact number, approximate tokens, US dollars if the price is known."""
+    """Hold the estimate for planned calls: their exact number and the approximate number of tokens."""
 
     n_calls: int = 0
     n_tokens_in: int = 0
     n_tokens_out: int = 0
     n_answers: int = 0
     n_in_part: int = 0  # answers based on part of the evidence
-    n_tokens_cached: int = (
-        0  # prompt tokens read from the provider's cache, if each call follows the one before it
-    )
+    n_tokens_cached: int = 0  # prompt tokens read from the provider's cache
     n_tokens_written: int = 0  # prompt tokens written to the provider's cache
     n_images: int = 0  # sent with the prompts, and counted as TOKENS_PER_IMAGE prompt tokens each
     n_uncounted: int = 0  # audio and files sent with the prompts, whose tokens are not counted
@@ -38,11 +36,11 @@ class CallEstimate:
         return astuple(self)
 
     def cost_usd(self, price: Price | None) -> float | None:
-        """Return the cost with every prompt token at full price; None if the price is unknown."""
+        """Return the cost in US dollars without the provider's cache, or None if the price is unknown."""
         return None if price is None else price.of(self.n_tokens_in, self.n_tokens_out)
 
     def cost_cached_usd(self, price: Price | None) -> float | None:
-        """Return the cost with the provider's cache; None if the price is unknown."""
+        """Return the cost in US dollars with the provider's cache, or None if the price is unknown."""
         counts = (self.n_tokens_in, self.n_tokens_out, self.n_tokens_cached, self.n_tokens_written)
         return None if price is None else price.of(*counts)
 
@@ -53,9 +51,9 @@ def estimate(
     limits: ViewLimits = DEFAULT_LIMITS,
     concurrency: int = 1,
 ) -> CallEstimate:
-    """Return the estimate for planned calls, `concurrency` at a time. Every prompt is built, none is sent.
+    """Return the estimate for planned calls that run `concurrency` at a time. The prompts are built but not sent.
 
-    Calls read from the provider's cache what earlier rounds wrote, assuming that all calls take equally long.
+    Calls are assumed to take equally long, and to read from the provider's cache what earlier rounds wrote.
     """
     total, cache = CallEstimate(), PrefixCache(CHARACTERS_PER_TOKEN)
     for calls in _rounds(planned, shown, concurrency):
@@ -69,9 +67,10 @@ def estimate(
 def _rounds(
     planned: Sequence[Sequence[JudgeCall]], shown: Sequence[Metric] | None, concurrency: int
 ) -> Iterator[list[JudgeCall]]:
-    """Yield the calls that run together, as `Panel` sends them: one first, then the next of all sequences.
+    """Yield rounds of concurrent calls in the order in which `Panel` sends them.
 
-    Slots that stay idle take later calls of a sequence whose first one is done.
+    The first call runs alone. After it, a round has the next call of each sequence, and idle slots take later calls
+    of sequences whose first call is done.
     """
     n_done, warm = [0] * len(planned), set[tuple[Metric, ...]]()
     n_slots = 1
@@ -97,7 +96,7 @@ def _rounds(
 def _estimate_of(
     call: JudgeCall, shown: Sequence[Metric] | None, limits: ViewLimits, cache: PrefixCache
 ) -> CallEstimate:
-    """Return the estimate of one call, including all its windows and the call that merges them."""
+    """Return the estimate for one call, including all its windows and the call that merges them."""
     build = partial(
         build_prompt,
         call.questions,

@@ -1,4 +1,4 @@
-"""Check whether a judge's quote occurs in the transcript. Whitespace is ignored."""
+"""Check whether a judge's quote occurs in the transcript. Differences in whitespace are ignored."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,20 +9,20 @@ from agent_eval.transcripts.models import Message, Turn
 
 
 def call_text(name: str, arguments: object) -> str:
-    """Return a tool call in the form in which it is quoted: `name(arguments as JSON)`."""
+    """Return a tool call as judges quote it: `name(arguments as JSON)`."""
     return f"{name}({json.dumps(arguments, ensure_ascii=False)})"
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """Hold the texts of one conversation, turn by turn, prepared for finding quotes."""
+    """Hold the texts of a conversation by turn, for looking up quotes."""
 
     turns: Sequence[Turn]
 
     def holds(self, quote: str, last_turn: int | None = None) -> bool:
-        """Return whether the quote occurs verbatim in any message or call up to and including a turn (default: all).
+        """Return whether the quote occurs verbatim in any message or call up to and including `last_turn`.
 
-        An empty quote occurs in no text.
+        By default, all turns are searched. The result for an empty quote is False.
         """
         wanted = _plain(quote)
         seen = self._texts if last_turn is None else self._texts[: last_turn + 1]
@@ -34,7 +34,7 @@ class Transcript:
 
 
 def quotable(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield the texts that may be quoted: message texts, and each call in its quoted form."""
+    """Yield the texts that judges can quote: message texts, and each call in the form of `call_text`."""
     for message in messages:
         if message.content:
             yield message.content

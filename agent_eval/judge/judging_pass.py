@@ -1,7 +1,8 @@
-"""Run one judging pass over turns, conversations or rubrics: collect answers, select the effective one.
+"""Run one judging pass over turns, conversations or rubrics: collect the answers and select the effective ones.
 
-Stored answers are looked up once. Rules answer first, then judge models answer what rules leave open, then
-recorded verdicts. The first answer is effective; an answer lost to a judge's failure gives way to any other.
+Stored answers are looked up once. Rules answer first, judge models answer what the rules leave open, and recorded
+verdicts come last. The first answer to a question is effective. An answer that is missing because the judge failed
+is effective only if there is no other.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +25,9 @@ from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.transcripts.attachments import AttachmentKind
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
-"""Return the rows of table judge_cache that answer any of the question keys."""
+"""Function that returns the rows of judge_cache that answer any of the given question keys."""
 Answers = dict[str, list[tuple[str, Verdict]]]
-"""Metric name → (judge, verdict), in the order of precedence."""
+"""Judges and their verdicts by metric name, in order of precedence."""
 Row = dict[str, object]
 
 HUMAN = "human"
@@ -34,25 +35,25 @@ PAID = (
     "prompt_hash", "cost_usd", "n_tokens_in", "n_tokens_out", "n_tokens_cached", "response_model",
     "system_fingerprint", "dropped_parameters", "seen_share", "n_left_out",
 )  # fmt: skip
-"""Columns with the cost of a model's call, the model that answered, and how much it was shown."""
+"""Columns on the call of a model: its cost, the model that answered, and how much of the evidence it was shown."""
 
 
 @dataclass
 class AskedQuestions:
-    """Hold the questions about one conversation or session of an agent, with their answers after a pass.
+    """Hold the questions about one conversation or session of an agent and, after a pass, their answers.
 
-    `findings` are shown to models and bound their ratings; stored answers are kept as the models gave them.
+    `findings` are shown to models and limit their ratings. Stored answers keep the ratings that the models gave.
     """
 
     agent_id: str
     questions: list[Question] = field(default_factory=list[Question])
     findings: tuple[RatingFinding, ...] = ()
     is_sampled: bool = True  # if False, no model is asked
-    kinds: frozenset[AttachmentKind] | None = None  # of attachments that judges read; None: none is called
-    answers: list[Answers] = field(default_factory=list[Answers])  # one per question
+    kinds: frozenset[AttachmentKind] | None = None  # kinds that the models read; None: no model
+    answers: list[Answers] = field(default_factory=list[Answers])  # one entry per question
 
     def with_answers(self) -> Iterator[tuple[Question, Answers]]:
-        """Yield each question with its answers."""
+        """Return each question with its answers."""
         return zip(self.questions, self.answers, strict=True)
 
 
@@ -65,15 +66,15 @@ def judge_questions(
     names: Mapping[str, BlindedTerms] | None = None,
     watch: Watch | None = None,
 ) -> None:
-    """Fill in the answers to all questions.
+    """Answer all questions and store the answers in `asked`.
 
     Args:
         asked: The questions.
-        lookup: Finds stored verdicts by question key.
-        shown: Metrics whose rubrics are in every system message; None: those that a call asks.
-        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
-        names: By agent, the names hidden from a model.
-        watch: Called with the progress of the models.
+        lookup: Returns the rows of judge_cache for question keys.
+        shown: Metrics whose rubrics are in every system message. By default, a message has those of its own call.
+        panel: The judge models. They are asked only questions that rules leave open and that have no stored answer.
+        names: Names to hide from the models, by agent.
+        watch: Callback that receives the progress of the models.
     """
     kinds = None if panel is None or panel.runtime is None else panel.kinds
     for one in asked:
@@ -88,7 +89,7 @@ def judge_questions(
     for one in asked:
         for question, answers in one.with_answers():
             of_others = next(recorded)
-            if not any(question.turns):  # nothing to read: only rules answer, from the declared outcome
+            if not any(question.turns):  # without turns, only rules answer, from the declared outcome
                 continue
             for name, key in question.keys.items():
                 answers[name] += [
@@ -107,7 +108,7 @@ def judge_questions(
 def unanswered_sequences(
     asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms]
 ) -> list[QuestionSequence]:
-    """Apply the rules first; return what they leave to a model, one sequence for each of `asked`."""
+    """Apply the rules, and return the questions that they leave to models: one sequence per entry of `asked`."""
     _ask_rules(asked)
     return _sequences(asked, names)
 
@@ -134,7 +135,7 @@ def _sequences(asked: Sequence[AskedQuestions], names: Mapping[str, BlindedTerms
 
 
 def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[Answers]:
-    """Return the answers of a judge without cost to each question, abstentions included."""
+    """Return the answers, including abstentions, of a judge that is not a model."""
 
     async def ask() -> list[Answers]:
         return [
@@ -146,7 +147,7 @@ def answer_without_model(questions: Iterable[Question], judge: Judge) -> list[An
 
 
 def unanswered_part(question: Question, answers: Answers) -> Question | None:
-    """Return the question with only the metrics that a model is to answer; None if there are none."""
+    """Return the question limited to the metrics that a model must answer, or None if there are none."""
     if question.turn_index is not None and not is_put_to_a_model(question.turn):
         return None
     metrics = [m for m in question.metrics if needs_answer(m, answers[m.name])]
@@ -154,7 +155,10 @@ def unanswered_part(question: Question, answers: Answers) -> Question | None:
 
 
 def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool:
-    """Return whether a model must answer a metric. A rule's label leaves the other labels unanswered."""
+    """Return whether a model must answer a metric.
+
+    If a rule gave a label, a model is still asked, because the rule does not decide about the other labels.
+    """
     return not metric.is_measured and not any(
         (isinstance(verdict, Scored) and not (metric.kind == "label" and judge == RULE))
         or (isinstance(verdict, NotApplicable) and not verdict.is_abstention)
@@ -163,18 +167,21 @@ def needs_answer(metric: Metric, answers: Iterable[tuple[str, Verdict]]) -> bool
 
 
 def effective_answer(answers: Sequence[tuple[str, Verdict]]) -> int | None:
-    """Return the index of the effective answer: the first one; a lost one gives way to any other."""
+    """Return the index of the effective answer, or None if all judges abstained.
+
+    It is the first scored or not applicable answer, else the first answer.
+    """
     given = [i for i, (_, verdict) in enumerate(answers) if not is_abstention(verdict)]
     return min(given, key=lambda i: (isinstance(answers[i][1], Unscored), i), default=None)
 
 
 def is_abstention(verdict: Verdict) -> bool:
-    """Return whether the judge left the question to others."""
+    """Return whether the judge abstained, i.e. left the question to other judges."""
     return isinstance(verdict, NotApplicable) and verdict.is_abstention
 
 
 def given_answers(answers: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str, Verdict, bool]]:
-    """Yield judge, verdict and whether it is the effective one, for each answer except abstentions."""
+    """Yield the judge, the verdict and whether it is effective for each answer, except abstentions."""
     best = effective_answer(answers)
     for i, (judge, verdict) in enumerate(answers):
         if not is_abstention(verdict):
@@ -182,12 +189,12 @@ def given_answers(answers: Sequence[tuple[str, Verdict]]) -> Iterator[tuple[str,
 
 
 def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) -> Row:
-    """Return the columns of an answer that turns, conversations and rubrics share.
+    """Return the columns that the tables turn_judgments, conversation_judgments and rubric_ratings share.
 
     Args:
         judge: The judge that answered.
-        verdict: The answer.
-        is_quoted: Returns whether the transcript contains a quote.
+        verdict: The verdict.
+        is_quoted: Function that returns whether a quote occurs in the transcript.
     """
     row: Row = {"judge": judge}
     if isinstance(verdict, NotApplicable):
@@ -208,7 +215,7 @@ def verdict_row(judge: str, verdict: Verdict, is_quoted: Callable[[str], bool]) 
 
 
 def _bounded(name: str, verdict: Verdict, findings: Sequence[RatingFinding]) -> Verdict:
-    """Return a model's rating limited to the bounds that the findings set."""
+    """Return the verdict with its rating limited by the findings; the rationale states the reason."""
     if not isinstance(verdict, Scored) or verdict.rating_1to5 is None:
         return verdict
     rating, why = apply_caps(name, verdict.rating_1to5, findings)

@@ -1,4 +1,4 @@
-"""Compute content addresses of verdicts: equal questions have equal keys, for every judge and version."""
+"""Compute the keys under which answers are stored. Equal questions have equal keys for every methodology version."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,13 @@ from agent_eval.formats.hashing import digest
 def question_key(
     content_hash: str, turn_index: int | None, metric: str, rubric_hash: str, profile_version: str
 ) -> str:
-    """Return a question's key: a hash of content up to the turn, turn, metric, rubric and profile version."""
+    """Return the key of a question about one metric.
+
+    It is a hash of the content up to the turn, the turn, the metric, its rubric and the profile version.
+    """
     return digest("question", content_hash, turn_index, metric, rubric_hash, profile_version)
 
 
 def cache_key(question: str, model: str, parameters: Mapping[str, object], repeat: int = 0) -> str:
-    """Return the key of an answer: question key, model, parameters and number of the repeat."""
+    """Return the key of an answer: a hash of the question key, model, parameters and number of the repeat."""
     return digest("verdict", question, model, dict(parameters), repeat)

@@ -1,4 +1,4 @@
-"""Combine failure labels of one turn: add those that follow from other metrics, and select the main label."""
+"""Combine the failure labels of a turn: add labels implied by other metrics, and select the main label."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ _DERIVED = (
     (POLICY_ADHERENCE.name, BROKEN, POLICY_VIOLATION),
     (FAITHFULNESS.name, UNSUPPORTED, UNSUPPORTED_CLAIM),
 )
-"""Metric, verdict on one of its items, and the failure that this verdict implies for the turn."""
+"""Metric, verdict on one of its items, and the failure label that this verdict implies for the turn."""
 
 
 def with_derived_labels(answers: Answers) -> Answers:
-    """Add the labels of the turn that the same judge's verdicts on single rules or claims imply."""
+    """Add the failure labels that each judge's verdicts on single rules or claims imply for the turn."""
     labelled = answers.get(AGENT_BEHAVIOR_FAILURE.name)
     if labelled is None:
         return answers
@@ -37,7 +37,10 @@ def with_derived_labels(answers: Answers) -> Answers:
 
 
 def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
-    """Return a behaviour verdict with one more failure, found in another verdict of the same judge."""
+    """Return a verdict on the behaviour of a turn with one more failure label.
+
+    `because` is the verdict of the same judge that implies the label.
+    """
     if not isinstance(verdict, Scored) or verdict.label is None:
         return verdict
     others = tuple(n for n in (verdict.label, *verdict.further_labels) if n not in (NO_FAILURE, label))
@@ -51,7 +54,7 @@ def _with_label(verdict: Verdict, label: str, because: Scored) -> Verdict:
 
 
 def most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
-    """Return a verdict whose main label is the most severe of its labels."""
+    """Return the verdict with the most severe of its labels as the main label."""
     if not isinstance(verdict, Scored) or verdict.label is None or not verdict.further_labels:
         return verdict
     main, *further = most_severe_first(metric, [verdict.label, *verdict.further_labels])
@@ -59,7 +62,7 @@ def most_severe_is_main(metric: Metric, verdict: Verdict) -> Verdict:
 
 
 def with_further_labels(answers: Sequence[tuple[str, Verdict]]) -> Sequence[tuple[str, Verdict]]:
-    """Add failures found by the next judge to a rule's effective finding: a rule finds only its own kind."""
+    """Add the failure labels of the next judge to an effective finding by a rule, which detects only one kind."""
     best = effective_answer(answers)
     judge, verdict = ("", None) if best is None else answers[best]
     if best is None or judge != RULE or not isinstance(verdict, Scored):

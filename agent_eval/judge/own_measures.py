@@ -1,8 +1,8 @@
-"""Run metrics with an async `measure`: it gets a judge that asks models about the same turn or conversation.
+"""Run metrics with an async `measure`, which can ask judge models about the measured turn or conversation.
 
-A question of such a metric is asked like any other: of the panel's models, in a fenced prompt, only once,
-within the caps. `measure` runs until it asks an unanswered question; then the questions of all cases are
-asked together, and it runs again with the answers.
+The questions of such a metric are asked like all others: of the panel's models, in a fenced prompt, only once, and
+within the caps. `measure` runs until it asks a question without a stored answer. The open questions of all cases are
+then asked together, and `measure` runs again with the answers.
 """
 
 import inspect
@@ -27,16 +27,16 @@ from agent_eval.metrics.metric_set import is_put_to_a_model
 from agent_eval.metrics.profile import asked_since
 
 Lookup = Callable[[Collection[str]], pl.DataFrame]
-MOST_ROUNDS = 10  # questions that a measure may ask one after another
+MOST_ROUNDS = 10  # maximum number of questions that a measure can ask in sequence
 
 
-class _Pending(BaseException):  # not an Exception: a measure must not catch it
-    """Raised when a question has no answer yet, or will never have one."""
+class _Pending(BaseException):  # a measure must not catch it with `except Exception`
+    """Raised to stop a measure that asks a question without an answer."""
 
 
 @dataclass
 class CaseJudge:
-    """Ask judge models about the measured turn or conversation, on behalf of an async `measure`."""
+    """Asks judge models about the measured turn or conversation, on behalf of an async `measure`."""
 
     _question: Question
     _known: Mapping[str, Verdict]
@@ -45,13 +45,13 @@ class CaseJudge:
     _lost: Unscored | None = None
 
     async def ask(self, metric: Metric) -> Scored:
-        """Return the answer to a question about the same case; without an answer it does not return.
+        """Return the answer to a question about the measured turn or conversation.
 
-        Then the measured metric has no value either, for the same reason, and is asked again when the
-        question would be.
+        If there is no answer, the call does not return and the measured metric is unscored for the same reason. It is
+        measured again when the question is asked again.
 
         Raises:
-            ValueError: If the metric cannot be asked, or its grain differs from the case's.
+            ValueError: If the metric cannot be asked, or its grain differs from that of the measured metric.
         """
         grain = "conversation" if self._question.turn_index is None else "turn"
         if metric.grain != grain:
@@ -73,7 +73,7 @@ class CaseJudge:
 
 @dataclass
 class _Case:
-    """Hold one async metric on one turn or conversation."""
+    """Hold an async metric with the turn or conversation that it measures."""
 
     metric: Metric
     question: Question
@@ -82,7 +82,7 @@ class _Case:
     wanted: dict[str, Metric] = field(default_factory=dict[str, Metric])
 
     async def run(self, known: Mapping[str, Verdict]) -> Verdict | None:
-        """Return the measure's result; None if it waits for the answers in `wanted`."""
+        """Run the measure. Return its verdict, or None if it waits for the answers listed in `wanted`."""
         conversation, turns, at = (
             self.question.conversations[0],
             self.question.turns[0],
@@ -90,7 +90,7 @@ class _Case:
         )
         expected = next((e for e in conversation.expected if e.turn_index == at), None)
         judge = CaseJudge(self.question, known)
-        measure: Any = self.metric.measure  # takes one argument more than the base's
+        measure: Any = self.metric.measure  # takes one more argument than the method of the base class
         try:
             measured = await measure(turns, conversation, expected, judge)
         except _Pending:
@@ -103,7 +103,7 @@ class _Case:
 
 
 def is_async(metric: Metric) -> bool:
-    """Return whether the metric's own `measure` is async and therefore gets a judge."""
+    """Return whether the metric has an async `measure`, which receives a judge."""
     return inspect.iscoroutinefunction(type(metric).measure)
 
 
@@ -113,14 +113,13 @@ def measure_async(
     lookup: Lookup,
     watch: Watch | None = None,
 ) -> None:
-    """Run every async metric of some questions, and add its verdict to its answers.
+    """Run the async metrics of the questions, and add their verdicts to the answers.
 
     Args:
-        cases: Questions with the names hidden from a model and their answers by metric.
-        panel: The judge models; without a panel, a measure that asks has no value because it needs a judge
-            model.
-        lookup: Finds stored verdicts by question key.
-        watch: Called with the progress.
+        cases: Questions, each with the names to hide from models and the answers by metric.
+        panel: The judge models. Without a panel, a measure that asks a question has no result.
+        lookup: Returns the rows of judge_cache for question keys.
+        watch: Callback that receives the progress.
     """
     waiting = list(_cases(cases))
     known: dict[str, Verdict] = {}
@@ -137,7 +136,7 @@ def measure_async(
         if waiting and panel is not None:
             _ask(waiting, panel, lookup, known, watch)
     for case in waiting:
-        detail = f"the metric's measure asks more than {MOST_ROUNDS} questions one after another"
+        detail = f"the metric's measure asks more than {MOST_ROUNDS} questions in sequence"
         case.into.insert(0, ("rule", Unscored("judge_error", detail)))
 
 
@@ -159,7 +158,7 @@ def _cases(
 
 
 def _has_news(case: _Case, known: Mapping[str, Verdict]) -> bool:
-    """Return whether the case waits for a question not asked yet: failed ones are not repeated here."""
+    """Return whether the case waits for a question that has not been asked in this pass."""
     return any(key not in known for key in case.wanted)
 
 
@@ -173,9 +172,8 @@ def _ask(
     wanted: set[str] = set()
     sequences = []
     for case in waiting:
-        named = {
-            metric.name: (key, metric) for key, metric in case.wanted.items()
-        }  # one of each name in a call
+        # a call can ask only one metric per name
+        named = {metric.name: (key, metric) for key, metric in case.wanted.items()}
         keys = {name: key for name, (key, _) in named.items()}
         question = replace(case.question, metrics=tuple(metric for _, metric in named.values()), keys=keys)
         sequences.append(QuestionSequence([question], case.names))

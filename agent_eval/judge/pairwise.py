@@ -1,7 +1,7 @@
-"""Compare two agents' conversations on one task with a judge model, each shown first once.
+"""Let judge models compare two agents' conversations on the same task, in both orders.
 
-The engine is that of judgments: each answer is stored on arrival, is never paid for twice, and counts against
-the caps; the next run asks what is missing.
+Comparisons use the same engine as judgments: each answer is stored on arrival, is never paid for twice and counts
+against the caps. The next run asks for missing answers.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -46,7 +46,7 @@ _KEY = ("agent_id", "conversation_id")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold two agents' conversations on one task, in one of the two orders."""
+    """Represent the comparison of two agents' conversations on a task, in one of the two orders."""
 
     task: str
     task_set: str | None
@@ -57,21 +57,22 @@ class Comparison:
 
 @dataclass(frozen=True)
 class PairwiseAnswers:
-    """Hold the verdicts (columns of `tournament.VERDICTS`; winner may be null) and why some are missing."""
+    """Hold the verdicts (columns of `tournament.VERDICTS`, winner null if missing) and the lost answers."""
 
     verdicts: pl.DataFrame
     lost: tuple[Unscored, ...]
 
 
 def comparisons(conversations: pl.DataFrame, turns: pl.DataFrame) -> list[Comparison]:
-    """Return every two agents' conversations on a common task, in both orders, sorted by task and agents.
+    """Return the comparisons of all agents on their common tasks, in both orders, sorted by task and agents.
 
-    Of several trials, the one with the lowest number counts; of equal ones, the one with the first id. Trials
-    lost by the harness and conversations without a task or a turn are left out.
+    If an agent has several trials of a task, the trial with the lowest number is compared, or the lowest
+    conversation id if the numbers are equal. Trials that failed because of the harness and conversations without a
+    task or a turn are omitted.
 
     Args:
         conversations: Table conversations.
-        turns: Table turns of them.
+        turns: Table turns of these conversations.
     """
     played = conversations.filter(
         pl.col("task_id").is_not_null(),
@@ -121,14 +122,14 @@ def compare_pairs(
     names: Mapping[str, BlindedTerms],
     watch: Watch | None = None,
 ) -> PairwiseAnswers:
-    """Let the panel's models compare; answered comparisons are not asked again.
+    """Return the panel's verdicts on the comparisons. Comparisons with a stored answer are not asked again.
 
     Args:
         asked: The comparisons.
         panel: The judge models; each gives its own verdicts.
-        lookup: Finds stored verdicts by question key.
-        names: By agent, the names hidden from a model; the names of both agents are hidden.
-        watch: Called with the progress.
+        lookup: Returns the rows of judge_cache for question keys.
+        names: Names to hide from the models, by agent; the names of both compared agents are hidden.
+        watch: Callback that receives the progress.
     """
     sequences = [
         QuestionSequence([one.question], _both(names.get(one.first), names.get(one.second))) for one in asked
@@ -139,7 +140,7 @@ def compare_pairs(
     lost: list[Unscored] = []
     for one in asked:
         for model, verdict in given.get(one.question.keys[PAIRWISE_PREFERENCE.name], ()):
-            if model not in panel.spec.models:  # combined answer of an ensemble
+            if model not in panel.spec.models:  # skip the combined answer of an ensemble
                 continue
             if isinstance(verdict, Unscored):
                 lost.append(verdict)

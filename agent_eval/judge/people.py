@@ -1,6 +1,7 @@
-"""Convert people's ratings to rows of turn_judgments and conversation_judgments; they precede every judge.
+"""Convert people's ratings to rows of turn_judgments and conversation_judgments.
 
-Every rater keeps a row. If raters differ and no one has decided, one further row, `disputed`, is effective.
+They take precedence over all judges. Every rater has a row. If the raters differ and the difference is not resolved,
+an additional row with the status `disputed` is effective.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from agent_eval.tables import Table
 
 DISPUTED = "disputed"
 Transcripts = Mapping[tuple[str, str], Transcript]
-"""By agent and conversation."""
+"""Transcripts by agent and conversation."""
 
 _ANSWER = ("rating_1to5", "value", "label", "further_labels")
 
@@ -24,12 +25,12 @@ _ANSWER = ("rating_1to5", "value", "label", "further_labels")
 def with_people(
     judgments: Table, rows: pl.DataFrame, ratings: pl.DataFrame, transcripts: Transcripts
 ) -> pl.DataFrame:
-    """Return the rows with people's ratings added; a rating replaces the row 'no answer' of its question.
+    """Return the rows with people's ratings added. A rating replaces the row of an unanswered question.
 
     Args:
         judgments: The table of the rows: turn_judgments or conversation_judgments.
-        rows: Its rows, without ratings by people.
-        ratings: Ratings with what counts, see `decided_ratings`; those of other questions are ignored.
+        rows: Rows of that table without ratings by people.
+        ratings: Ratings from `decided_ratings`; ratings of other questions are ignored.
         transcripts: Transcripts in which quotes are looked up.
     """
     of_turns = "turn_index" in judgments.schema
@@ -50,7 +51,7 @@ def with_people(
 
 
 def raters(ratings: Sequence[Rating]) -> str:
-    """Return the names of the raters of a part, for the text of a dispute."""
+    """Return the sorted names of the raters as one text."""
     return ", ".join(sorted(rating["rater"] for rating in ratings))
 
 

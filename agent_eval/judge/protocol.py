@@ -1,6 +1,6 @@
 """Define the protocol between the engine and the judges: questions and verdicts.
 
-One question holds every metric asked about one object, so that a model can answer them in one call.
+A question holds all metrics asked about a turn, conversation or session, so that a model can answer them in one call.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,17 @@ UnscoredReason = Literal[
 ]
 CANNOT_TELL = "cannot_tell"
 GIVEN = frozenset({CANNOT_TELL, "nothing_to_judge"})
-"""Reasons that are answers: the judge read the evidence, and it is undecided or has nothing to judge.
-They are stored, and not asked again until the question changes."""
+"""Reasons that are answers: the judge read the evidence, but cannot decide or has nothing to judge.
+
+They are stored, and the question is not asked again until it changes."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Hold a value with the judge's reason and a verbatim quote. The kind of the metric determines the field of the value.
+    """Represent an answer with the judge's reason and a verbatim quote.
 
-    Cost and tokens are this answer's share of its call: they add up over the answers of a call.
+    The kind of the metric determines which of rating_1to5, value and label is set. Cost and tokens are the answer's
+    share of its call, so that they add up over the answers of a call.
     """
 
     rationale: str
@@ -38,7 +40,7 @@ class Scored:
     value: float | None = None
     label: str | None = None
     further_labels: tuple[str, ...] = ()
-    item_verdicts: tuple[str, ...] = ()  # verdicts on the listed items, if the metric has `items`
+    item_verdicts: tuple[str, ...] = ()  # verdicts on the single items, if the metric has `items`
     answered_by: str | None = None  # model, person or rule
     answered_at: str | None = None
     prompt_hash: str | None = None
@@ -49,25 +51,25 @@ class Scored:
     response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
-    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
     context_tokens: int | None = None  # context size for which the view was made
-    disagreement: float | None = None  # of an ensemble, see judge/llm/ensemble.py
+    disagreement: float | None = None  # disagreement within an ensemble, see judge/llm/ensemble.py
 
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """Mark a question that does not apply, or that this judge cannot decide."""
+    """Represent the verdict that a question does not apply, or that this judge cannot decide it."""
 
     reason: str
-    is_abstention: bool = False  # the judge cannot decide; another judge might
+    is_abstention: bool = False  # True if another judge may be able to decide
 
 
 @dataclass(frozen=True)
 class Unscored:
-    """Mark a missing value: the judge failed, or answered that it cannot decide (`GIVEN`).
+    """Represent a missing value: the judge failed, or answered that it cannot decide (`GIVEN`).
 
-    Never counts as 0, as a failure of the agent or as a pass. Its cost was paid nevertheless.
+    It never counts as 0, as a failure of the agent or as a pass. The cost of the call is recorded nevertheless.
     """
 
     reason: UnscoredReason
@@ -84,7 +86,7 @@ class Unscored:
     response_model: str | None = None  # model that answered, as the provider names it
     system_fingerprint: str | None = None
     dropped_parameters: tuple[str, ...] | None = None  # parameters that were not sent to the model
-    seen_share: float | None = None  # of the characters of what is judged; None: the judge was shown no view
+    seen_share: float | None = None  # shown share of the judged characters; None without a view
     n_left_out: int | None = None  # messages and calls that were not shown in full
 
 
@@ -92,7 +94,7 @@ Verdict = Scored | NotApplicable | Unscored
 
 
 def is_lost(verdict: Verdict) -> bool:
-    """Return whether a judge was asked and gave no answer, so that it must be asked again."""
+    """Return whether a judge was asked but gave no answer, so that the question must be asked again."""
     return isinstance(verdict, Unscored) and verdict.reason not in GIVEN
 
 
@@ -110,10 +112,10 @@ class TurnsUpTo(Sequence[Turn]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Turn, ...]: ...
     def __getitem__(self, index: int | slice) -> Turn | tuple[Turn, ...]:
-        """Return a turn, or those of a slice.
+        """Return a turn, or the turns of a slice.
 
         Raises:
-            IndexError: If there is no such turn.
+            IndexError: If the index is out of range.
         """
         held = range(self._n)[index]
         return self._turns[held] if isinstance(held, int) else tuple(self._turns[i] for i in held)
@@ -121,14 +123,14 @@ class TurnsUpTo(Sequence[Turn]):
 
 @dataclass(frozen=True)
 class Question:
-    """Ask about metrics of a turn, a conversation (`turn_index` None) or a session (several conversations).
+    """Represent a question: metrics of a turn, of a conversation (`turn_index` None) or of a session.
 
-    `content_hash` covers everything a judge may see; `keys` are the question keys by metric name
-    (judge/keys.py).
+    A question about a session has several conversations. `content_hash` covers everything that a judge may be shown.
+    `keys` holds the question keys by metric name (see judge/keys.py).
     """
 
     conversations: tuple[Conversation, ...]
-    turns: tuple[Sequence[Turn], ...]  # per conversation; for a turn question, no turn after that one
+    turns: tuple[Sequence[Turn], ...]  # by conversation; for a turn question, only those up to that turn
     turn_index: int | None
     content_hash: str
     metrics: tuple[Metric, ...]
@@ -136,23 +138,27 @@ class Question:
 
     @property
     def turn(self) -> Turn:
-        """Return the judged turn; only for turn questions."""
+        """Return the judged turn.
+
+        Raises:
+            ValueError: If the question is not about a turn.
+        """
         if self.turn_index is None:
             raise ValueError("this question is not about a turn")
         return self.turns[0][self.turn_index]
 
     def about(self, metrics: Sequence[Metric]) -> "Question":
-        """Return the same question with only some of its metrics."""
+        """Return the question limited to the given metrics."""
         if len(metrics) == len(self.metrics):
             return self
         return replace(self, metrics=tuple(metrics), keys={m.name: self.keys[m.name] for m in metrics})
 
 
 class Judge(Protocol):
-    """Answers questions. Verdicts are by metric name; a missing metric was not answered."""
+    """Answers questions with verdicts by metric name."""
 
     name: str
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        """Answer every metric of one question."""
+        """Return the verdicts by metric name. Metrics that were not answered are missing."""
         ...

@@ -1,7 +1,7 @@
-"""Rate rubrics: U1–U6 per session, three criteria per scenario conversation, or a row with the reason.
+"""Rate rubrics: U1–U6 per session, and three criteria per scenario conversation.
 
-The grid is complete: every part that a version expects of an agent has a row, and exactly one row per part
-counts.
+The result is complete: every part that a version expects to be rated has a row, with the reason if it has no rating.
+Exactly one row per part is effective.
 """
 
 from collections import defaultdict
@@ -68,29 +68,30 @@ def rubric_ratings(
     watch: Watch | None = None,
     rater_rule: RaterRule = "adjudicator",
 ) -> pl.DataFrame:
-    """Return table rubric_ratings for every pair (version and agent) in `transcripts`.
+    """Return the table rubric_ratings for every pair (version and agent) in `transcripts`.
 
-    Sessions declared for the version count, with their admitted conversations: U1–U6 once per session, the
-    three criteria once per conversation of a slot. Rows also report a slot without conversation, a dimension
-    without its required test, a pair without a session and an agent without a template. People precede rules
-    (U5 is counted from interventions), rules precede stored verdicts; one row of each part is effective. If
-    people differ and no one has decided, that row says so and has no rating: no judge replaces them. A rating
-    that names a session other than its conversation's is ignored.
+    The admitted conversations of the sessions declared for the version are rated: U1–U6 once per session, the three
+    criteria once per conversation in a slot. There are also rows for a slot without a conversation, a dimension
+    without its required test, a pair without a session and an agent without a template.
+
+    Ratings by people take precedence over rules (U5 is computed from the interventions), and rules over other judges.
+    If people differ and the difference is not resolved, the effective row has the status disputed and no rating; it
+    is not replaced by a judge's rating. A rating that names the wrong session is ignored.
 
     Args:
         transcripts: Table transcripts.
-        conversations: Table conversations of its agents.
-        turns: Table turns of its agents.
-        sessions: Table sessions of its agents.
-        human_ratings: Table human_ratings of its agents.
-        methodologies: By version; every version of `transcripts`.
-        lookup: Finds stored verdicts by question key.
-        judged: Tables turn_judgments and conversation_judgments of its pairs, concatenated: shown to a model
-            beside the transcripts, and used to bound its ratings.
-        panel: The judge models, asked only what rules leave unanswered and they have not answered before.
-        names: By agent, the names hidden from a model.
-        watch: Called with the progress of the models.
-        rater_rule: Rule that decides where people differ.
+        conversations: Table conversations of the same agents.
+        turns: Table turns of the same agents.
+        sessions: Table sessions of the same agents.
+        human_ratings: Table human_ratings of the same agents.
+        methodologies: Methodologies by version, for all versions in `transcripts`.
+        lookup: Returns the rows of judge_cache for question keys.
+        judged: Tables turn_judgments and conversation_judgments of the pairs, concatenated. Their findings are shown
+            to models and limit their ratings.
+        panel: The judge models. They are asked only questions that rules leave open and that have no stored answer.
+        names: Names to hide from the models, by agent.
+        watch: Callback that receives the progress of the models.
+        rater_rule: Rule that resolves differing ratings by people.
     """
     held = _held(transcripts, conversations, turns, sessions)
     pairs = _pairs(transcripts)
@@ -114,17 +115,17 @@ def open_questions(
     methodologies: Mapping[str, Methodology],
     names: Mapping[str, BlindedTerms],
 ) -> list[QuestionSequence]:
-    """Return what `rubric_ratings` would ask a model without stored answers, without findings."""
+    """Return the questions that `rubric_ratings` would ask models if no answers or findings were stored."""
     held = _held(transcripts, conversations, turns, sessions)
     asked = _asked([part for pair in _pairs(transcripts) for part in _parts(pair, methodologies, held)])
     return unanswered_sequences([questions for questions, _ in asked], names)
 
 
 def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> tuple[str, ...]:
-    """Return a sentence with file and line for each human rating without a valid target; only a warning.
+    """Return a warning with file and line for each human rating of something that does not exist.
 
-    Invalid targets: an unknown agent, session or conversation, a conversation of another session, a turn that
-    the conversation lacks, or a D target if the conversation is not in that slot.
+    Such a rating names an unknown agent, session, conversation or turn, a conversation of another session, or a
+    scenario (D1–D5) that is not the slot of the conversation.
     """
     by_agent: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in conversations.select(*_CONVERSATION, "session_id", "scenario", "n_turns").iter_rows(
@@ -135,7 +136,7 @@ def orphan_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
         (row, _orphan(row, by_agent.get(row["agent_id"]))) for row in human_ratings.iter_rows(named=True)
     )
     return tuple(
-        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
         for row, problem in found
         if problem
     )
@@ -164,7 +165,7 @@ def _orphan(rating: Row, held: Mapping[str, Row] | None) -> str | None:
 
 @dataclass(frozen=True)
 class _Held:
-    """Hold one conversation that counts."""
+    """Hold a conversation that is rated, with its texts and its role in the session."""
 
     conversation: Conversation
     turns: tuple[Turn, ...]
@@ -176,7 +177,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Material:
-    """Hold the pairs' conversations by pair and session, their templates, and why a pair has no session."""
+    """Hold the conversations by pair and session, the template of each pair, and why a pair has no session."""
 
     by_session: Mapping[AgentVersion, Mapping[str, Sequence[_Held]]]
     templates: Mapping[AgentVersion, str]
@@ -185,16 +186,16 @@ class _Material:
 
 @dataclass
 class _Part:
-    """Hold one part to rate, with its question or the reason why it cannot be rated."""
+    """Hold a part to rate, with its question or the reason why it cannot be rated."""
 
     pair: AgentVersion
     session_id: str | None
     conversation_id: str | None
     target: str
     criterion: str | None
-    metric: Metric | None = None  # None: cannot be rated
+    metric: Metric | None = None  # None if the part cannot be rated
     question: Question | None = None
-    held: Sequence[_Held] = ()  # what is rated
+    held: Sequence[_Held] = ()  # the rated conversations
     findings: tuple[RatingFinding, ...] = ()
     status: str = "missing"
     reason: str = NO_RATING
@@ -264,7 +265,7 @@ def _parts(pair: AgentVersion, methodologies: Mapping[str, Methodology], held: _
 def _universal_parts(
     pair: AgentVersion, session_id: str, held: Sequence[_Held], methodology: Methodology
 ) -> Iterator[_Part]:
-    held = [h for h in held if h.turns]  # a run without messages cannot be rated
+    held = [h for h in held if h.turns]  # conversations without messages cannot be rated
     content_hash = session_hash(h.content_hash for h in held)
     metrics = universal_metrics(methodology)
     tests = frozenset[str]().union(*(h.tests for h in held))
@@ -310,7 +311,7 @@ def _domain_parts(
 def _without_conversation(
     like: _Part, template: Template | None, slots: Collection[str] = SCENARIOS
 ) -> Iterator[_Part]:
-    """Yield the rows of slots that cannot be rated: per criterion, or one per slot without a template."""
+    """Yield the parts of slots that cannot be rated: one per criterion, or one per slot if there is no template."""
     for slot in slots:
         for criterion in [c.id for c in template.criteria] if template else [None]:
             part = _Part(like.pair, like.session_id, None, slot, criterion)
@@ -336,7 +337,7 @@ def _ask(part: _Part, metric: Metric, held: Sequence[_Held], content_hash: str) 
 
 
 def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
-    """Group parts that one call may ask: U1–U6 of a session, the criteria of one conversation."""
+    """Group the parts that share a call: U1–U6 of a session, or the criteria of a conversation."""
     by_place: dict[tuple[str | None, ...], list[_Part]] = defaultdict(list)
     for part in parts:
         if part.question is not None:
@@ -349,7 +350,7 @@ def _asked(parts: Sequence[_Part]) -> list[tuple[AskedQuestions, list[_Part]]]:
 
 
 def _joined(parts: Sequence[_Part]) -> Question:
-    """Return one question with the metrics of all parts, which share one subject."""
+    """Return a question with the metrics of all parts, which must have the same conversations."""
     questions = [part.question for part in parts if part.question]
     metrics = tuple(metric for question in questions for metric in question.metrics)
     keys = {name: key for question in questions for name, key in question.keys.items()}
@@ -357,7 +358,7 @@ def _joined(parts: Sequence[_Part]) -> Question:
 
 
 def _hand_out(asked: AskedQuestions, parts: Sequence[_Part]) -> None:
-    """Give each part the answers to its metric."""
+    """Assign the answers to the parts."""
     for part in parts:
         why = part.question and asked.kinds is not None and why_not_sent(part.question, asked.kinds)
         if why:
@@ -393,7 +394,7 @@ def _findings(held: _Held, rows: Sequence[Row]) -> tuple[RatingFinding, ...]:
 def _people(
     placed: pl.DataFrame, versions: Sequence[str], rule: RaterRule
 ) -> dict[tuple[object, ...], list[Row]]:
-    """Return human ratings by rated part: the last one of each rater, with what counts."""
+    """Return the latest human rating of each rater, grouped by rated part."""
     rubric = placed.filter(pl.col("turn_index").is_null())
     people: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in decided_ratings(rubric, set(versions), rule).iter_rows(named=True):
@@ -433,7 +434,7 @@ def _rows(part: _Part, people: Mapping[tuple[object, ...], Sequence[Row]]) -> It
 
 
 def _why_unrated(part: _Part) -> str:
-    """Return why a part has no rating; for U5, why it could not be counted."""
+    """Return why a part has no rating. For U5, this includes why interventions could not be counted."""
     if part.metric is not None and part.target == AUTONOMY:
         uncounted = [v.reason for _, v in part.answers if isinstance(v, NotApplicable)]
         return f"{part.reason} ({uncounted[0]})" if uncounted else part.reason

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def run_sync(coroutine: Coroutine[object, object, T]) -> T:
-    """Run a coroutine and return its result, even inside a running event loop, as in a notebook."""
+    """Run a coroutine and return its result, even if an event loop is already running, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

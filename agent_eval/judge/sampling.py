@@ -1,8 +1,8 @@
-"""Select the conversations that a judge model is asked about, if the setting `judge_sample` asks for a share.
+"""Select the conversations that judge models are asked about, if the setting `judge_sample` is set.
 
-The sample is drawn per session by a hash of the conversation's id: it is reproducible, and a larger share
-contains a smaller one. Conversations in a slot or with a required test are always judged: the composite uses
-them.
+The sample is drawn per session by a hash of the conversation id. It is reproducible, and the sample of a larger
+share includes that of a smaller one. Conversations in a slot or with a required test are always judged, because
+the composite uses them.
 """
 
 import math
@@ -17,11 +17,12 @@ _CONVERSATION = ["agent_id", "conversation_id"]
 
 
 def sampled(transcripts: pl.DataFrame, share: float | None) -> set[tuple[str, str]] | None:
-    """Return the (agent, conversation) pairs that a model is asked about; None: all.
+    """Return the (agent, conversation) pairs that models are asked about, or None for all.
 
     Args:
         transcripts: Table transcripts; rows that are not admitted are ignored.
-        share: Share of each session's conversations that no score depends on, rounded up.
+        share: Share, 0–1, of the conversations of each session that the composite does not use. The number is
+            rounded up.
     """
     if share is None:
         return None

@@ -1,6 +1,6 @@
-"""Read the published rules as data: versions are YAML files that are parsed into frozen models.
+"""Read the published methodology versions: YAML files that are parsed into frozen models.
 
-Weights, anchors, required tests and penalties are defined here; code must not branch on the version.
+The files define weights, anchors, required tests and penalties. Code must not branch on the version.
 """
 
 from agent_eval.methodology.diff import Change, diff

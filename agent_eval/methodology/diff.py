@@ -1,4 +1,4 @@
-"""Compare two versions, with readable paths such as `templates.research_v1` or `weights.domain`."""
+"""Compare two methodology versions. Changes have readable paths such as `weights.domain`."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,10 @@ Tree = Mapping[str, "str | Tree"]
 
 @dataclass(frozen=True)
 class Change:
-    """Hold one difference. None means absent; a part added or removed whole is one change, summarised."""
+    """Represent one difference between two versions. None means that the part is absent.
+
+    A part that is added or removed as a whole is one change, with a summary of its content.
+    """
 
     path: str
     before: str | None
@@ -18,9 +21,10 @@ class Change:
 
 
 def diff(a: Methodology, b: Methodology, *, with_status: bool = False) -> tuple[Change, ...]:
-    """Return the changes from `a` to `b`: content of scores first, then words, then date, status, successor.
+    """Return the changes from `a` to `b`: first those that affect scores, then wording.
 
-    The last three describe a version's position among the others and are left out unless `with_status`.
+    With `with_status`, changes of the publication date, status and successor follow. They describe the position of
+    a version among the others and are omitted by default.
     """
     changes = tuple(_compare(_content(a), _content(b), ""))
     return (*changes, *_compare(_status(a), _status(b), "")) if with_status else changes
@@ -99,7 +103,7 @@ def _compare(before: Tree, after: Tree, prefix: str) -> Iterator[Change]:
             yield Change(f"{prefix}{key}", _brief(old), _brief(new))
     common = before.keys() & after.keys()
     old_order, new_order = (_order(side, common) for side in (before, after))
-    if old_order != new_order:  # order is content: it determines the columns d1_c1, d1_c2, …
+    if old_order != new_order:  # the order matters: it determines the columns d1_c1, d1_c2, …
         yield Change(f"{prefix}(order)", ", ".join(old_order), ", ".join(new_order))
 
 

@@ -1,4 +1,4 @@
-"""Define the frozen form of one methodology version. Differences between versions are data, never code."""
+"""Define the frozen model of a methodology version. Versions differ in data, never in code."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _HASHED_EARLIER = {"title", "authors", "year", "informs"}  # fields of a referen
 
 
 class Version(NamedTuple):
-    """Parse and order semantic versions; 1.10.0 comes after 1.2.0."""
+    """Represent a semantic version that can be compared: 1.10.0 comes after 1.2.0."""
 
     major: int
     minor: int
@@ -29,7 +29,11 @@ class Version(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse 'MAJOR.MINOR.PATCH'; raise a ValueError with the reason if it is invalid."""
+        """Parse a version of the form 'MAJOR.MINOR.PATCH'.
+
+        Raises:
+            ValueError: If the text does not have this form; the message states the reason.
+        """
         parts = text.split(".")
         if (
             len(parts) != 3
@@ -41,7 +45,7 @@ class Version(NamedTuple):
 
 
 def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
-    """Return the rows sorted by methodology_version, semantically, then by other columns, nulls last."""
+    """Return the rows sorted by semantic methodology version, then by the given columns, nulls last."""
     versions = sorted(rows["methodology_version"].unique(), key=Version.parse)
     place = pl.col("methodology_version").replace_strict(
         versions, range(len(versions)), return_dtype=pl.Int64
@@ -50,13 +54,13 @@ def in_version_order(rows: pl.DataFrame, *then: str) -> pl.DataFrame:
 
 
 class FrozenRules(BaseModel):
-    """Forbid changes and unknown keys; an unknown key is an error that names it."""
+    """Base class of the models: instances cannot be modified, and unknown keys are rejected by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Weights(FrozenRules):
-    """Hold the shares of the composite, as decimal texts so that they stay exact."""
+    """Hold the weights of the composite as decimal strings, which are exact."""
 
     universal: Percent
     domain: Percent
@@ -69,7 +73,7 @@ class Weights(FrozenRules):
 
 
 class Anchors(FrozenRules):
-    """Hold the descriptions of the ratings 5 to 1."""
+    """Hold the anchors: descriptions of the ratings 5 to 1."""
 
     five: Text = Field(alias="5")
     four: Text = Field(alias="4")
@@ -78,7 +82,7 @@ class Anchors(FrozenRules):
     one: Text = Field(alias="1")
 
     def by_rating(self) -> dict[str, str]:
-        """Return '5' → description, from best to worst."""
+        """Return the descriptions by rating ('5' to '1'), from best to worst."""
         return {"5": self.five, "4": self.four, "3": self.three, "2": self.two, "1": self.one}
 
 
@@ -90,7 +94,7 @@ class Dimension(FrozenRules):
     question: Text
     anchors: Anchors
     anchors_origin: Origin
-    needs_test: TestSlug | None = None  # if this test is missing from the session, the dimension is missing
+    needs_test: TestSlug | None = None  # required test without which the dimension cannot be rated
 
 
 class Criterion(FrozenRules):
@@ -107,11 +111,11 @@ class Scenario(FrozenRules):
     id: Literal["D1", "D2", "D3", "D4", "D5"]
     name: Text
     description: Text
-    readings: dict[str, str] = Field(default_factory=dict)  # criterion id → how to read it in this scenario
+    readings: dict[str, str] = Field(default_factory=dict)  # by criterion id: its meaning in this scenario
 
 
 class Template(FrozenRules):
-    """Define a domain: five scenarios, three criteria each."""
+    """Define a domain: five scenarios, each rated by the same three criteria."""
 
     slug: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+_v\d+$")]
     category: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -140,7 +144,7 @@ class Template(FrozenRules):
 
 
 class RequiredTest(FrozenRules):
-    """Define a test that every benchmark session holds. `enforcement` defines the effect of its absence."""
+    """Define a test that every benchmark session must include. `enforcement` defines the effect if it is missing."""
 
     slug: TestSlug
     name: Text
@@ -152,7 +156,7 @@ class RequiredTest(FrozenRules):
 
 
 class Penalty(FrozenRules):
-    """Define points deducted if a disclosed boolean has a value. Undisclosed is not that value."""
+    """Define the points deducted if a disclosure has the value `when`."""
 
     disclosure: Literal["repeatability_tested"]
     when: bool
@@ -160,7 +164,10 @@ class Penalty(FrozenRules):
 
 
 class Reference(FrozenRules):
-    """Describe a publication that the methodology cites. Unknown is null; unchecked unless `verified`."""
+    """Describe a publication that the methodology cites. Unknown fields are null.
+
+    `verified` states whether the reference was checked against the publication.
+    """
 
     title: Text
     authors: Text | None = None
@@ -172,7 +179,7 @@ class Reference(FrozenRules):
 
 
 class Guidance(FrozenRules):
-    """Hold the publication's advice that no score depends on, and this project's additions to it."""
+    """Hold advice from the publication that does not affect scores, and this project's interpretation of it."""
 
     text: Text
     origin: Origin
@@ -181,24 +188,24 @@ class Guidance(FrozenRules):
 
 
 class Rule(FrozenRules):
-    """Hold a rule as text, with its origin."""
+    """Hold the text of a rule and its origin."""
 
     text: Text
     origin: Origin
 
 
 class Methodology(FrozenRules):
-    """Hold one version. Everything that scores and ratings depend on is frozen by `content_hash`.
+    """Represent one methodology version. `content_hash` covers everything that scores and ratings depend on.
 
-    Outside the hash: its position among the versions (`published`, `status`, `superseded_by`, `supersedes`)
-    and what is only cited (`references`, `repeatability_guidance`), so that a wrong year can be corrected.
+    The hash excludes the position among the versions (`published`, `status`, `superseded_by`, `supersedes`) and the
+    cited material (`references`, `repeatability_guidance`), so that e.g. a wrong year can be corrected.
     """
 
     version: str
     published: str  # ISO date
     status: Literal["current", "superseded", "draft"]
     superseded_by: str | None = None
-    supersedes: str | None = None  # the lower version that this one replaces, packaged or own
+    supersedes: str | None = None  # the lower version that this one replaces
     title: Text
     source: Text
     weights: Weights
@@ -207,9 +214,7 @@ class Methodology(FrozenRules):
     required_tests: tuple[RequiredTest, ...] = ()
     required_disclosures: tuple[Literal["u3_scope", "repeatability_tested"], ...] = ()
     penalties: tuple[Penalty, ...] = ()
-    rules: dict[str, Rule] = Field(
-        default_factory=dict
-    )  # written rules: averaging, repeatability guidance, …
+    rules: dict[str, Rule] = Field(default_factory=dict)  # texts by name: averaging, …
     changes: tuple[str, ...] = ()
     repeatability_guidance: Guidance | None = None
     references: tuple[Reference, ...] = ()
@@ -233,17 +238,17 @@ class Methodology(FrozenRules):
 
     @property
     def order(self) -> Version:
-        """Return the semantic sort key; versions are never ordered by date or as text."""
+        """Return the sort key. Versions are ordered semantically, not by date or alphabetically."""
         return Version.parse(self.version)
 
     @property
     def rubric_hash(self) -> str:
-        """Return the hash of the raters' questions: dimensions and templates. A change asks new questions."""
+        """Return the hash of the rubrics (dimensions and templates). If it changes, judges are asked again."""
         return _hash(self.model_dump(mode="json", by_alias=True, include={"dimensions", "templates"}))
 
     @property
     def scoring_hash(self) -> str:
-        """Return the hash of what scores depend on: weights, tests, disclosures, penalties and slots."""
+        """Return the hash of the scoring rules: weights, tests, disclosures, penalties and slots."""
         parts = self.model_dump(
             mode="json", include={"weights", "required_tests", "required_disclosures", "penalties"}
         )
@@ -253,12 +258,12 @@ class Methodology(FrozenRules):
 
     @property
     def content_hash(self) -> str:
-        """Return the hash of everything that is frozen once published."""
+        """Return the hash of the content that is frozen on publication."""
         return _hash(self._frozen_content())
 
     @property
     def earlier_content_hash(self) -> str:
-        """Return the hash including references: it froze versions before references were excluded."""
+        """Return the hash including references, with which versions were frozen in earlier releases."""
         cited = [r.model_dump(mode="json", include=_HASHED_EARLIER) for r in self.references]
         return _hash(self._frozen_content() | {"references": cited})
 
@@ -266,11 +271,14 @@ class Methodology(FrozenRules):
         return self.model_dump(mode="json", by_alias=True, exclude={*_PLACE, *_CITED})
 
     def template_for(self, category: str | None) -> Template | None:
-        """Return the template of a category; None if this version has none."""
+        """Return the template of a category, or None if this version has none."""
         return next((t for t in self.templates if t.category == category), None)
 
     def penalty_points(self, disclosure: str, value: bool | None) -> int | None:
-        """Return points for a disclosed value: 0 if none apply, None if a penalised value is undisclosed."""
+        """Return the points deducted for a disclosed value.
+
+        The result is 0 if no penalty applies, and None if a penalty depends on the disclosure and the value is unknown.
+        """
         on_it = [p for p in self.penalties if p.disclosure == disclosure]
         if on_it and value is None:
             return None

@@ -1,7 +1,6 @@
-"""Load every available methodology version: the packaged ones and the user's own files.
+"""Load all methodology versions: those of the package and those in the user's folder.
 
-An invalid file does not stop loading: it is reported with file, line and reason, and the other files are
-read.
+An invalid file is reported with file, line and reason; the other files are still read.
 """
 
 import os
@@ -24,7 +23,7 @@ PACKAGED_RECORD = Path(__file__).parent / "published.yaml"
 RECORD = "published.yaml"
 MAX_BYTES = 2_000_000
 SHOWN_ERRORS = 5
-SHOWN_LETTERS = 40  # of a key in an untrusted file
+SHOWN_LETTERS = 40  # maximum characters of a key shown from an untrusted file
 
 _REVERT = "undo the change, or publish it as a new version in a new file"
 
@@ -36,9 +35,10 @@ _RECORD_HEADER = """\
 
 @dataclass(frozen=True)
 class MethodologyProblem:
-    """Describe a problem with one file: location and reason.
+    """Describe a problem in one file: its location and reason.
 
-    `line` is 1-based, None if the problem has no single line; `version` is set if the file holds several.
+    `line` is 1-based, or None if the problem does not belong to a single line. `version` is set if the problem
+    concerns a specific version.
     """
 
     file: str
@@ -51,7 +51,7 @@ class MethodologyProblem:
 
 
 class UnknownMethodologyError(NotFoundError):
-    """Raised when no methodology of that version can be read."""
+    """Raised when a methodology version does not exist or its file cannot be read."""
 
     def __init__(
         self, version: str, published: Sequence[str], problem: MethodologyProblem | None = None
@@ -62,25 +62,25 @@ class UnknownMethodologyError(NotFoundError):
 
 
 class EditedVersionError(ConfigurationError):
-    """Raised when a frozen version was edited; it cannot be used for scoring."""
+    """Raised when a version was edited after it was frozen. Such a version cannot be used for scoring."""
 
     def __init__(self, problem: MethodologyProblem) -> None:
         super().__init__(
-            f"Methodology {problem.reason} ({problem.file}). Nothing was scored; its boards stay as they were."
+            f"Methodology {problem.reason} ({problem.file}). Nothing was scored; its boards are unchanged."
         )
 
 
 class MethodologyFileError(ConfigurationError):
-    """Raised when a required file cannot be read."""
+    """Raised when a required methodology file cannot be read or written, or no version is current."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """Hold methodology versions in semantic order, and the problems of unreadable files.
+    """Hold the methodology versions in semantic order, and the problems of unreadable files.
 
-    `recorded` maps a version to the hash that was frozen when it was published, and the file that records it.
-    `own` names the versions from the user's folder. At most one of the versions returned by `read` is
-    current; `place_problems` lists where the files do not determine which version supersedes which.
+    `recorded` maps a version to the hash that was frozen on publication, and to the file that records the hash.
+    `own` lists the versions from the user's folder. At most one of the versions returned by `read` is current;
+    `place_problems` lists the files that leave open which version supersedes which.
     """
 
     methodologies: tuple[Methodology, ...]
@@ -91,7 +91,7 @@ class Registry:
 
     @classmethod
     def read(cls, own: Path | None = None) -> "Registry":
-        """Read the packaged versions, and those of the folder `own` if it exists."""
+        """Read the packaged versions and, if the folder `own` exists, the versions in it."""
         packaged = _packaged()
         found, problems = _read_own(own, packaged) if own else ((), ())
         record, record_problems = _read_record(own / RECORD) if own else ({}, ())
@@ -110,12 +110,16 @@ class Registry:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Return every version in semantic order: 1.10.0 comes after 1.2.0."""
+        """Return all versions in semantic order: 1.10.0 comes after 1.2.0."""
         return tuple(m.version for m in self.methodologies)
 
     @property
     def current(self) -> Methodology:
-        """Return the version with status current: the highest one if several files claim it."""
+        """Return the version with the status current, or the highest one if several have it.
+
+        Raises:
+            MethodologyFileError: If no version is current.
+        """
         current = [m for m in self.methodologies if m.status == "current"]
         if not current:
             raise MethodologyFileError(
@@ -124,14 +128,14 @@ class Registry:
         return current[-1]
 
     def all(self) -> tuple[Methodology, ...]:
-        """Return every methodology in semantic order."""
+        """Return all methodologies in semantic order of their versions."""
         return self.methodologies
 
     def get(self, version: str) -> Methodology:
         """Return the methodology of a version.
 
         Raises:
-            ArgumentError: If the version is not a text.
+            ArgumentError: If the version is not a string.
             UnknownMethodologyError: If the version does not exist, or its file cannot be read.
         """
         if not isinstance(version, str):
@@ -143,14 +147,16 @@ class Registry:
         return found
 
     def frozen_problems(self) -> tuple[MethodologyProblem, ...]:
-        """Return problems of published versions: changed, missing, or (packaged ones) never recorded.
+        """Return the problems of published versions that are edited, missing or, if packaged, not recorded.
 
-        A user's version that is not recorded yet is not a problem: `freeze` records it.
+        A version in the user's folder that is not recorded yet is not a problem: `freeze` records it.
         """
         known = {m.version: m for m in self.methodologies}
-        unread = {Path(p.file).name for p in self.problems}  # reported by `edited`
+        unread = {Path(p.file).name for p in self.problems}  # their problems are reported by `edited`
         gone = (
-            MethodologyProblem(file, f"{v} was published, but its file is gone; restore {v}.yaml", version=v)
+            MethodologyProblem(
+                file, f"{v} was published, but its file is missing; restore {v}.yaml", version=v
+            )
             for v, (_, file) in self.recorded.items()
             if v not in known and f"{v}.yaml" not in unread
         )
@@ -164,12 +170,12 @@ class Registry:
         return (*self.edited().values(), *gone, *unrecorded)
 
     def edited(self) -> dict[str, MethodologyProblem]:
-        """Return version → problem for every frozen version that is unreadable or differs from its record."""
+        """Return, by version, the problems of frozen versions that are unreadable or differ from their records."""
         return dict(self._edited)
 
     @cached_property
     def _edited(self) -> dict[str, MethodologyProblem]:
-        """Cache the result of `edited`: hashing all versions takes milliseconds, and every write needs it."""
+        """Cache the result of `edited`, because every write needs it and hashing all versions takes milliseconds."""
         known = {m.version: m for m in self.methodologies}
         unread = {Path(p.file).stem: p for p in self.problems}
         found: dict[str, MethodologyProblem] = {}
@@ -183,18 +189,17 @@ class Registry:
         return found
 
     def unreadable(self) -> dict[str, MethodologyProblem]:
-        """Return version → problem for every unreadable frozen version; any could be the current one."""
+        """Return, by version, the problems of unreadable frozen versions. Any of them could be the current one."""
         known = {m.version for m in self.methodologies}
         return {version: problem for version, problem in self.edited().items() if version not in known}
 
     def refuse_edited(self, versions: Collection[str]) -> None:
         """Raise if any of `versions` was edited after it was frozen, so that it is not used for scoring.
 
-        An unreadable frozen version raises whichever versions are given: the current version, and what the
-        unreadable one supersedes, are unknown.
+        An unreadable frozen version always raises: it could be the current version or supersede another one.
 
         Raises:
-            EditedVersionError: If one of them was edited; it names the first.
+            EditedVersionError: If a version was edited or is unreadable; the message describes the lowest one.
         """
         edited = self.edited()
         refused = edited.keys() & set(versions) | self.unreadable().keys()
@@ -203,13 +208,15 @@ class Registry:
 
 
 def load(version: str, own: Path | None = None) -> Methodology:
-    """Return one methodology by its version, e.g. '1.3.0'.
+    """Return the methodology of a version, e.g. '1.3.0'.
 
-    `own` is the user's folder of versions, data/methodologies of a project; without it only packaged versions
-    are known.
+    Args:
+        version: The version.
+        own: The user's folder of versions (data/methodologies of a project). By default, only packaged versions are
+            known.
 
     Raises:
-        UnknownMethodologyError: If it does not exist, or its file cannot be read.
+        UnknownMethodologyError: If the version does not exist, or its file cannot be read.
     """
     if (packaged := _packaged().get(version)) is not None:
         return packaged  # a user's file cannot override it
@@ -217,7 +224,7 @@ def load(version: str, own: Path | None = None) -> Methodology:
 
 
 def version_names(own: Path | None = None) -> tuple[str, ...]:
-    """Return versions in semantic order by file name, without opening files; invalid files are included."""
+    """Return all versions in semantic order, read from the file names only; invalid files are included."""
     files = _version_files(PACKAGED)
     with suppress(OSError):  # reported by `Registry.read`
         files += _version_files(own) if own else []
@@ -226,9 +233,12 @@ def version_names(own: Path | None = None) -> tuple[str, ...]:
 
 
 def freeze(own: Path) -> tuple[str, ...]:
-    """Record the hashes of the user's unrecorded versions; drafts may still change.
+    """Record the hashes of the user's versions that are not recorded yet, except drafts.
 
-    Returns the versions added. A recorded hash is never changed, so freezing twice adds nothing.
+    A recorded hash is never changed, so freezing twice adds nothing.
+
+    Returns:
+        The versions whose hashes were added, in semantic order.
 
     Raises:
         MethodologyFileError: If the folder's published.yaml cannot be read or written.
@@ -245,9 +255,10 @@ def freeze(own: Path) -> tuple[str, ...]:
 
 
 def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
-    """Return versions in semantic order, one of them current; one that another names is superseded by it.
+    """Return the versions in semantic order, with at most one of them current.
 
-    If several are still current, the highest one is, and it supersedes the others. Drafts supersede nothing.
+    A version that another one names in `supersedes` becomes superseded. If several versions would still be current,
+    the highest one stays current and supersedes the others. Drafts do not supersede other versions.
     """
     ordered = sorted(declared, key=lambda m: m.order)
     named = {m.supersedes: m.version for m in ordered if m.supersedes and m.status != "draft"}
@@ -262,7 +273,7 @@ def in_their_places(declared: Sequence[Methodology]) -> tuple[Methodology, ...]:
 
 
 def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterator[MethodologyProblem]:
-    """Return where the files do not determine the current version, or name one that does not exist."""
+    """Yield a problem for each file that names an unknown version or leaves the current version undetermined."""
     versions = {m.version for m in declared}
     files = {m.version: str((own or PACKAGED) / f"{m.version}.yaml") for m in declared}
     for m in declared:
@@ -285,14 +296,14 @@ def _place_problems(declared: Sequence[Methodology], own: Path | None) -> Iterat
 
 
 def _changed(m: Methodology, recorded: str) -> str:
-    return f"{m.version} was published with hash {recorded}, its content now has {m.content_hash}; {_REVERT}"
+    return f"{m.version} was published with hash {recorded}, but its content now has hash {m.content_hash}; {_REVERT}"
 
 
 @cache
 def _packaged() -> Mapping[str, Methodology]:
     read = [_read_version(path) for path in _version_files(PACKAGED)]
     if broken := [r for r in read if isinstance(r, MethodologyProblem)]:
-        raise MethodologyFileError(f"{broken[0]}. The installation is damaged; install agent-eval again.")
+        raise MethodologyFileError(f"{broken[0]}. The installation is damaged; reinstall agent-eval.")
     return {m.version: m for m in read if isinstance(m, Methodology)}
 
 
@@ -318,14 +329,14 @@ def _read_own(
         elif read.content_hash != packaged[read.version].content_hash:
             problems.append(
                 MethodologyProblem(
-                    str(path), f"version {read.version} is published with other content. {_REVERT}"
+                    str(path), f"version {read.version} is published with different content. {_REVERT}"
                 )
             )
     return tuple(found), tuple(problems)
 
 
 def _version_files(folder: Path) -> list[Path]:
-    """Return files that are or resemble versions, by name, except hidden ones; empty without the folder."""
+    """Return the YAML files of a folder, except hidden files and the record; an empty list if there is no folder."""
     if not folder.is_dir():
         return []
     return sorted(
@@ -344,10 +355,10 @@ def _is_version(text: str) -> bool:
 
 
 def _read_version(path: Path, data_folder: Path | None = None) -> Methodology | MethodologyProblem:
-    """Read one version's file; within a data folder, a link that leads out of it is not followed."""
+    """Return the methodology in a file, or the problem with it. Links to paths outside `data_folder` are rejected."""
     if data_folder and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(data_folder)):
         return MethodologyProblem(
-            str(path), "is a link that leads out of the data folder; put the file itself here"
+            str(path), "is a link that leads out of the data folder; replace it with the file"
         )
     document = _read_document(path)
     if isinstance(document, MethodologyProblem):
@@ -389,7 +400,7 @@ def _read_document(path: Path) -> Document | MethodologyProblem:
 
 
 def _invalid(path: Path, document: Document, error: ValidationError) -> MethodologyProblem:
-    """Return the first errors by key, with the line of the first one."""
+    """Return a problem that lists the first SHOWN_ERRORS validation errors, with the line of the first one."""
     details = error.errors(include_url=False, include_input=False)
     reasons = [_reason(detail) for detail in details[:SHOWN_ERRORS]]
     if (more := len(details) - SHOWN_ERRORS) > 0:
@@ -406,7 +417,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _read_record(path: Path) -> tuple[dict[str, str], tuple[MethodologyProblem, ...]]:
-    """Return version → frozen hash; empty if the file is missing."""
+    """Return the frozen hash of each version and the problems found; both are empty if the file does not exist."""
     if not path.exists():
         return {}, ()
     document = _read_document(path)
@@ -425,7 +436,7 @@ def _read_record(path: Path) -> tuple[dict[str, str], tuple[MethodologyProblem, 
 
 
 def _write_record(path: Path, hashes: Mapping[str, str]) -> None:
-    """Replace the file atomically, so that a crash keeps the old one."""
+    """Replace the file atomically, so that a crash leaves the old file intact."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(_RECORD_HEADER + "".join(_record_lines(hashes)), encoding="utf-8")

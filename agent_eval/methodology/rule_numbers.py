@@ -1,8 +1,8 @@
-"""Compare the numbers in a version's rule texts with the numbers that its scores are computed from.
+"""Compare the numbers in a version's rule texts with the data that its scores are computed from.
 
-Rules are prose and scores are computed from data: editing only one of them would publish a formula that is
-not in use. Only phrases that clearly name a weight, a penalty, a count or a divisor are compared; numbers in
-other phrases are ignored.
+Rules are prose, and scores are computed from data. If only one of them were edited, the published formula would
+differ from the one in use. Only phrases that clearly name a weight, a penalty, a count, a divisor or a range are
+compared; numbers in other phrases are ignored.
 """
 
 import re
@@ -32,7 +32,7 @@ _SOME_OF = re.compile(
 
 
 def rule_number_problems(m: Methodology) -> Iterator[str]:
-    """Yield each number in a rule that contradicts the data: 'rule x says 10 points, penalties say 5'."""
+    """Yield a sentence for each number in a rule text that contradicts the data of the version."""
     for name, rule in m.rules.items():
         text = " ".join(rule.text.casefold().split())
         for said, held in _contradictions(text, m):
@@ -62,7 +62,10 @@ def _weights(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 
 def _counts(text: str, m: Methodology) -> Iterator[tuple[str, str]]:
-    """Compare counts of parts; skip 1 and counts of a subset ('at least two scenarios')."""
+    """Yield counts of parts that contradict the data.
+
+    The number 1 and counts of a subset ('at least two scenarios') are ignored.
+    """
     held = {
         r"scenarios?": {len(t.scenarios) for t in m.templates},
         r"criteria": {len(t.criteria) for t in m.templates},
@@ -89,7 +92,10 @@ def _penalties(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
 
 
 def _divisors(clause: str, m: Methodology) -> Iterator[tuple[str, str]]:
-    """Compare divisors: a sum of ratings is divided by its maximum, a sum of scores by their number."""
+    """Yield divisors that contradict the data.
+
+    A sum of ratings is divided by its maximum, a sum of scores by their number.
+    """
     if re.search(r"criteri|scenario|domain", clause):
         n_scenarios, n_criteria = len(m.templates[0].scenarios), len(m.templates[0].criteria)
         allowed = {5 * n_criteria, n_scenarios, 5 * n_criteria * n_scenarios}

@@ -144,7 +144,7 @@ def test_bad_lines_are_refused_by_number_and_the_rest_counts(verdicts: Path) -> 
     assert result.exit_code == 1
     refused = [line for line in result.stderr.splitlines() if line.startswith("Refused:")]
     assert [line.split(":")[2] for line in refused] == ["2", "3", "4", "6"]
-    assert "otherwise before" in refused[3]
+    assert "an earlier line has a different verdict" in refused[3]
     assert "first and second are both 'a'" in refused[1]
 
 

@@ -24,7 +24,9 @@ from agent_eval.tables import TABLES, table
 from tests.conftest import at_home, copy_sample, made_once
 
 AGENTS = ("quill-help", "harbor-desk")
-EDITED = r"^Methodology 1\.4\.0 was published with hash \w+, its content now has \w+; undo the change"
+EDITED = (
+    r"^Methodology 1\.4\.0 was published with hash \w+, but its content now has hash \w+; undo the change"
+)
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,7 @@ def test_github_gets_annotations_and_a_file_gets_junit(gated: Command, tmp_path:
     errors = [line for line in out.splitlines() if line.startswith("::error ")]
     assert errors == [
         "::error title=lumen-support 1.3.0%3A threshold%3A helpfulness in D5 failed::"
-        "mean 4.25 over 4 of 4 answers, at least 4.26 wanted"
+        "mean 4.25 over 4 of 4 answers, at least 4.26 required"
     ]
     root = ElementTree.parse(file).getroot()
     assert (root.get("failures"), root.get("errors")) == ("1", "0")

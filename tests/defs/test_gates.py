@@ -65,7 +65,7 @@ def test_after_a_run_each_gate_is_a_check_where_it_belongs(sample_copy: Path) ->
     passed, why = found["turn_judgments"]["judge_coverage"]
     assert not passed  # relay-bot: nobody was asked, and unknown is never passed
     assert why is not None
-    assert "relay-bot 1.3.0 unknown: no question was put to a model" in why
+    assert "relay-bot 1.3.0 unknown: no model was asked a question" in why
     for asset, check, agent in (
         ("composite_scores", "required_tests", "patchwork-dev"),
         ("error_clusters", "errors", "pilot-chat"),

@@ -190,7 +190,7 @@ def test_only_the_named_quantities_are_compared() -> None:
     )
     assert (found.result, found.evidence) == (
         "passed",
-        "nowhere significantly worse than before in 1 comparisons",
+        "not significantly worse than before in any of 1 comparisons",
     )
 
 
@@ -349,7 +349,7 @@ def test_one_outcome_is_tested_once(quantities: list[str], tested: str) -> None:
     assert equal.result == "passed"
     # twelve tasks miss a share q of lost ones with (1 − q)^12 = 0.025: q = 0.265
     assert equal.evidence == (
-        "nowhere significantly worse than before in 1 comparisons. No [gates.regression] margin is set: "
+        "not significantly worse than before in any of 1 comparisons. No [gates.regression] margin is set: "
         f"{tested} may be up to 0.265 worse (95 %)"
     )
 
@@ -359,7 +359,7 @@ def test_a_named_quantity_that_cannot_be_compared_does_not_pass_unseen() -> None
     found = regression_finding("before", *same, quantities=["pass@1", "composite"])
     assert (found.result, found.evidence) == (
         "unknown",
-        "composite not comparable with before: not known of both",
+        "composite not comparable with before: not known for both",
     )
 
 

@@ -270,9 +270,9 @@ def test_a_limit_that_is_no_number_is_refused(value: object) -> None:
         ({"baseline": {"agent": "lumem"}}, r"gates\.baseline\.agent: agent 'lumem'.*'lumen'"),
         ({"baseline": {"methodology": "9.9.9"}}, r"gates\.baseline\.methodology: version '9\.9\.9'"),
         ({"baseline": {"agent": "lumen", "quantities": ["composit"]}}, r"quantity 'composit'.*'composite'"),
-        ({"thresholds": {"helpfulness": 45}}, r"helpfulness: 45 is off its scale. Allowed: 1 to 5"),
+        ({"thresholds": {"helpfulness": 45}}, r"helpfulness: 45 is outside its scale. Allowed: 1 to 5"),
         ({"regression": {"margin": 5}}, r"gates\.regression: a margin needs a baseline .*\[gates\.baseline\]"),
-        ({"thresholds": {"pass_at_1": 95}}, r"pass_at_1: 95 is off its scale. Allowed: 0 to 1"),
+        ({"thresholds": {"pass_at_1": 95}}, r"pass_at_1: 95 is outside its scale. Allowed: 0 to 1"),
     ],
 )  # fmt: skip
 def test_a_name_that_does_not_exist_is_refused_with_the_nearest(said: dict[str, Any], message: str) -> None:
@@ -296,7 +296,7 @@ def test_a_missed_threshold_is_red() -> None:
     assert exit_code(found) == 1
     missed = found.filter(gate="threshold").row(0, named=True)
     assert (missed["value"], missed["threshold"]) == (3.0, 4.0)
-    assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 wanted"
+    assert missed["evidence"] == "mean 3 over 1 of 1 answers, at least 4 required"
 
 
 def rate(value: float, worst: float, best: float, **changes: Any) -> dict[str, Any]:

@@ -98,12 +98,12 @@ def test_an_answer_on_less_than_half_of_the_evidence_counts_as_unscored() -> Non
 def test_rules_and_people_are_no_model(judge: str) -> None:
     frame = evaluated(turns=[turn(0, judge=judge)], whole=[])
     assert results(frame)["coverage"] == "unknown"
-    assert evidence(frame, "coverage") == "no question was put to a model"
+    assert evidence(frame, "coverage") == "no model was asked a question"
 
 
 def test_an_abstention_was_not_put_to_a_model() -> None:
     frame = evaluated(turns=[turn(0) | {"status": "not_applicable"}], whole=[])
-    assert evidence(frame, "coverage") == "no question was put to a model"
+    assert evidence(frame, "coverage") == "no model was asked a question"
 
 
 def test_a_question_that_one_of_several_judges_scored_is_scored() -> None:

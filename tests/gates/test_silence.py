@@ -93,7 +93,10 @@ def test_the_evidence_names_the_turns_and_shows_how_many_ended() -> None:
 @pytest.mark.parametrize(
     ("turns", "said"),
     [
-        ([without(0, "ended"), without(1, "ended")], "no turn owed a reply; 2 turns ended the conversation"),
+        (
+            [without(0, "ended"), without(1, "ended")],
+            "no turn required a reply; 2 turns ended the conversation",
+        ),
         ([[judgment("c", "verbosity", 4.0, turn_index=0)]], "agent_behavior_failure, answer_correctness,"),
     ],
 )

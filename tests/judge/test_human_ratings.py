@@ -151,11 +151,14 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (U1 | {"target": "agent_behavior_failure"}, "conversation_id, turn_index is empty"),
         (U1 | {"rater": "Import:gpt"}, "rater is 'Import:gpt', the name of a judge; give it the role judge"),
         (U1 | {"role": "boss"}, "role is 'boss', expected rater, adjudicator, judge or nothing"),
-        (U1 | {"value": "1"}, "value is given; a rating of U1 is in column rating_1to5"),
-        (GOAL | {"rating_1to5": "5"}, "rating_1to5 is given; a rating of goal_completion is in column value"),
+        (U1 | {"value": "1"}, "value is set, but a rating of U1 belongs in column rating_1to5"),
+        (
+            GOAL | {"rating_1to5": "5"},
+            "rating_1to5 is set, but a rating of goal_completion belongs in column value",
+        ),
         (GOAL | {"value": "0.5"}, "value is '0.5', expected 0 or 1 for goal_completion"),
         (GOAL | {"value": ""}, "value is '', expected 0 or 1"),
-        (GOAL | {"turn_index": "0"}, "turn_index is given; a rating of goal_completion has none"),
+        (GOAL | {"turn_index": "0"}, "turn_index is set, but a rating of goal_completion has none"),
         (ANSWER | {"value": "1.01"}, "expected a number from 0 to 1 for answer_correctness"),
         (ANSWER | {"value": "nan"}, "value is 'nan'"),
         (ANSWER | {"value": "0_1"}, "value is '0_1'"),
@@ -167,9 +170,9 @@ def test_a_rating_off_the_scale_is_refused_with_its_line(tmp_path: Path, rating:
         (LABEL | {"label": ""}, "label is ''"),
         (LABEL | {"label": "no failure; repetition"}, "give each label once, and 'no failure' alone"),
         (LABEL | {"label": "repetition; repetition"}, "give each label once"),
-        (LABEL | {"value": "1"}, "value is given"),
+        (LABEL | {"value": "1"}, "value is set"),
         (U1 | {"session_id": ""}, "session_id is empty"),
-        (U1 | {"conversation_id": "c1"}, "conversation_id is given"),
+        (U1 | {"conversation_id": "c1"}, "conversation_id is set"),
         (D2 | {"criterion": ""}, "criterion is empty"),
         (D2 | {"conversation_id": " "}, "conversation_id is empty"),
         (TURN | {"turn_index": "first"}, "turn_index is 'first'"),
@@ -302,8 +305,8 @@ def test_a_rating_that_no_methodology_asks_for_is_named_with_file_and_line(tmp_p
     ratings, _ = read_ratings(tmp_path)
     versions = {"1.3.0": load("1.3.0")}
     first, second = unasked_ratings(ratings, versions, {"ada": "customer_service"})
-    assert first.startswith("r.csv:2: the rating of U1 by kim counts for nothing: methodology 9.9.9")
-    assert second.startswith("r.csv:3: the rating of D1 by kim counts for nothing: criterion 'nosuch'")
+    assert first.startswith("r.csv:2: the rating of U1 by kim is ignored: methodology 9.9.9")
+    assert second.startswith("r.csv:3: the rating of D1 by kim is ignored: criterion 'nosuch'")
     assert "accuracy" in second
 
 

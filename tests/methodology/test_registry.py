@@ -201,7 +201,7 @@ def test_many_errors_are_summed_up(own: Path) -> None:
 
 def test_a_published_version_cannot_be_redefined(own: Path, write: Write) -> None:
     write("1.3.0", PENALTY)
-    assert "version 1.3.0 is published with other content" in reason_for(own, "1.3.0.yaml")
+    assert "version 1.3.0 is published with different content" in reason_for(own, "1.3.0.yaml")
     assert load("1.3.0", own).penalties[0].points == 10
 
 
@@ -291,7 +291,7 @@ def test_one_edited_digit_is_refused_by_version_and_others_are_not(own: Path, wr
     assert list(registry.edited()) == ["2.0.0"]
     registry.refuse_edited(["1.3.0"])
     with pytest.raises(
-        EditedVersionError, match=r"^Methodology 2\.0\.0 was published with hash .*boards stay"
+        EditedVersionError, match=r"^Methodology 2\.0\.0 was published with hash .*boards are unchanged"
     ):
         registry.refuse_edited(["1.3.0", "2.0.0"])
 
@@ -395,7 +395,7 @@ def test_a_frozen_version_whose_file_is_gone_is_found(own: Path, write: Write) -
     freeze(own)
     path.unlink()
     (problem,) = Registry.read(own).frozen_problems()
-    assert "its file is gone; restore 2.0.0.yaml" in problem.reason
+    assert "its file is missing; restore 2.0.0.yaml" in problem.reason
 
 
 def test_freezing_refuses_a_record_that_it_cannot_read(own: Path, write: Write) -> None:

@@ -1,1 +1,1 @@
-"""Audit judge models: sample stored answers, ask them again and measure the drift."""
+"""Audit judge models: sample stored answers, repeat their questions and measure the drift."""

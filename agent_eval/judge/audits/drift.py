@@ -1,10 +1,10 @@
 """Measure drift: whether a judge model still gives the same answers to the same questions.
 
-Answers before and after are compared per model and metric: the share that is equal (rating, value or main
-label), the mean difference in rating points or values (after minus before), and Cohen's kappa, weighted by
-the squared distance for numbers and unweighted for labels (Cohen 1960, 1968). Kappa is undefined if both
-sides always give the same single answer. Each figure has a 95 % interval over the audited turns: answers on
-one turn are one cluster (delete-one-cluster jackknife, t with turns − 1 degrees of freedom).
+The answers before and after are compared per model and metric: the share of equal answers (rating, value or main
+label), the mean difference (after minus before) in rating points or units of the value, and Cohen's kappa (Cohen
+1960, 1968). Kappa has quadratic weights for numbers and is unweighted for labels. It is undefined if all answers,
+before and after, are the same. Each figure has a 95 % interval over the audited turns: the answers on a turn form
+a cluster (delete-one-cluster jackknife, t with turns − 1 degrees of freedom).
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-ALL_METRICS = "all"  # the metric of the row over all metrics of a model
+ALL_METRICS = "all"  # value of `metric` in the row that covers all metrics of a model
 SCHEMA = pl.Schema(
     {
         "judge": pl.String,
@@ -36,20 +36,20 @@ SCHEMA = pl.Schema(
 
 @dataclass(frozen=True)
 class Audit:
-    """Hold the result of an audit: the measured drift, or the reason why no question was asked."""
+    """Represent the result of an audit: the measured drift, or the reason why no question was asked."""
 
-    drift: pl.DataFrame  # as of latest_drift; empty if no question was asked
+    drift: pl.DataFrame  # result of latest_drift; empty if no question was asked
     skipped: str | None = None
-    n_asked: int = 0  # answers
+    n_asked: int = 0  # number of answers requested
     n_lost: int = 0
     why_lost: str = ""
 
 
 def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
-    """Return the drift found by each model's latest audit: one row per metric, and one for `all` metrics.
+    """Return the drift in the latest audit of each model: one row per metric, and one for `all` metrics.
 
-    In the row `all`, the mean difference and kappa cover only the ratings from 1 to 5: other numbers have
-    other units.
+    In the row `all`, the mean difference and kappa cover only ratings from 1 to 5, because the values of different
+    metrics have different units.
     """
     latest = judge_audits.filter(pl.col("audit_id") == pl.col("audit_id").max().over("model"))
     rows: list[dict[str, object]] = []
@@ -63,9 +63,10 @@ def latest_drift(judge_audits: pl.DataFrame) -> pl.DataFrame:
 
 
 def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Return Cohen's kappa with squared distances; for labels coded as 0 or 1, this is the unweighted kappa.
+    """Return Cohen's kappa with quadratic weights, which equals the unweighted kappa for labels coded as 0 and 1.
 
-    1: always equal; 0: agreement by chance; None if chance alone would always agree, or without answers.
+    Kappa is 1 if all answers are equal and 0 if the agreement is the one expected by chance. The result is None if
+    there are no answers, or if the expected agreement by chance is 1.
     """
     n = len(before)
     if n == 0:
@@ -73,12 +74,12 @@ def weighted_kappa(before: Sequence[float], after: Sequence[float]) -> float | N
     seen = sum((a - b) ** 2 for a, b in zip(before, after, strict=True)) / n
     means = [sum(side) / n for side in (before, after)]
     variances = [sum((x - m) ** 2 for x in side) / n for side, m in zip((before, after), means, strict=True)]
-    by_chance = variances[0] + variances[1] + (means[0] - means[1]) ** 2  # E(a − b)² of independent draws
+    by_chance = variances[0] + variances[1] + (means[0] - means[1]) ** 2  # E(a − b)² if independent
     return None if by_chance == 0 else 1 - seen / by_chance
 
 
 def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
-    """Return Cohen's kappa of labels; None if chance alone would always agree, or without answers."""
+    """Return Cohen's kappa of labels, or None if there are no answers or the expected agreement by chance is 1."""
     n = len(before)
     if n == 0:
         return None
@@ -88,7 +89,7 @@ def label_kappa(before: Sequence[str], after: Sequence[str]) -> float | None:
 
 
 def _figures(judge: str, metric: str, answers: pl.DataFrame) -> dict[str, object]:
-    # these import numpy; the gates must load without it
+    # imported here because they load numpy, which the gates do not need
     from agent_eval.judge.audits import limits as limits_of
     from agent_eval.scores.statistics.resampling import jackknife, share_limits
 

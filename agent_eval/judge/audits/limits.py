@@ -1,4 +1,4 @@
-"""Compute the 95 % limits of an audit's kappas over the audited turns: answers on one turn are one cluster."""
+"""Compute the 95 % limits of the kappas of an audit. The answers on a turn form a cluster."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from agent_eval.scores.statistics.resampling import Figure, Floats, cluster_sums
 
 
 def by_turn(rows: Sequence[tuple[str | float, ...]]) -> Floats:
-    """Return the sums of the numbers per turn (the first entry of a row is the turn), as clusters."""
+    """Return the column sums of each turn. The first entry of a row identifies the turn."""
     numbers = [row[1:] for row in rows]
     columns = np.array(numbers, dtype=np.float64).reshape(len(rows), -1 if rows else 1)
     return cluster_sums(columns, [row[0] for row in rows])
 
 
 def number_kappa_limits(sums: Floats) -> tuple[float, float] | None:
-    """Return the limits of the weighted kappa from n, Σa, Σb, Σa², Σb² and Σab of each turn."""
+    """Return the 95 % limits of the weighted kappa, given n, Σa, Σb, Σa², Σb² and Σab of each turn."""
     if not len(sums):
         return None
     chance = float(number_chance(total(sums))[0])
@@ -25,7 +25,10 @@ def number_kappa_limits(sums: Floats) -> tuple[float, float] | None:
 
 
 def label_sums(labels: Sequence[tuple[str, str, str]]) -> tuple[Floats, Figure]:
-    """Return each turn's counts (answers, equal ones, labels before and after) and kappa of their sums."""
+    """Return the counts of each turn, and the function that computes kappa from sums of such counts.
+
+    The counts are: answers, equal answers, and each label before and after.
+    """
     words = sorted({word for _, *both in labels for word in both})
     sums = by_turn(
         [(turn, 1.0, float(a == b), *(float(a == w) for w in words), *(float(b == w) for w in words)) for turn, a, b in labels]

@@ -1,7 +1,7 @@
-"""Compare a judge model's stored answers: per metric against one call, and an original against a repeat.
+"""Select the questions that an audit repeats, and compare the two modes of asking.
 
-`disagreements` compares one call per metric with one call for all metrics; `audit_sample` selects what is
-asked again; `judge.audits.drift` compares the answers.
+`audit_sample` draws the turns that are asked about again; `judge.audits.drift` compares the old and new answers.
+`disagreements` compares answers to one call per metric with answers to one call for all metrics.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from agent_eval.judge.protocol import Question, Scored, Verdict
 
 
 def disagreements(cache: pl.DataFrame, spec: JudgeSpec) -> pl.DataFrame:
-    """Return one row per model and metric that was answered in both modes.
+    """Return how often answers differ between the modes per_metric and one_call.
 
-    Columns: judge, metric, n_both, n_equal (same rating, value or main label), mean_difference (per_metric minus
-    one_call; null for labels).
+    The result has one row per model and metric that was answered in both modes. Columns: judge, metric, n_both,
+    n_equal (same rating, value or main label) and mean_difference (per_metric minus one_call; null for labels).
 
     Args:
         cache: Table judge_cache.
-        spec: The judge; its mode does not matter.
+        spec: The judge; its mode is ignored.
     """
     metric_of = dict(cache.select("question_key", "metric").iter_rows())
     rows = [
@@ -72,14 +72,14 @@ def _difference(one: Scored, other: Scored) -> float | None:
 def audit_sample(
     sequences: Mapping[str, Sequence[QuestionSequence]], answered: Container[str], size: int
 ) -> list[QuestionSequence]:
-    """Return the turns that an audit asks about again, with their answered metrics; a fixed sample.
+    """Return the turns that an audit asks about again, each with its answered metrics.
 
-    It takes the first turn of every agent, then the second, and so on, in the order of a hash of their
-    content. So the sample is reproducible and spread over agents. Questions about a whole conversation go
-    with its last turn.
+    The turns of every agent are ordered by a hash of their content. The sample takes the first turn of each agent,
+    then the second of each, and so on. It is therefore reproducible and spread over the agents. Questions about a
+    whole conversation belong to its last turn.
 
     Args:
-        sequences: By agent, the questions put to a model: one sequence per conversation.
+        sequences: Questions for models, by agent; one sequence per conversation.
         answered: The question keys that have a stored answer.
         size: Maximum number of turns.
     """
@@ -91,7 +91,7 @@ def audit_sample(
 
 
 def _units(sequences: Sequence[QuestionSequence], answered: Container[str]) -> Iterator[QuestionSequence]:
-    """Yield each turn with its answered questions; those about the conversation go with its last turn."""
+    """Yield the answered questions of each turn. Questions about a conversation are added to its last turn."""
     for sequence in sequences:
         groups: list[list[Question]] = []
         for question in sequence.questions:

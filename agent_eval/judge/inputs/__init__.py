@@ -1,1 +1,1 @@
-"""Read files that people put into data/: human ratings, recorded verdicts and pairwise verdicts."""
+"""Read the files of data/ that hold ratings and verdicts, and labels from other tools."""

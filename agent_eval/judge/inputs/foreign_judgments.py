@@ -1,12 +1,12 @@
 """Read judgments of whole conversations by other tools' judges, and compute their agreement with ours.
 
-The input format is that of tau2-bench's judge viewer: a JSON object (or .json.gz) with `entries`, each with
-`simulation_id` (the conversation's id here), `judge_verdict`, `judge_justification`, `judge_model` and
-`judge_prompt_name`. Foreign judgments are never part of a score.
+The input format is that of tau2-bench's judge viewer: a JSON object (or .json.gz) with a list `entries`, whose items
+have `simulation_id` (the conversation id), `judge_verdict`, `judge_justification`, `judge_model` and
+`judge_prompt_name`. Foreign judgments never affect a score.
 
-How a verdict is read: with `agreement` and `tau2_success` in the entry, as its source read it (an `agreement` of null:
-the source could not read the verdict); without them, by the words below. A tie, a word that is not known and a known
-word that contradicts `agreement` are not verdicts.
+If an entry has `agreement` and `tau2_success`, its verdict is derived from them; if `agreement` is null, the source
+could not read the verdict. Otherwise, the verdict is derived from the words in PASSED_WORDS. Ties, unknown words and
+words that contradict `agreement` are not verdicts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ from agent_eval.judge.audits.drift import label_kappa
 
 FOREIGN = {
     "conversation_id": pl.String,
-    "judge": pl.String,  # model and prompt
-    "is_passed": pl.Boolean,  # null: the verdict could not be read
-    "is_success": pl.Boolean,  # of the conversation, as the file has it; null if it does not
+    "judge": pl.String,  # model and name of the prompt
+    "is_passed": pl.Boolean,  # null if the verdict could not be read
+    "is_success": pl.Boolean,  # success of the conversation according to the file; null if missing
     "rationale": pl.String,
     "file": pl.String,
     "entry": pl.Int64,  # 1-based
@@ -52,10 +52,10 @@ TIES = ("tie", "tied", "draw", "both", "mixed")
 
 
 def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return the judgments of files, one row per entry with a conversation, and the rejected entries.
+    """Return the judgments in the files, one row per valid entry, and the rejected entries.
 
-    An entry whose verdict cannot be read is rejected and has a row without a verdict. A judge's second verdict on a
-    conversation is rejected.
+    An entry whose verdict cannot be read is rejected, but also has a row without a verdict. If a judge has several
+    verdicts on a conversation, all but the first are rejected.
     """
     rows: dict[tuple[str, str], dict[str, object]] = {}
     refusals: list[Refusal] = []
@@ -72,7 +72,9 @@ def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
                 continue
             key = (str(found["conversation_id"]), str(found["judge"]))
             if key in rows:
-                refusals.append(Refusal(file, number, f"{key[1]} judged conversation {key[0]!r:.80} before"))
+                refusals.append(
+                    Refusal(file, number, f"{key[1]} already has a verdict on conversation {key[0]!r:.80}")
+                )
                 continue
             if problem := found.pop("problem"):
                 refusals.append(Refusal(file, number, str(problem)))
@@ -81,7 +83,7 @@ def read_foreign(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[Refusal]]:
 
 
 def json_of(path: Path) -> tuple[JsonValue, str | None]:
-    """Return the value of a JSON file (or .json.gz), or null and the reason why it cannot be read."""
+    """Return the content of a JSON file (or .json.gz), or None and the reason why it cannot be read."""
     try:
         with opened(path) as stream:
             data = stream.read(LARGEST + 1)
@@ -126,7 +128,7 @@ def _row(entry: JsonValue, file: str, number: int) -> dict[str, object] | str:
 
 
 def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
-    """Return whether the judge passed the conversation, or None and why its verdict cannot be read."""
+    """Return whether the judge passed the conversation, or None and the reason why the verdict cannot be read."""
     said = entry.get("judge_verdict")
     flag = _flag(said)
     by_word, problem = passed_by_word(said if isinstance(said, str) else None)
@@ -143,12 +145,12 @@ def _verdict(entry: Mapping[str, JsonValue]) -> tuple[bool | None, str | None]:
 
 
 def _flag(value: JsonValue) -> bool | None:
-    """Return a truth value, also as a number 0 or 1; None for everything else."""
+    """Return a boolean given as a JSON boolean or as 0 or 1, or None for any other value."""
     return bool(value) if isinstance(value, bool | int | float) and value in (0, 1) else None
 
 
 def passed_by_word(said: str | None) -> tuple[bool | None, str | None]:
-    """Return whether a verdict in words is a pass, or None and the reason why it is neither pass nor fail."""
+    """Return whether a verdict in words is a pass, or None and the reason if it is neither pass nor fail."""
     word = (said or "").strip(" \t\r\n*_`\"'.!").casefold()
     if word in PASSED_WORDS:
         return PASSED_WORDS[word], None
@@ -158,10 +160,12 @@ def passed_by_word(said: str | None) -> tuple[bool | None, str | None]:
 
 
 def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
-    """Return, by conversation, whether every judged turn keeps the policy; omits those without a judged turn.
+    """Return whether all judged turns of a conversation comply with the policy, by conversation id.
+
+    Conversations without a judged turn are omitted.
 
     Args:
-        judgments: Effective rows of turn_judgments with metric policy_adherence.
+        judgments: Effective rows of turn_judgments for the metric policy_adherence.
     """
     held = (
         judgments.filter(pl.col("status") == "scored").group_by("conversation_id").agg(pl.col("value").min())
@@ -170,11 +174,12 @@ def kept_policy(judgments: pl.DataFrame) -> dict[str, bool]:
 
 
 def agreement(foreign: pl.DataFrame, ours: Mapping[str, bool]) -> pl.DataFrame:
-    """Return how far foreign judges agree with ours on policy adherence: one row per foreign judge.
+    """Return the agreement of foreign judges with ours on policy adherence: one row per foreign judge.
 
-    `n` conversations that both judged with a verdict that can be read, of `n_foreign`; the shares that each found adherent, 0–1;
-    `share_equal`, 0–1; `kappa`, Cohen's, null if chance alone would always agree, or without a common
-    conversation.
+    The columns are: `n_foreign`, the number of conversations in the file; `n`, the number of these that both sides
+    judged with a readable verdict; `kept_by_foreign` and `kept_by_ours`, the shares of the n that each side found
+    compliant, 0–1; `share_equal`, the share of equal verdicts, 0–1; `kappa`, Cohen's kappa. The shares and kappa are
+    null if n is 0. Kappa is also null if the expected agreement by chance is 1.
     """
     rows = []
     for (judge,), said in foreign.sort("judge", "conversation_id").group_by("judge", maintain_order=True):

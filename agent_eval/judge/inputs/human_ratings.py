@@ -1,8 +1,8 @@
-"""Read human ratings from data/ratings/*.csv, which are append-only.
+"""Read human ratings from the append-only files data/ratings/*.csv.
 
-They take precedence over every judge and are kept when judgments are repeated. An invalid line is rejected
-with file and line; the rest of the file is read. rater_rules decides which rating counts if raters differ.
-Rows of role `judge` are labels by judges of other tools: they are compared with people and never counted.
+Human ratings take precedence over all judges and are kept when judgments are repeated. An invalid line is rejected
+with file and line; the rest of the file is read. `rater_rules` decides which rating counts if raters differ. Rows
+with the role `judge` are labels by judges of other tools: they are compared with people's ratings and never count.
 """
 
 import math
@@ -42,13 +42,13 @@ COLUMNS = (
     "rated_at",
 )
 SAMPLED = ("weight", "stratum", "rubric_hash")
-"""Columns of a rating sheet: how many parts a label represents, of which group, and the rubric that the rater saw."""
+"""Columns of a rating sheet: the sampling weight, the stratum, and the hash of the rubric that the rater saw."""
 OPTIONAL = ("value", "label", "role", *SAMPLED)
-"""Columns that a file may omit: answers other than a rating from 1 to 5, the rater's role, and the sampling."""
+"""Columns that a file may omit: answers other than ratings from 1 to 5, the role of the rater, and the sampling."""
 ANY = "any"
 RATER, ADJUDICATOR = "rater", "adjudicator"
 JUDGE = "judge"
-"""Role of a label that a judge of another tool gave: no rating by a person."""
+"""Role of labels by a judge of another tool, which are not ratings by a person."""
 HALLUCINATION_PASSED = "hallucination_passed"
 PART = ("agent_id", "session_id", "conversation_id", "turn_index", "target", "criterion")
 
@@ -59,21 +59,21 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class Target:
-    """Describe a rating target: which cells identify it, and which answers it takes."""
+    """Describe what can be rated: the required and allowed cells, and the kind and range of the answer."""
 
     name: str
     needed: tuple[str, ...]
     allowed: tuple[str, ...]
     answer: Answer = "rating_1to5"
-    scale: tuple[float, float] = (1.0, 5.0)  # range of a value
+    scale: tuple[float, float] = (1.0, 5.0)  # lowest and highest answer
     is_binary: bool = False
     labels: tuple[str, ...] = ()
 
 
 def targets_of(metrics: MetricSet = DEFAULT) -> dict[str, Target]:
-    """Return all that people may rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
+    """Return the targets that people can rate, by name: U1–U6, D1–D5, all metrics and the hallucination test."""
     passed = Target(HALLUCINATION_PASSED, *_PLACES["conversation"], "value", (0.0, 1.0), is_binary=True)
-    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # disabled metrics may be rated
+    asked = {m.name: m for m in (*DEFAULT.metrics, *metrics.metrics)}  # disabled metrics can be rated too
     found = [
         *(_target(metric) for metric in asked.values() if metric.grain in _PLACES),
         *(Target(name, ("session_id",), ("session_id",)) for name in DIMENSIONS),
@@ -98,10 +98,14 @@ def _target(metric: Metric) -> Target:
 
 
 def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return table `human_ratings` from the folder's *.csv and the rejected lines; empty without a folder.
+    """Read the *.csv files in a folder. Return the table `human_ratings` and the rejected lines.
 
-    A file that cannot be read, is larger than 50 MB or is not UTF-8 is rejected entirely, with line 0.
-    `metrics`: metrics that people may rate in addition to the built-in ones.
+    A file that cannot be read, is larger than 50 MB or is not UTF-8 is rejected as a whole, with line 0. If the folder
+    does not exist, the table is empty.
+
+    Args:
+        folder: The folder data/ratings.
+        metrics: Metrics that people can rate in addition to the built-in ones.
     """
     targets = targets_of(metrics)
     rows: list[dict[str, object]] = []
@@ -117,14 +121,14 @@ def read_ratings(folder: Path, metrics: MetricSet = DEFAULT) -> tuple[pl.DataFra
 
 
 def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> pl.DataFrame:
-    """Return people's ratings whose conversation is known and belongs to the session that they name.
+    """Return the ratings by people whose conversation exists and belongs to the session that they name.
 
-    A rating of a conversation or turn without a session gets the conversation's session: ids of conversations
-    are unique within their agent. Ratings of sessions are unchanged.
+    If a rating of a conversation or turn names no session, the session of the conversation is filled in, because
+    conversation ids are unique per agent. Ratings of sessions are returned unchanged.
 
     Args:
         human_ratings: Table human_ratings.
-        conversations: Table conversations of its agents.
+        conversations: Table conversations of the same agents.
     """
     own = conversations.select("agent_id", "conversation_id", own_session="session_id")
     session, own_session = pl.col("session_id"), pl.col("own_session")
@@ -139,18 +143,19 @@ def placed_ratings(human_ratings: pl.DataFrame, conversations: pl.DataFrame) -> 
 
 
 def by_people(human_ratings: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that people gave, without those of judges of other tools."""
+    """Return the ratings by people, without the labels by judges of other tools."""
     return human_ratings.filter((pl.col("role").cast(pl.String) != JUDGE).fill_null(value=True))
 
 
 def latest_ratings(
     human_ratings: pl.DataFrame, versions: Collection[str], by: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Return the effective rating of each part and version: the last by `rated_at`, then file and line.
+    """Return the latest rating of each part under each version.
 
-    One row per methodology_version and part, for all raters together; with `by=("rater",)` also one per
-    rater. A rating for 'any' version and one for a single version have equal rank: the later one counts.
-    Ratings with an invalid target must be removed before (`placed_ratings`).
+    The latest rating is the last one by `rated_at`, then by file and line. A rating for 'any' version has the same
+    rank as one for a specific version. The result has one row per methodology_version and part, or per
+    methodology_version, part and rater with `by=("rater",)`. Ratings with an invalid target must be removed before
+    the call (see `placed_ratings`).
     """
     every = pl.DataFrame({"version": sorted(versions)}, schema={"version": pl.String})
     is_meant = pl.col("methodology_version").is_in([ANY]) | (
@@ -171,23 +176,22 @@ def unasked_ratings(
     methodologies: Mapping[str, Methodology],
     categories: Mapping[str, str | None],
 ) -> tuple[str, ...]:
-    """Return a sentence with file and line for each rating that no methodology asks for; only a warning.
+    """Return a warning with file and line for each rating that no methodology asks for.
 
-    Not asked for: a version that is not published, or a criterion that the agent's template lacks under every
-    version that the rating applies to. For an agent without a category, the criteria of all templates are
-    allowed.
+    Such a rating names a version that is not published, or a criterion that the agent's template does not have under
+    any version that the rating applies to. For an agent without a category, the criteria of all templates are valid.
 
     Args:
         human_ratings: Table human_ratings.
-        methodologies: Every version, by its name.
-        categories: Category by agent.
+        methodologies: All methodologies by version.
+        categories: Categories by agent.
     """
     found = (
         (row, _unasked(row, methodologies, categories.get(row["agent_id"])))
         for row in by_people(human_ratings).iter_rows(named=True)
     )
     return tuple(
-        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} counts for nothing: {problem}."
+        f"{row['file']}:{row['line']}: the rating of {row['target']} by {row['rater']} is ignored: {problem}."
         for row, problem in found
         if problem
     )
@@ -206,16 +210,16 @@ def _unasked(
     known = sorted({c.id for t in templates for c in t.criteria})
     if criterion in known or not templates:
         return None
-    return f"criterion {str(criterion)[:_SHOWN]!r} is none of its template's: {', '.join(known)}"
+    return f"criterion {str(criterion)[:_SHOWN]!r} is not in the agent's template; expected one of {', '.join(known)}"
 
 
 def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str, ...]:
-    """Return a warning with file and line for each rating of a metric that does not apply there.
+    """Return a warning with file and line for each rating of a metric that does not apply to the rated part.
 
     Args:
         human_ratings: Table human_ratings.
-        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of its
-            conversations; conversations without judgments cause no warning.
+        judged: Columns agent_id, conversation_id, turn_index and metric of the judgments of the rated conversations.
+            Ratings of conversations without judgments cause no warning.
     """
     conversation = ["agent_id", "conversation_id"]
     rated = by_people(human_ratings).filter(~pl.col("target").is_in([*DIMENSIONS, *SLOTS]))
@@ -226,7 +230,7 @@ def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str
         nulls_equal=True,
     )
     return tuple(
-        f"{file}:{line}: the rating of {target} by {rater} counts for nothing: it is not asked there."
+        f"{file}:{line}: the rating of {target} by {rater} is ignored: the metric does not apply to the rated part."
         for file, line, target, rater in idle.sort("file", "line")
         .select("file", "line", "target", "rater")
         .iter_rows()
@@ -234,7 +238,7 @@ def idle_ratings(human_ratings: pl.DataFrame, judged: pl.DataFrame) -> tuple[str
 
 
 def ratings_hash(rows: pl.DataFrame) -> str:
-    """Return the content hash of human ratings, as a data version: ordered by precedence, not by position."""
+    """Return the content hash of human ratings, used as a data version. Rows are hashed in order of precedence."""
     ordered = _in_order(rows)
     more = [name for name in ("value", "label", "further_labels", "role", *SAMPLED) if ordered[name].count()]
     further = [ordered.select(more).rows()] if more else []
@@ -245,12 +249,12 @@ def ratings_hash(rows: pl.DataFrame) -> str:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort by time, then file and line: the last one counts. A rating without a time precedes all others."""
+    """Return the ratings sorted by time, then by file and line. Ratings without a time come first."""
     return rows.sort("rated_at", "file", "line", nulls_last=False)
 
 
 def _read_file(path: Path, targets: Mapping[str, Target]) -> Iterator[tuple[int, dict[str, object] | str]]:
-    """Yield line and row, or line and the reason why it is invalid."""
+    """Yield the number of each line with its row, or with the reason why it is invalid."""
     header: list[str] | None = None
     for line, cells in csv_lines(path):
         if isinstance(cells, str):
@@ -282,7 +286,7 @@ def _row(
     header: Sequence[str], cells: Sequence[str], targets: Mapping[str, Target]
 ) -> dict[str, object] | str:
     if len(cells) != len(header):
-        return f"{len(cells)} cells, expected {len(header)}; quote cells that hold commas"
+        return f"{len(cells)} cells, expected {len(header)}; quote cells that contain commas"
     row: dict[str, str | None] = dict.fromkeys((*COLUMNS, *OPTIONAL))
     row |= {name: cell or None for name, cell in zip(header, cells, strict=True)}
     try:
@@ -292,14 +296,14 @@ def _row(
 
 
 def checked_rating(row: Mapping[str, str | None], targets: Mapping[str, Target]) -> dict[str, object]:
-    """Return the row with its types.
+    """Convert the cells of a row to their types.
 
     Args:
         row: A cell for each of COLUMNS and OPTIONAL; None if it is empty.
-        targets: As of `targets_of`.
+        targets: Targets by name, from `targets_of`.
 
     Raises:
-        ValueError: With the problem, the allowed values and the fix.
+        ValueError: If a cell is invalid; the message states the problem, the allowed values and the fix.
     """
     if not is_slug(row["agent_id"] or ""):
         raise ValueError(f"agent_id is {row['agent_id'] or ''!r}, expected an id of agents.yaml")
@@ -325,15 +329,15 @@ def _check_place(row: Mapping[str, str | None], target: Target) -> None:
         needs = " and ".join(target.needed)
         raise ValueError(f"{', '.join(absent)} is empty; a rating of {target.name} needs {needs}")
     if extra := [name for name in places if row[name] is not None and name not in target.allowed]:
-        raise ValueError(f"{', '.join(extra)} is given; a rating of {target.name} has none, leave it empty")
+        raise ValueError(f"{', '.join(extra)} is set, but a rating of {target.name} has none; leave it empty")
 
 
 def _answer(row: Mapping[str, str | None], target: Target) -> dict[str, object]:
-    """Return the answer in its column; the two other columns must be empty."""
+    """Return the answer columns: the answer is in the column of the target, and the other two must be empty."""
     others = [n for n in ("rating_1to5", "value", "label") if n != target.answer and row[n] is not None]
     if others:
         raise ValueError(
-            f"{', '.join(others)} is given; a rating of {target.name} is in column {target.answer}, leave it empty"
+            f"{', '.join(others)} is set, but a rating of {target.name} belongs in column {target.answer}; leave it empty"
         )
     cell = row[target.answer]
     if target.answer == "rating_1to5":
@@ -364,7 +368,7 @@ def _value(cell: str | None, target: Target) -> float:
 
 
 def _labels(cell: str | None, target: Target) -> list[str]:
-    """Return the labels of a cell, the main one first: 'false information; repetition'."""
+    """Return the labels in a cell such as 'false information; repetition', the main label first."""
     given = [cell] if cell in target.labels else [part.strip() for part in (cell or "").split(";")]
     if unknown := [label for label in given if label not in target.labels]:
         known = ", ".join(target.labels)
@@ -379,7 +383,7 @@ def _labels(cell: str | None, target: Target) -> list[str]:
 
 
 def _rater(row: Mapping[str, str | None]) -> str:
-    """Return the rater; the name of another tool's judge is rejected for a person, whose label would decide."""
+    """Return the rater. The name of another tool's judge is only valid with the role `judge`."""
     rater = _given(row["rater"], "rater", "who rated, e.g. a name or initials")
     if rater.lower().startswith(IMPORTED) and row["role"] != JUDGE:
         raise ValueError(f"rater is {rater[:_SHOWN]!r}, the name of a judge; give it the role {JUDGE}")

@@ -1,4 +1,4 @@
-"""Compute how far imported labels of judges agree with those of people, or with outcomes, on the same parts."""
+"""Compute the agreement of judges' labels with those of people, or with outcomes, on the same parts."""
 
 import math
 from collections import defaultdict
@@ -29,16 +29,19 @@ SCHEMA = pl.Schema(
 
 
 def label_agreement(labels: Iterable[Label], targets: Mapping[str, Target]) -> pl.DataFrame:
-    """Return one row per metric, judge, and people or outcome that it is compared with.
+    """Return the agreement of each judge with people or with an outcome, per metric.
 
-    `n_labels` of the judge, of which `n_unread` could not be read; `n` pairs of labels of one part, `n_equal` of them
-    equal; `share_equal`, 0–1; `kappa` with its 95 % interval (quadratic weights for ratings from 1 to 5, else Cohen's);
-    correlations of numbers. Of several labels of a part by one rater or judge the last counts. Null: equality and
-    kappa of numbers off the metric's scale, correlations of labels and of two values, and all figures without pairs.
+    The columns are: `n_labels`, the number of labels by the judge; `n_unread`, the number of these that could not be
+    read; `n`, the number of pairs of labels on the same part; `n_equal` and `share_equal` (0–1), the number and share
+    of equal pairs; `kappa` with its 95 % interval (quadratic weights for ratings from 1 to 5, else unweighted); and
+    correlation coefficients. If a rater or judge has several labels on a part, the last one counts.
+
+    The figures are null without pairs. The columns of equality and kappa are also null for numbers outside the scale of
+    the metric, and the correlations for labels and for metrics with two values.
 
     Args:
-        labels: Of any files; the judge and the people of a part are found by its ids.
-        targets: As of `targets_of`.
+        labels: Labels from any number of files. Labels on the same part are paired by their ids.
+        targets: Targets by name, from `targets_of`.
     """
     by_judge: dict[tuple[str, str], dict[tuple[str | None, ...], Label]] = defaultdict(dict)
     reference: dict[tuple[str, tuple[str | None, ...]], dict[str, Label]] = defaultdict(dict)

@@ -1,9 +1,9 @@
-"""Read labels by people and by judges of other tools, under the ids of their source, as rows of data/ratings.
+"""Read labels by people and by judges of other tools, and convert them to rows of data/ratings.
 
-Three forms: a CSV with commas or semicolons (conversation, turn, metric, rater or judge, label or rating, reason,
-time, or the columns of data/ratings), files of tau2-bench's judge viewer, and results of UniEval. A judge's name is
-`import:` and its name there. A verdict that is neither pass nor fail (unparsed, a tie, an unknown word) is not a label:
-it is rejected with file and line, and counted.
+Three formats are supported: CSV with commas or semicolons (columns conversation, turn, metric, rater or judge, label
+or rating, reason and time, or the columns of data/ratings), files of tau2-bench's judge viewer, and results of
+UniEval. Judges are stored under their name in the source with the prefix `import:`. A verdict that is neither pass nor
+fail (unparsed, a tie or an unknown word) is not a label: it is rejected with file and line, and counted.
 """
 
 import re
@@ -34,7 +34,7 @@ from agent_eval.judge.inputs.sheet_sampling import SEALED, opened_sampling
 from agent_eval.tables.judging import IMPORTED
 
 OUTCOME = "outcome"
-"""Role of an outcome that the file has beside the verdicts: what the harness found."""
+"""Role of outcomes that the harness found and that a file has in addition to verdicts."""
 _NAMES = {
     "conversation_id": ("conversation", "conversation_id", "simulation_id"),
     "turn_index": ("turn", "turn_index"),
@@ -53,48 +53,49 @@ _NAMES = {
     },
 }
 SHOWN = "shown_"
-"""How the columns of a rating sheet begin that only a rater reads."""
+"""Prefix of the columns of a rating sheet that are shown to raters and ignored when the sheet is read."""
 _COLUMN = {name: column for column, names in _NAMES.items() for name in names}
 _MEAN = "people (mean)"
 _TRUTH = {"true": True, "false": False}
-_LARGEST = 1e9  # of a score
+_LARGEST = 1e9  # largest absolute value of a valid score
 
 
 @dataclass(frozen=True)
 class Label:
-    """Represent one label: cells of data/ratings as texts, and where it came from."""
+    """Represent a label: its cells for data/ratings as texts, and its origin."""
 
     file: str
     line: int  # 1-based line, entry or record
-    cells: Mapping[str, str | None]  # of COLUMNS; `rater` and `role` say who
-    answer: str | None  # as the source has it; None if it cannot be read
-    cluster: str = ""  # what is independent of others; "": the conversation
+    cells: Mapping[str, str | None]  # keys are COLUMNS and OPTIONAL; `rater` and `role` identify the labeller
+    answer: str | None  # answer in the source; None if it cannot be read
+    cluster: str = ""  # cluster for intervals; if empty, the conversation
 
     @property
     def part(self) -> tuple[str | None, ...]:
-        """Return what was labelled."""
+        """Return the ids of the labelled part."""
         return tuple(self.cells.get(name) for name in PART)
 
     @property
     def target(self) -> str:
-        """Return the metric, dimension or test."""
+        """Return the metric, dimension or test that the label answers."""
         return self.cells.get("target") or ""
 
     @property
     def who(self) -> str:
-        """Return the rater or judge."""
+        """Return the name of the rater or judge."""
         return self.cells.get("rater") or ""
 
 
 def read_labels(
     path: Path, targets: Mapping[str, Target], metric: str | None
 ) -> tuple[list[Label], list[Refusal]]:
-    """Return the labels of one file, and what was rejected; an answer that cannot be read is a label of None.
+    """Return the labels in a file and the rejected lines. The answer of a label is None if it cannot be read.
 
     Args:
-        path: A CSV or JSON file, or the .gz of a JSON file.
-        targets: What may be labelled; answers in words become numbers where a target has two values.
-        metric: Of files that name no metric: those of tau2's judges, and CSV files without such a column.
+        path: A CSV or JSON file, or a compressed JSON file (.gz).
+        targets: Targets by name, from `targets_of`. Words such as 'pass' become 0 or 1 if the target has two values.
+        metric: Metric of the labels in files that do not name it: those of tau2-bench's judge viewer, and CSV files
+            without a column for it.
     """
     try:
         with opened(path) as stream:
@@ -120,15 +121,15 @@ def rating_rows(
     targets: Mapping[str, Target],
     agent_of: Callable[[Label], str],
 ) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return the labels as lines of data/ratings (texts, null if empty), and those that cannot be stored there.
+    """Return the labels as rows of data/ratings (texts, null if empty), and the labels that cannot be stored.
 
-    Outcomes and answers that could not be read are left out. Labels of a metric that is not known, and those of a
-    UniEval file that are off the metric's scale, are rejected together.
+    Outcomes and unreadable answers are omitted. Labels of an unknown metric are rejected with one message per file and
+    metric, as are labels of a UniEval file that are outside the scale of the metric.
 
     Args:
-        labels: Of one or several files.
-        targets: As of `targets_of`.
-        agent_of: Finds the agent of a label; raises ValueError with the reason.
+        labels: Labels from one or more files.
+        targets: Targets by name, from `targets_of`.
+        agent_of: Function that returns the agent of a label, or raises ValueError with the reason.
     """
     rows: list[dict[str, str | None]] = []
     refusals: list[Refusal] = []
@@ -149,7 +150,7 @@ def rating_rows(
 
 
 class _NotStoredError(ValueError):
-    """Raised with a reason that holds for all labels of a metric in a file."""
+    """Raised when no label of a metric in a file can be stored, for the same reason."""
 
 
 def _row(
@@ -167,9 +168,7 @@ def _row(
         row["agent_id"] = agent_of(label)
     except ValueError:
         if label.cluster:
-            raise _NotStoredError(
-                "their conversations have no ids of their own; name the agent with --agent"
-            ) from None
+            raise _NotStoredError("their conversations have no ids; name the agent with --agent") from None
         raise
     try:
         checked_rating(row, targets)
@@ -198,7 +197,10 @@ def _number(is_passed: bool | None) -> str | None:
 
 
 def _of_unieval(path: Path) -> tuple[list[Label], list[Refusal]]:
-    """Read records with `source`, `system_id`, `scores` (means over people) and `predict_scores` (the judge's)."""
+    """Return the labels in UniEval records, and the rejected records.
+
+    A record has `source`, `system_id`, `scores` (means over people) and `predict_scores` (scores of the judge).
+    """
     file, (value, problem) = clean(path.name), json_of(path)
     if not isinstance(value, list):
         return [], [Refusal(file, 0, problem or "expected a JSON array of records")]
@@ -253,18 +255,18 @@ def _of_csv(
                 yield 1, problem
                 return
         elif len(cells) != len(header):
-            yield line, f"{len(cells)} cells, expected {len(header)}; quote cells that hold separators"
+            yield line, f"{len(cells)} cells, expected {len(header)}; quote cells that contain separators"
         elif not (is_sheet and _is_empty(header, cells)):
             yield line, _label(clean(path.name), line, header, list(map(_unguarded, cells)), targets, metric)
 
 
 def _is_empty(header: Sequence[str], cells: Sequence[str]) -> bool:
-    """Return whether a line of a rating sheet is not labelled yet."""
+    """Return whether a line of a rating sheet has no label yet."""
     return not any(cell for name, cell in zip(header, cells, strict=True) if _COLUMN.get(name) == "answer")
 
 
 def _unguarded(cell: str) -> str:
-    """Return a cell without the sign that keeps a spreadsheet program from taking it for a formula."""
+    """Return a cell without the leading apostrophe that prevents a spreadsheet from reading it as a formula."""
     return cell[1:] if re.match(r"'\s*[=+\-@]", cell) else cell
 
 
@@ -326,10 +328,10 @@ def _opened(held: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _read(said: str | None, target: Target | None) -> str | None:
-    """Return an answer as data/ratings has it, or None if it is none: a word for a number, a tie, nothing."""
+    """Return an answer in the format of data/ratings, or None if it is empty or not a readable verdict."""
     if said is None or target is None or target.answer == "label":
         return said
-    if re.fullmatch(r"-?\d+,\d+", said):  # a decimal comma
+    if re.fullmatch(r"-?\d+,\d+", said):  # a number with a decimal comma
         said = said.replace(",", ".")
     if re.fullmatch(r"[1-5]\.0+", said) and target.answer == "rating_1to5":
         said = said[0]
@@ -339,11 +341,9 @@ def _read(said: str | None, target: Target | None) -> str | None:
 
 
 def _unread(label: Label, targets: Mapping[str, Target]) -> str | None:
-    """Return why a label has no answer."""
+    """Return why a label has no answer, or None if it has one."""
     if label.answer is not None:
         return None
     target = targets.get(label.target)
     expected = "pass, fail, 0 or 1" if target and target.is_binary else "an answer"
-    return (
-        f"the verdict is neither pass nor fail, a tie or empty; expected {expected} for {label.target!r:.40}"
-    )
+    return f"the verdict is a tie or empty, or neither pass nor fail; expected {expected} for {label.target!r:.40}"

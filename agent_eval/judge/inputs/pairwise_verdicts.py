@@ -1,8 +1,7 @@
-"""Ask for pairwise verdicts in both orders, and read recorded ones from data/pairwise/*.jsonl.
+"""Ask for pairwise verdicts in both orders, and read recorded verdicts from data/pairwise/*.jsonl.
 
-Each line is one JSON object: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" |
-"second" | "tie" | null, "judge": …, "rationale": …, "judged_at": …}`. `scores.statistics.tournament` computes
-the ratings.
+Each line is a JSON object: `{"task": …, "task_set": …, "first": …, "second": …, "winner": "first" | "second" | "tie" |
+null, "judge": …, "rationale": …, "judged_at": …}`. `scores.statistics.tournament` computes a ranking from them.
 """
 
 from collections.abc import Mapping
@@ -25,15 +24,15 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class Ask(Protocol):
-    """Compare two answers to a task, by a model, a person or a mock, without the names of the agents."""
+    """Compares two answers to a task without knowing the agents' names, e.g. by asking a model or a person."""
 
     def __call__(self, task: str, first: str, second: str) -> Winner | None:
-        """Return the better answer, or None if no verdict could be read."""
+        """Return which answer is better, or None if the verdict cannot be read."""
         ...
 
 
 class PairwiseVerdict(Frozen):
-    """Parse one line of data/pairwise/*.jsonl."""
+    """Represent a line of data/pairwise/*.jsonl."""
 
     task: Text
     task_set: str | None = None
@@ -54,17 +53,16 @@ class PairwiseVerdict(Frozen):
 def ask_both_ways(
     answers: Mapping[str, Mapping[str, str]], ask: Ask, *, judge: str, task_set: str | None = None
 ) -> pl.DataFrame:
-    """Compare every two answers to a task, each shown first once.
+    """Compare every two answers to each task, in both orders.
 
     Args:
-        answers: Task → agent → answer; an agent without an answer to a task is not compared on it.
-        ask: Compares two answers.
-        judge: Name of the judge, for the rows.
-        task_set: Name of the task set, for the rows.
+        answers: Answers by task and agent. An agent without an answer to a task is not compared on it.
+        ask: Function that compares two answers.
+        judge: Name of the judge, stored in the rows.
+        task_set: Name of the task set, stored in the rows.
 
     Returns:
-        The columns of `tournament.VERDICTS`, sorted by task and agents, independent of the order of the
-        answers.
+        A frame with the columns of `tournament.VERDICTS`, sorted by task and agents.
     """
     rows = [
         {"task": task, "task_set": task_set, "first": one, "second": other,
@@ -77,10 +75,10 @@ def ask_both_ways(
 
 
 def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return the columns of `tournament.VERDICTS` from every *.jsonl of the folder, and the rejected lines.
+    """Read the *.jsonl files in a folder. Return the verdicts (columns of `tournament.VERDICTS`) and rejected lines.
 
-    A line that repeats a judge's verdict on a task in one order is skipped; one that contradicts it is
-    rejected.
+    If a judge has several verdicts on the same task, agents and order, the first one is kept. Later lines are skipped
+    if they are equal to it, and rejected if they contradict it.
     """
     rows: dict[tuple[object, ...], PairwiseVerdict] = {}
     refusals: list[Refusal] = []
@@ -97,7 +95,7 @@ def read_pairwise(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
                 continue
             key = (found.judge, found.task_set, found.task, found.first, found.second)
             if rows.setdefault(key, found).winner != found.winner:
-                again = "this judge judged this task in this order otherwise before; the first verdict stays. Remove one of the lines"
+                again = "an earlier line has a different verdict of this judge on this task in this order; it is kept. Remove one of the lines"
                 refusals.append(Refusal(file, line, again))
     made = pl.DataFrame([v.model_dump(include=set(VERDICTS)) for v in rows.values()], schema=VERDICTS)
     return made, refusals

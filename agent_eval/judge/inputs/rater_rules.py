@@ -1,6 +1,6 @@
-"""Resolve differing raters: which rating of a part counts, by which rule, or that it is disputed.
+"""Resolve differing ratings of a part: decide which rating counts, or that the part is disputed.
 
-A later rating replaces only an earlier one by the same rater.
+A later rating replaces only earlier ratings by the same rater.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,31 +11,31 @@ import polars as pl
 from agent_eval.judge.inputs.human_ratings import ADJUDICATOR, PART, latest_ratings
 
 RaterRule = Literal["adjudicator", "median", "latest"]
-"""Rule if raters differ and no adjudicator decided: disputed, the (lower) median, or the latest rating."""
+"""Rule if raters differ and no adjudicator decides: disputed, the lower median, or the latest rating."""
 Rating = dict[str, Any]
-"""A row of table human_ratings."""
+"""Row of the table human_ratings."""
 
 _KEY = ["methodology_version", *PART]
 
 
 class Decision(NamedTuple):
-    """Hold which of a part's ratings counts. `decided_by` and `dispute` are null if the raters agree."""
+    """Represent the decision on the rating that counts. `decided_by` and `dispute` are None if the raters agree."""
 
-    counts: int | None  # index; None if disputed
+    counts: int | None  # index of the effective rating; None if disputed
     decided_by: str | None = None
     dispute: str | None = None
 
 
 def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule: RaterRule) -> pl.DataFrame:
-    """Return the last rating of every rater for each part, under each version, with what counts.
+    """Return the latest rating of each rater for each part and version, and whether it is effective.
 
-    Further columns: `is_effective`, `decided_by` (the rule and the ratings, if raters differed) and `dispute`
-    (the ratings, if no one decided: then no rating of the part is effective).
+    The result has three additional columns: `is_effective`; `decided_by`, the rule and the ratings if raters differed;
+    and `dispute`, the ratings if the difference is not resolved, so that no rating of the part is effective.
 
     Args:
-        human_ratings: Table human_ratings, after `placed_ratings`.
-        versions: The methodology versions wanted.
-        rule: Rule that decides if raters differ.
+        human_ratings: Ratings by people, from `placed_ratings`.
+        versions: The methodology versions of the result.
+        rule: Rule that resolves differing ratings.
     """
     standing = latest_ratings(human_ratings, versions, by=("rater",))
     several = standing.filter(pl.len().over(_KEY) > 1)
@@ -57,10 +57,10 @@ def decided_ratings(human_ratings: pl.DataFrame, versions: Collection[str], rule
 
 
 def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
-    """Decide one part from the latest rating of each rater, ordered by time.
+    """Decide which rating of a part counts, given the latest rating of each rater, ordered by time.
 
-    Raters who agree need no rule. If they differ, adjudicators decide if they agree with each other; else the
-    rule.
+    If all raters agree, the last rating counts. If they differ, the adjudicators decide if they agree with each other.
+    Otherwise, the rule is applied, to the adjudicators' ratings if there are any.
     """
     everyone = range(len(ratings))
     if _agree(ratings, everyone):
@@ -78,7 +78,7 @@ def decide(ratings: Sequence[Rating], rule: RaterRule) -> Decision:
 
 
 def shown_answer(rating: Rating) -> str:
-    """Return a rating's answer as text: '4', '0.5', 'false information + repetition'."""
+    """Return the answer of a rating as text, e.g. '4', '0.5' or 'false information + repetition'."""
     if rating["label"] is not None:
         return " + ".join([rating["label"], *(rating["further_labels"] or ())])
     answer = rating["value"] if rating["rating_1to5"] is None else rating["rating_1to5"]
@@ -98,7 +98,7 @@ def _answer(rating: Rating) -> tuple[float | None, frozenset[str]]:
 
 
 def _middle(ratings: Sequence[Rating], which: Sequence[int]) -> int | None:
-    """Return the index of the (lower) median; for labels, of those that most raters gave, None on a tie."""
+    """Return the index of the lower median, or for labels that of the most frequent answer; None on a tie."""
     answers = [_answer(ratings[i]) for i in which]
     if all(number is not None for number, _ in answers):
         return sorted(which, key=lambda i: _answer(ratings[i])[0] or 0.0)[(len(which) - 1) // 2]

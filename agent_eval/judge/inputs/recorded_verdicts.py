@@ -1,7 +1,7 @@
-"""Read recorded verdicts: earlier answers with judge and content hash; needs no API key and no network.
+"""Read recorded verdicts: stored answers of judges, which need no API key and no network.
 
-A verdict is found by its question: content, turn, metric, rubric and profile version. A later edit of any is
-a miss.
+A verdict is looked up by its question key, a hash of content, turn, metric, rubric and profile version. If any of
+these is edited, the verdict no longer matches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ _CONVERSATION = {metric.name: metric for metric in CONVERSATION_METRICS}
 
 
 class Answer(Frozen):
-    """Parse an answer in the form of judge_cache.verdict. Exactly one of rating, value and label is set."""
+    """Represent an answer in the format of judge_cache.verdict. Exactly one of rating, value and label is set."""
 
     status: Literal["scored"]
     rating_1to5: Annotated[StrictInt, Field(ge=1, le=5)] | None = None
@@ -56,13 +56,13 @@ class Answer(Frozen):
 
     @property
     def kind(self) -> str:
-        """Return rating, value or label."""
+        """Return the kind of answer: 'rating', 'value' or 'label'."""
         given = {"rating": self.rating_1to5, "value": self.value, "label": self.label}
         return " and ".join(name for name, answer in given.items() if answer is not None) or "nothing"
 
 
 class RecordedVerdict(Frozen):
-    """Parse one line of data/verdicts/*.jsonl: a row of judge_cache whose keys must match its parts."""
+    """Represent a line of data/verdicts/*.jsonl: a row of judge_cache whose keys must match the hashed fields."""
 
     cache_key: Text
     question_key: Text
@@ -100,7 +100,7 @@ class RecordedVerdict(Frozen):
         return self
 
     def row(self) -> dict[str, object]:
-        """Return the row of table judge_cache."""
+        """Return the verdict as a row of the table judge_cache."""
         return {
             **self.model_dump(),
             "is_recorded": True,
@@ -110,10 +110,11 @@ class RecordedVerdict(Frozen):
 
 
 def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
-    """Return table `judge_cache` from the folder's *.jsonl and the rejected lines; empty without a folder.
+    """Read the *.jsonl files in a folder. Return the verdicts as the table `judge_cache`, and the rejected lines.
 
-    A repeated cache_key is skipped if the line is equal, else rejected: the first line is kept. An unreadable
-    file is rejected entirely, with line 0; if reading stops midway, the lines read so far are kept.
+    If several lines have the same cache_key, the first one is kept; later lines are skipped if equal, else rejected. A
+    file that cannot be opened is rejected as a whole, with line 0. If reading fails midway, the lines read so far are
+    kept. If the folder does not exist, the table is empty.
     """
     rows: dict[str, dict[str, object]] = {}
     refusals: list[Refusal] = []
@@ -126,7 +127,7 @@ def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
             row = found.row()
             if rows.setdefault(found.cache_key, row) != row:
                 again = (
-                    f"cache_key {found.cache_key} was answered otherwise before; the first answer stays. "
+                    f"cache_key {found.cache_key} has a different answer in an earlier line, which is kept. "
                     "Remove one of the lines, or give this one another `repeat`"
                 )
                 refusals.append(Refusal(file, line, again))
@@ -134,15 +135,15 @@ def read_verdicts(folder: Path) -> tuple[pl.DataFrame, list[Refusal]]:
 
 
 def verdicts_hash(frame: pl.DataFrame) -> str:
-    """Return the content hash of verdicts (table judge_cache), as a data version; ignores row order."""
+    """Return the content hash of verdicts (table judge_cache), used as a data version. Row order is ignored."""
     rows = frame.select("cache_key", "verdict", "judged_at").iter_rows()
     return digest("verdicts", sorted((key, verdict, as_text(at)) for key, verdict, at in rows))
 
 
 class RecordedJudge:
-    """Answers from data/verdicts: the latest recorded verdict of each question, else it abstains.
+    """Answers each question with its latest recorded verdict, and abstains if there is none.
 
-    Other rows of judge_cache are answers of models. They count only for the model that gave them.
+    Only rows with `is_recorded` are used; the other rows of judge_cache are answers of judge models.
     """
 
     name = "recorded"
@@ -154,7 +155,7 @@ class RecordedJudge:
             self._rows[row["question_key"]] = row
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        """Return a verdict for each metric; an abstention if it was never answered."""
+        """Return the recorded verdict for each metric, or an abstention if there is none."""
         return {metric.name: self._verdict(question.keys.get(metric.name, "")) for metric in question.metrics}
 
     def _verdict(self, key: str) -> Verdict:
@@ -180,7 +181,7 @@ def _text(value: object) -> str | None:
 
 
 def _stored_answer(verdict: str) -> Answer | None:
-    """Return a stored verdict; None if it is not a score."""
+    """Return the answer in a stored verdict, or None if the verdict is not a score."""
     try:
         return Answer.model_validate_json(verdict)
     except ValidationError:
@@ -188,7 +189,7 @@ def _stored_answer(verdict: str) -> Answer | None:
 
 
 def _check_answer(row: RecordedVerdict) -> None:
-    """Raise ValueError if the metric is unknown, or has another grain or another kind of answer."""
+    """Raise ValueError if the metric is unknown, or the turn or kind of answer does not match the metric."""
     name, answer = row.metric, row.verdict
     metric = _TURN.get(name) or _CONVERSATION.get(name)
     if metric is None and not _is_rubric(name):
@@ -215,7 +216,7 @@ def _is_rubric(name: str) -> bool:
 
 
 def _read_file(path: Path, file: str) -> Iterator[tuple[int, RecordedVerdict | str]]:
-    """Yield line and verdict, or line and the reason why it is invalid; blank lines are skipped."""
+    """Yield the number of each line with its verdict, or with the reason why it is invalid. Blank lines are skipped."""
     for record in json_lines(path, file):
         if isinstance(record, Record):
             yield record.number, _verdict_of(record.value)

@@ -1,7 +1,8 @@
-"""Draw the parts that people label on a rating sheet: stratified, borderline and disagreeing ones more often.
+"""Draw a stratified sample of parts for a rating sheet that oversamples borderline parts and disagreements.
 
-Each stratum (a metric with one answer of the judge, borderline or not) is drawn from at random, so a label has a weight:
-the parts of its stratum divided by those that were drawn. Weighted figures estimate those of all parts without bias.
+A stratum consists of the parts with the same metric, the same answer of the judge, and the same borderline status.
+Parts are drawn at random within each stratum. The weight of a label is the number of parts in its stratum divided by
+the number of drawn ones, so that weighted figures are unbiased estimates for all parts.
 """
 
 import base64
@@ -14,30 +15,30 @@ from dataclasses import dataclass
 from agent_eval.formats.hashing import canonical, digest
 
 Place = tuple[str, str, int | None, str]
-"""Agent, conversation, turn (None: the whole conversation) and metric."""
+"""Agent, conversation, turn (None for the whole conversation) and metric."""
 SEALED = "s1."
-"""How a sealed cell begins."""
+"""Prefix of a sealed cell."""
 _SAMPLING = struct.Struct("<d6s")  # weight, and the 12 hex digits of the stratum
 _CHECK = 4  # bytes
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Represent a part that can be drawn. `answer` of the judge is used for the stratum only, and shown nowhere."""
+    """Represent a part that can be drawn. The judge's `answer` only determines the stratum and is not shown."""
 
     place: Place
     answer: str
-    is_borderline: bool  # judges differ, or the answer is in the middle of the scale
+    is_borderline: bool  # True if judges differ or the answer is in the middle of the scale
 
     @property
     def metric(self) -> str:
-        """Return the metric."""
+        """Return the metric that the part is labelled on."""
         return self.place[3]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Hold a drawn part with its weight: parts of its stratum per drawn one. `stratum` does not show the answer."""
+    """Represent a drawn part with its sampling weight. `stratum` is an id that does not reveal the judge's answer."""
 
     place: Place
     weight: float
@@ -45,10 +46,11 @@ class Drawn:
 
 
 def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> list[Drawn]:
-    """Return `n` parts (all, if there are fewer), in random order; the same candidates and seed give the same parts.
+    """Return a sample of `n` parts in random order, or all candidates if there are fewer.
 
-    The metrics get equal shares. Within a metric every stratum gets one; of the rest one half goes to borderline
-    strata, and the other to all strata by their size. With fewer parts than strata, answers share a stratum.
+    The sample depends only on the candidates, `n` and the seed. The metrics get equal shares. Within a metric, every
+    stratum gets one part. Half of the remaining parts are drawn from borderline strata, the others from all strata in
+    proportion to their size. If a metric has more strata than parts to draw, strata are merged.
     """
     of_metric: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in candidates:
@@ -64,9 +66,12 @@ def drawn_parts(candidates: Iterable[Candidate], n: int, *, seed: str = "") -> l
 
 
 def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
-    """Return one sheet of `n` parts per rater: a third of n is on every sheet, the others are dealt out.
+    """Return one sheet of `n` parts per rater. A third of the `n` parts are on all sheets, the others on one.
 
-    `parts`: as many as `n_parts` returns, or fewer: then the sheets are shorter.
+    Args:
+        parts: The drawn parts. If there are fewer than `n_parts` returns, the sheets are shorter.
+        n: Number of parts per sheet.
+        n_raters: Number of raters. A single rater gets all parts.
     """
     shared = parts[: n // 3 if n_raters > 1 else 0]
     rest = parts[len(shared) :]
@@ -74,7 +79,7 @@ def sheets(parts: Sequence[Drawn], n: int, n_raters: int) -> list[list[Drawn]]:
 
 
 def n_parts(n: int, n_raters: int) -> int:
-    """Return how many parts sheets of `n` parts need, of which a third is on every sheet."""
+    """Return how many parts must be drawn for `n_raters` sheets of `n` parts."""
     return n if n_raters == 1 else n // 3 + n_raters * (n - n // 3)
 
 
@@ -143,7 +148,10 @@ def _of_metric(name: str, parts: Sequence[Candidate], quota: int, seed: str) -> 
 
 
 def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
-    """Return the finest strata of which each can have a part: by answer and borderline, by borderline, or one."""
+    """Divide the parts into at most `quota` strata, as finely as possible.
+
+    Parts are grouped by answer and borderline status, else by borderline status, else in a single stratum.
+    """
     finest: tuple[Callable[[Candidate], tuple[object, ...]], ...] = (
         lambda part: (part.answer, part.is_borderline),
         lambda part: (part.is_borderline,),
@@ -159,7 +167,7 @@ def _strata(parts: Sequence[Candidate], quota: int) -> list[list[Candidate]]:
 
 
 def _shared_out(n: int, room: Sequence[int]) -> list[int]:
-    """Return n shared out evenly, no share larger than its room; the first ones get what is left over."""
+    """Divide n evenly into shares that do not exceed `room`. The remainder is added to the first shares."""
     given = [0] * len(room)
     while n > 0 and (able := [i for i, most in enumerate(room) if given[i] < most]):
         for i in able[:n]:
@@ -169,7 +177,7 @@ def _shared_out(n: int, room: Sequence[int]) -> list[int]:
 
 
 def _by_size(n: int, sizes: Sequence[int], room: Sequence[int]) -> list[int]:
-    """Return n shared out by size, no share larger than its room."""
+    """Divide n in proportion to `sizes` into shares that do not exceed `room`."""
     given = [0] * len(sizes)
     for _ in range(n):
         able = [i for i, most in enumerate(room) if given[i] < most]

@@ -1,4 +1,4 @@
-"""Convert scores and labels of other tools to judgments of the program that gave them; shown, never counted."""
+"""Convert scores and labels from other tools to judgments that are shown but never count."""
 
 import json
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ from agent_eval.judge.inputs.human_ratings import JUDGE, latest_ratings
 from agent_eval.tables.judging import IMPORTED
 
 SOURCE_SCORES = "source_scores"
-"""Key in a conversation's metadata, as importers write it: a list of {name, value, …}."""
-LONGEST = 200  # characters of a name or of a non-numeric value
+"""Key in a conversation's metadata under which importers store a list of {name, value, …}."""
+LONGEST = 200  # maximum characters of a name or of a non-numeric value
 _ANSWERED = ("rating_1to5", "value", "label", "further_labels", "rationale", "evidence")
 _REASONS = ("comment", "reason", "explanation", "rationale")
 Row = dict[str, object]
 
 
 def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: pl.DataFrame) -> list[Row]:
-    """Return the labels by judges of other tools as judgments, one per version; `turn_index` is null for a conversation.
+    """Return the labels by judges of other tools as rows of judgments, one per label and version.
 
-    The last label of a judge counts. Labels of a conversation that is not judged, of a turn that it does not have, and
-    of sessions or slots have no row.
+    `turn_index` is None for labels of a whole conversation. If a judge has several labels on a part, the last one is
+    used. Labels of conversations that are not judged, of turns that do not exist, and of sessions or slots are omitted.
 
     Args:
-        human_ratings: Table human_ratings; only its rows of role `judge` are used.
-        admitted: methodology_version, agent_id and conversation_id of the conversations that are judged.
-        turns: Table turns of their agents.
+        human_ratings: Table human_ratings; only rows with the role `judge` are used.
+        admitted: Columns methodology_version, agent_id and conversation_id of the conversations that are judged.
+        turns: Table turns of the same agents.
     """
     labels = human_ratings.filter(
         (pl.col("role").cast(pl.String) == JUDGE)
@@ -58,15 +58,15 @@ def label_judgments(human_ratings: pl.DataFrame, admitted: pl.DataFrame, turns: 
 
 
 def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterator[tuple[int | None, Row]]:
-    """Yield the judgments that sources gave, each with its turn; None for the whole conversation.
+    """Yield the scores that the source of a conversation stored with it, as judgments with their turn index.
 
-    A number or boolean becomes the `value` on the source's own scale, any other value the `label`. Scores
-    without a name or value are skipped. If a place has several scores of one name, each later one gets a
-    number.
+    The turn index is None for the whole conversation. A number or boolean becomes the `value`, on the scale of the
+    source; any other value becomes the `label`. Scores without a name or value are skipped. If a turn or conversation
+    has several scores with the same name, a number is appended to the name of the later ones.
 
     Args:
-        conversations: Table conversations: source and metadata.
-        turns: Table turns; a score of a missing turn is assigned to the conversation.
+        conversations: Table conversations, with the columns source and metadata.
+        turns: Table turns. A score of a turn that does not exist is assigned to the conversation.
     """
     with_scores = conversations.filter(pl.col("metadata").str.contains(f'"{SOURCE_SCORES}"', literal=True))
     places = set(turns.select("agent_id", "conversation_id", "turn_index").iter_rows())
@@ -101,7 +101,7 @@ def source_judgments(conversations: pl.DataFrame, turns: pl.DataFrame) -> Iterat
 
 
 def _given(score: dict[str, JsonValue]) -> Row:
-    """Return the value or label of a score, with its reason."""
+    """Return the value or label of a score, with its reason and time."""
     value = score["value"]
     reason = next((text for key in _REASONS if isinstance(text := score.get(key), str) and text), None)
     when = score.get("timestamp")

@@ -1,4 +1,4 @@
-"""Track the limits and the cost of a run: calls, tokens and US dollars. An unknown price is never 0."""
+"""Track the caps and the cost of a run in calls, tokens and US dollars. An unknown price never counts as 0."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ from agent_eval.errors import JudgeError
 
 
 class UnknownPriceError(JudgeError):
-    """Raised when a cap in dollars is set for a model with an unknown price."""
+    """Raised when a cap in US dollars is set but the price of a model is unknown."""
 
     def __init__(self, model: str) -> None:
         super().__init__(
@@ -18,10 +18,10 @@ class UnknownPriceError(JudgeError):
 
 @dataclass(frozen=True)
 class Price:
-    """Give prices in US dollars per million tokens.
+    """Hold the prices of a model in US dollars per million tokens.
 
-    Of the prompt tokens, `cached` are read from the provider's cache and `written` to it; None: priced as
-    `sent`.
+    `sent` is the price of prompt tokens and `received` that of completion tokens. `cached` and `written` are the prices
+    of prompt tokens that are read from or written to the provider's cache; None means the same price as `sent`.
     """
 
     sent: float
@@ -30,7 +30,7 @@ class Price:
     written: float | None = None
 
     def of(self, n_in: int, n_out: int, n_cached: int = 0, n_written: int = 0) -> float:
-        """Return a call's cost; of its `n_in` prompt tokens, some are read from or written to the cache."""
+        """Return the cost of a call in US dollars. `n_in` includes the tokens read from and written to the cache."""
         cached = self.sent if self.cached is None else self.cached
         written = self.sent if self.written is None else self.written
         fresh = n_in - n_cached - n_written
@@ -39,7 +39,7 @@ class Price:
 
 @dataclass(frozen=True)
 class Usage:
-    """Sum tokens and price of one or more calls; a total is unknown if any part is unknown."""
+    """Hold the tokens and cost of one or more calls. A sum is None (unknown) if any summand is None."""
 
     n_in: int | None = 0
     n_out: int | None = 0
@@ -55,29 +55,29 @@ class Usage:
         )
 
     def shares(self, n: int) -> list["Usage"]:
-        """Split into n parts that add up; the first ones take the tokens that do not divide evenly."""
+        """Split the usage into n parts that add up to it. The first parts get the remainder of the tokens."""
         columns = zip(*(_split(count, n) for count in (self.n_in, self.n_out, self.n_cached)), strict=True)
         cost = None if self.cost_usd is None else self.cost_usd / n
         return [Usage(n_in, n_out, n_cached, cost) for n_in, n_out, n_cached in columns]
 
 
 class SharedBudget(Protocol):
-    """Counts calls across runs and processes, and enforces the caps that apply to all of them together."""
+    """Counts calls across runs and processes, and enforces the caps that apply to their total."""
 
     def reserve(self, model: str) -> str | None:
-        """Count a call before it is sent; return the reached cap as text if there is no room for it."""
+        """Count a call before it is sent. Return a description of the cap if the call would exceed it, else None."""
         ...
 
     def settle(self, model: str, *, n_in: int | None, n_out: int | None, cost_usd: float | None) -> None:
-        """Add what a reserved call cost; None if it is unknown."""
+        """Record the tokens and cost of a reserved call; None means unknown."""
         ...
 
 
 @dataclass
 class Budget:
-    """Hold the caps of one run and its use so far, shared by everything in the run that calls a model.
+    """Hold the caps and the usage of a run, shared by everything in the run that calls a model.
 
-    `closed` gives the reason why no call is allowed at all; `ledger` enforces the caps beyond the run.
+    `closed` is the reason if no call is allowed at all. `ledger` enforces the caps that apply beyond the run.
     """
 
     max_calls: int | None = None
@@ -87,35 +87,39 @@ class Budget:
     n_calls: int = 0
     cost_usd: float = 0.0
     n_of_unknown_price: int = 0
-    n_scored: int = 0  # answers
+    n_scored: int = 0  # number of answers with a score
     n_unscored: int = 0
 
     @property
     def known_cost_usd(self) -> float | None:
-        """Return what was spent; None if the price of any call is unknown."""
+        """Return the cost so far in US dollars, or None if the price of any call is unknown."""
         return None if self.n_of_unknown_price else self.cost_usd
 
     def why_exhausted(self) -> str | None:
-        """Return the reached cap of the run as text; None while there is room."""
+        """Return a description of the cap that the run has reached, or None if further calls are allowed."""
         if self.closed is not None:
             return self.closed
         if self.max_calls is not None and self.n_calls >= self.max_calls:
-            return f"the cap of {self.max_calls:,} calls is reached; run again to go on"
+            return f"the cap of {self.max_calls:,} calls is reached; run again to continue"
         if self.max_cost_usd is not None and self.cost_usd >= self.max_cost_usd:
-            return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to go on"
+            return f"the cap of ${self.max_cost_usd:g} is reached (${self.cost_usd:.4f} spent); run again to continue"
         return None
 
     def begin_call(self, model: str) -> str | None:
-        """Count a call before it is sent, so that no call exceeds a cap; return the reached cap, if any."""
+        """Count a call before it is sent, so that concurrent calls cannot exceed a cap.
+
+        Returns:
+            A description of the cap if the call would exceed it, else None.
+        """
         if self.ledger is not None and (why := self.ledger.reserve(model)) is not None:
             return why
         self.n_calls += 1
         return None
 
     def end_call(self, model: str, usage: Usage | None) -> None:
-        """Add what a call cost; None: it got no reply and is assumed to cost nothing.
+        """Record the usage of a call. None means that it got no reply, which is assumed to be free of charge.
 
-        Calls in progress when a cap is reached are still paid.
+        Calls that are in progress when a cap is reached are completed and recorded.
         """
         if usage is not None and usage.cost_usd is None:
             self.n_of_unknown_price += 1

@@ -1,4 +1,4 @@
-"""Convert answers of models to rows of judge_cache and back; equal question and judge give a hit."""
+"""Convert answers of models to rows of judge_cache and back. Stored answers are reused for equal questions."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ _ANSWERED = ("response_model", "system_fingerprint", "dropped_parameters")
 def rows_of(
     call: JudgeCall, answers: Mapping[str, Scored | Unscored], model: str, parameters: Mapping[str, object]
 ) -> Iterator[Row]:
-    """Return a row of judge_cache for each answer of a call."""
+    """Yield a row of judge_cache for each answer of a call."""
     written = canonical(dict(parameters)).decode()
     for name, answer in answers.items():
         question = call.question_of(name)
@@ -54,16 +54,16 @@ def answers_of(
     context_tokens: Callable[[], int] | None = None,
     repeat: int = 0,
 ) -> dict[str, Scored | Unscored]:
-    """Return question key → answer of one model with these parameters, without recorded verdicts.
+    """Return the stored answers of a model with the given parameters, by question key. Recorded verdicts are excluded.
 
-    An answer based on part of the evidence is ignored if the model may be shown another part now.
+    An answer based on part of the evidence is ignored if its context size differs from the current one.
 
     Args:
-        cache: Rows of table judge_cache, of any model.
-        model: As litellm names it.
-        parameters: As given by JudgeSpec.
-        context_tokens: Returns the context size that the model may be shown now; called only if it matters.
-            None: every answer counts.
+        cache: Rows of the table judge_cache, for any models.
+        model: Name of the model in litellm.
+        parameters: Parameters from JudgeSpec.
+        context_tokens: Function that returns the current context size. It is called only if an answer is based on part
+            of the evidence. By default, all answers are returned.
         repeat: Number of the repeat, from 0.
     """
     written = canonical(dict(parameters)).decode()
@@ -111,7 +111,7 @@ def _scored(row: Row) -> Scored | Unscored | None:
 
 
 def _facts(row: Row) -> dict[str, Any]:
-    """Return who answered and when, the cost, and how much was seen."""
+    """Return the provenance of an answer: the model, the time, the cost and the share of the evidence shown."""
     dropped = row["dropped_parameters"]
     return {
         "answered_by": str(row["model"]),

@@ -1,4 +1,4 @@
-"""Plan the calls of a pass: every open question once, in few calls, ordered to reuse cached prefixes."""
+"""Plan the calls of a pass: ask every open question once, in few calls, in an order that reuses cached prefixes."""
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from agent_eval.metrics.findings import RatingFinding
 
 @dataclass(frozen=True)
 class QuestionSequence:
-    """Hold questions whose calls follow one another: a conversation's turns and its whole, or one session."""
+    """Hold questions that are asked in order: those on the turns and the whole of a conversation, or on a session."""
 
     questions: Sequence[Question]
     names: BlindedTerms = NO_BLINDED_TERMS
@@ -21,22 +21,25 @@ class QuestionSequence:
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """Hold questions that are asked together: a turn's, and its conversation's if they can share the call."""
+    """Hold the questions of one call: about a turn, a conversation or a session.
+
+    The question about a conversation can share the call of its last turn.
+    """
 
     questions: tuple[Question, ...]
-    number: int = 0  # position in its sequence: lower numbers are sent first
+    number: int = 0  # number of its sequence: lower numbers are sent first
     names: BlindedTerms = NO_BLINDED_TERMS
     findings: tuple[RatingFinding, ...] = ()
-    repeat: int = 0  # number of the repeat
+    repeat: int = 0  # number of the repeat, from 0
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """Return the metrics asked, in order."""
+        """Return the metrics that the call asks, in order."""
         return tuple(metric for question in self.questions for metric in question.metrics)
 
     @property
     def keys(self) -> dict[str, str]:
-        """Return metric name → question key."""
+        """Return the question keys by metric name."""
         return {name: key for question in self.questions for name, key in question.keys.items()}
 
     def question_of(self, metric: str) -> Question:
@@ -50,13 +53,14 @@ def plan(
     mode: Mode = "one_call",
     is_shared: Callable[[Question], bool] | None = None,
 ) -> list[list[JudgeCall]]:
-    """Return the calls of each sequence, in order, without empty sequences, the longest sequence first.
+    """Return the calls of each sequence, the longest sequence first. Sequences without a call are omitted.
 
     Args:
-        sequences: Unanswered questions; a key that occurs in several questions is asked by the first of them.
-        answered: Keys that need no call.
-        mode: With per_metric, each metric gets its own call.
-        is_shared: Whether the call of a conversation's last turn also asks about the whole; None: it does.
+        sequences: The questions. A key that occurs in several questions is asked only once.
+        answered: Question keys that have an answer and need no call.
+        mode: With per_metric, each metric is asked in its own call.
+        is_shared: Function that returns whether the call of a conversation's last turn also asks about the whole
+            conversation. By default, it does.
     """
     seen: set[str] = set()
     planned: list[list[JudgeCall]] = []

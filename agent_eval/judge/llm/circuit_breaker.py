@@ -1,4 +1,4 @@
-"""Stop a pass early if the judge is down, so that it does not receive thousands of failing requests."""
+"""Stop a pass early if the judge is unavailable, so that it does not receive thousands of failing requests."""
 
 from typing import Literal
 
@@ -10,8 +10,8 @@ MOST_IN_A_ROW: dict[FailureKind, int] = {
     "connection": 5,
     "timeout": 5,
     "authentication": 5,
-    "given_up": 5,  # calls that failed after all retries, with 429 and 5xx
-    "refused": 20,  # calls rejected as invalid: a single conversation may cause one, but not twenty in a row
+    "given_up": 5,  # calls that still fail with 429 or 5xx after all retries
+    "refused": 20,  # calls rejected as invalid: some conversations cause one, but not twenty in a row
     "unreadable": 20,
 }
 _SAID: dict[FailureKind, str] = {
@@ -26,10 +26,10 @@ FIRST_PAUSE_S = 0.5
 
 
 class CircuitBreaker:
-    """Counts consecutive failures of one kind; any readable answer resets the count.
+    """Ends a pass after too many consecutive failures of one kind. Any readable answer resets the counts.
 
-    A burst of lost connections counts once: of simultaneous failures only the first is counted, and the pass
-    waits 0.5, 1, 2 and 4 seconds between the five that end it.
+    If concurrent calls lose their connections, only the first failure is counted. After each counted connection
+    failure, the pass waits 0.5, 1, 2 and 4 seconds; the fifth one ends it.
     """
 
     def __init__(self, judge: str) -> None:
@@ -40,11 +40,11 @@ class CircuitBreaker:
         self._last_counted = float("-inf")
 
     def answered(self) -> None:
-        """Reset the count after a readable answer."""
+        """Reset all counts after a readable answer."""
         self._in_a_row.clear()
 
     def count(self, kind: FailureKind, *, started: float, now: float, detail: str) -> float:
-        """Count one failure of a call that began at `started`; return the seconds for which no call should start."""
+        """Count a failure of a call that began at `started`. Return the seconds to wait before the next call."""
         if kind == "connection" and started < self._last_counted:
             return 0.0
         n = self._in_a_row[kind] = self._in_a_row.get(kind, 0) + 1

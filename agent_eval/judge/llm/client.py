@@ -1,7 +1,7 @@
-"""Call one model through litellm, and return the reply as plain values or raise CallError.
+"""Call a model through litellm. Replies are returned as plain values; failures raise CallError.
 
-litellm takes seconds to import, so it is imported with the first call. Its retries, caches, callbacks and
-logs are off: the engine retries, stores and reports itself, and litellm's logs would print what is sent.
+litellm takes seconds to import, so it is imported by the first call. Its retries, caches, callbacks and logs are
+disabled: the engine does the retries, storage and reporting, and litellm's logs would expose the prompts.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ from agent_eval.judge.prompts.attachments import content_parts
 from agent_eval.transcripts.attachments import Attachment, AttachmentKind
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # no download of prices at import
-    # OpenAI-compatible servers are called without the OpenAI SDK, which walks through every schema and message
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # do not download prices on import
+    # call OpenAI-compatible servers without the OpenAI SDK, which validates every schema and message
     "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER": "True",
 }
 _TOO_LONG = re.compile(
@@ -36,20 +36,22 @@ _TOO_LONG = re.compile(
     r"too many (?:input )?tokens|exceeds? the.{0,20}context|max_new_tokens.{0,20}must be",
     re.IGNORECASE,
 )
-"""Words of errors about the context; sources: OpenAI, Anthropic, Bedrock, Gemini, vLLM, llama.cpp and TGI."""
+"""Matches error messages about the context size from OpenAI, Anthropic, Bedrock, Gemini, vLLM, llama.cpp and TGI."""
 FORMS = ("json_schema", "json_object", "text")
-"""Ways to request a reply's form, in order, until a server accepts; from the second on, the prompt has it."""
+"""Ways to request the form of a reply, tried in order until a server accepts one.
+
+From the second on, the prompt also describes the form."""
 _ACCEPTED: dict[str, int] = {}
-"""Model → the first of FORMS with which its server has replied."""
-_MAY_BE_FORM = (400, 422, 500)  # statuses of servers that do not support a form; their texts differ
+"""Position of the first entry of FORMS that the server of a model has accepted, by model."""
+_MAY_BE_FORM = (400, 422, 500)  # statuses of servers that do not support a form; their messages differ
 _STAND_INS: set[str] = set()
-"""Models added by `_make_known`."""
+"""Models that `_make_known` added to litellm's table."""
 _LOCAL_PROVIDERS = {"ollama", "ollama_chat", "lm_studio", "llamafile"}
 _SERVERS = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
 }
-"""Providers whose models litellm lists, with the variables that set another server with any models."""
+"""Providers whose models litellm lists, with the environment variables that set another base URL."""
 _SUPPORTS: Mapping[AttachmentKind, str] = {
     "image": "supports_vision",
     "audio": "supports_audio_input",
@@ -60,7 +62,7 @@ _THIS_MACHINE = {"localhost", "127.0.0.1", "::1"}
 
 @dataclass(frozen=True)
 class Reply:
-    """Hold the reply of a model."""
+    """Represent the reply of a model."""
 
     text: str
     usage: Usage
@@ -69,13 +71,13 @@ class Reply:
     refusal: str | None = None  # text with which the model declined to answer
     model: str | None = None  # model that answered, as the provider names it
     fingerprint: str | None = None  # fingerprint of the provider's system
-    dropped: tuple[str, ...] | None = None  # parameters that are not sent to this model; None if unknown
+    dropped: tuple[str, ...] | None = None  # parameters that were not sent to the model; None if unknown
 
 
 class CallError(Exception):
     """Raised when a call got no reply. The detail contains no secrets.
 
-    `next_form` is the position in FORMS to try next, if the requested form may be why; None otherwise.
+    If the requested form of the reply may be the cause, `next_form` is the position in FORMS to try next, else None.
     """
 
     def __init__(
@@ -97,11 +99,16 @@ class Client(Protocol):
 
     @property
     def model(self) -> str:
-        """Return the model's name, as litellm takes it."""
+        """Return the name of the model in litellm."""
         ...
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """Make one call; `form` gives the schema of the reply, and the first of FORMS to request it in.
+        """Make one call and return the reply.
+
+        Args:
+            messages: The messages to send.
+            form: The prompt, which holds the schema of the reply and the first of FORMS in which to request it.
+            max_tokens: Maximum number of tokens of the reply.
 
         Raises:
             CallError: If there is no reply.
@@ -109,22 +116,26 @@ class Client(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close connections, in the event loop that used them."""
+        """Close the connections. Must be called in the event loop that used them."""
         ...
 
 
 @dataclass(frozen=True)
 class LiteLLMClient:
-    """Calls any model that litellm knows by name; litellm reads base URLs and keys from the environment."""
+    """Calls a model through litellm, which reads base URLs and API keys from the environment."""
 
     model: str
     temperature: float = 0.0
-    timeout_s: float = 60.0  # for the whole call, to the last byte of the reply
-    price: Price | None = None  # None: litellm's own price, if it has one
+    timeout_s: float = 60.0  # limit for the whole call, up to the last byte of the reply
+    price: Price | None = None  # None: litellm's price, if it has one
     max_reply_mb: float = 4.0  # after decompression
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """Make one call, in the form that this model's server accepts if that is known from an earlier call."""
+        """Make one call and return the reply. The form is one that the server accepted in an earlier call, if any.
+
+        Raises:
+            CallError: If there is no reply.
+        """
         litellm = imported()
         _hide_from_logging()
         _make_known(self.model)
@@ -132,7 +143,7 @@ class LiteLLMClient:
         exchange = Exchange(int(self.max_reply_mb * MEGABYTE))
         token = EXCHANGE.set(exchange)
         if has_marks := caches_marked_blocks(self.model):
-            # such a cache places the schema before the prompt, and the schema differs from turn to turn
+            # these caches include the schema before the prompt, and the schema differs between turns
             sent, rung = marked(messages), FORMS.index("text")
         else:
             sent = [dict(message) for message in (form.with_skeleton(messages) if rung else messages)]
@@ -160,21 +171,21 @@ class LiteLLMClient:
             failed = self._call_error(litellm, error, exchange)
             may_be_form = failed.failure in ("refused", "server") and exchange.failure is None
             if form.attachments and self.model in _ACCEPTED:
-                may_be_form = False  # more likely one of the attachments
+                may_be_form = False  # an attachment is the more likely cause
             if may_be_form and rung + 1 < len(FORMS) and getattr(error, "status_code", 0) in _MAY_BE_FORM:
                 failed.next_form = rung + 1
-            raise failed from None  # the original's message may hold a key
+            raise failed from None  # the message of the original error may contain a key
         finally:
             EXCHANGE.reset(token)
 
     def _call_error(self, litellm: Any, error: Exception, exchange: Exchange) -> CallError:
-        """Convert an exception of litellm to a CallError, classified by how to handle it."""
+        """Convert an exception of litellm to a CallError with the kind of failure."""
         if exchange.failure is not None:
             return CallError(exchange.failure, redact(exchange.detail))
         headers = getattr(error, "litellm_response_headers", None)
         failure = _failure(litellm, error, has_answer=headers is not None)
         if failure == "connection" and exchange.is_connected:
-            failure = "server"  # the server was reached, but the reply is incomplete or unreadable
+            failure = "server"  # the server was reached, but its reply is incomplete or unreadable
         if failure == "timeout":
             return CallError(failure, redact(_too_slow(self.timeout_s)), _retry_after_s(headers))
         return CallError(failure, redact(f"{type(error).__name__}: {error}"), _retry_after_s(headers))
@@ -185,7 +196,7 @@ class LiteLLMClient:
 
 
 def price_of(model: str) -> Price | None:
-    """Return litellm's price of a model; None if it has none, or one of zero for a provider that charges."""
+    """Return litellm's price of a model, or None if it has none. A price of 0 of a paid provider counts as missing."""
     if model in _STAND_INS:
         return None
     try:
@@ -205,7 +216,7 @@ def price_of(model: str) -> Price | None:
 
 @functools.cache
 def caches_marked_blocks(model: str) -> bool:
-    """Return whether the provider caches only marked blocks: Anthropic, and Claude on Bedrock and Vertex."""
+    """Return whether the provider caches only marked blocks: Anthropic, or Bedrock and Vertex for Claude models."""
     try:
         name, provider, *_ = imported().get_llm_provider(model)
     except Exception:  # unknown model: the call itself reports the error
@@ -215,10 +226,10 @@ def caches_marked_blocks(model: str) -> bool:
 
 
 def problem_of(model: str, *, is_listed: bool = False) -> str | None:
-    """Return why no call to a model can succeed, according to litellm and the environment; None if it may.
+    """Return the reason why calls to a model cannot succeed, or None if no problem is found.
 
-    Reasons: an unknown provider, a missing API key, and a model of OpenAI's or Anthropic's own servers that
-    litellm does not list, unless `is_listed` says that it exists.
+    The reasons are an unknown provider, a missing API key, and a model on OpenAI's or Anthropic's own servers that
+    litellm does not list, unless `is_listed` is set.
     """
     litellm = imported()
     try:
@@ -248,7 +259,7 @@ def _nearest(model: str) -> str:
 
 
 def context_tokens_of(model: str) -> int | None:
-    """Return the prompt tokens that a model accepts according to litellm; None if litellm has no value."""
+    """Return the maximum prompt tokens of a model according to litellm, or None if litellm has no value."""
     if model in _STAND_INS:
         return None
     try:
@@ -259,7 +270,7 @@ def context_tokens_of(model: str) -> int | None:
 
 
 def attachment_kinds_of(model: str) -> frozenset[AttachmentKind]:
-    """Return the kinds of attachments that a model reads according to litellm; none if it is unknown."""
+    """Return the kinds of attachments that a model reads according to litellm; empty for an unknown model."""
     if model in _STAND_INS:
         return frozenset()
     try:
@@ -270,7 +281,7 @@ def attachment_kinds_of(model: str) -> frozenset[AttachmentKind]:
 
 
 def is_paid(model: str, price: Price | None) -> bool:
-    """Return whether calls cost money, by price; if it is unknown, only models on this machine are free."""
+    """Return whether calls to a model cost money. If the price is unknown, only models on this machine are free."""
     if price is not None:
         return bool(price.sent or price.received)
     provider = model.partition("/")[0]
@@ -282,9 +293,9 @@ def is_paid(model: str, price: Price | None) -> bool:
 
 @functools.cache
 def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None:
-    """Return the parameters of a judge that litellm omits from its requests to a model; None if unknown.
+    """Return the parameters of a judge that litellm omits from its requests to a model, or None if unknown.
 
-    A parameter is omitted if it makes no difference to litellm's request.
+    A parameter counts as omitted if litellm builds the same request without it.
     """
     litellm = imported()
     given: dict[str, Any] = {
@@ -301,16 +312,16 @@ def dropped_parameters(model: str, temperature: float) -> tuple[str, ...] | None
         full = sent_with(**given)
         parts = {left_out: {n: v for n, v in given.items() if n != left_out} for left_out in given}
         return tuple(left_out for left_out, rest in parts.items() if sent_with(**rest) == full)
-    except Exception:  # not a public interface: errors of a model are reported by the call itself
+    except Exception:  # the function is not public; errors of a model are reported by the call
         return None
 
 
 @functools.cache
 def _make_known(model: str) -> None:
-    """Add a model of an OpenAI-compatible server to litellm's table of models, once, if it is missing.
+    """Add a model of an OpenAI-compatible server to litellm's table of models if it is missing.
 
-    litellm looks up a model's price several times per reply, and repeats the full search for an unknown one:
-    a tenth of a call. The added price is a placeholder that is never read; `price_of` still returns None.
+    litellm looks up the price several times per reply, and the repeated search for an unknown model takes a tenth of
+    the time of a call. The added price is a placeholder that is never read; `price_of` still returns None.
     """
     if model.startswith("openai/") and price_of(model) is None:
         prices = {"input_cost_per_token": 1e-9, "output_cost_per_token": 1e-9}
@@ -319,7 +330,7 @@ def _make_known(model: str) -> None:
 
 
 def imported() -> ModuleType:
-    """Import litellm without its output, once, and return it."""
+    """Import litellm, disable its output and callbacks, and return it."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import litellm
@@ -339,23 +350,23 @@ def imported() -> ModuleType:
 
 
 def _attach(sent: list[dict[str, Any]], attachments: Sequence[Attachment]) -> None:
-    """Add attachments to the end of the last message, whose text becomes a content part."""
+    """Append attachments to the last message. The text of the message becomes a content part."""
     content = sent[-1]["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     sent[-1] = {**sent[-1], "content": [*parts, *content_parts(attachments)]}
 
 
 def _hide_from_logging() -> None:
-    """Disable litellm's result handlers for this task: they take a fifth of its time and see the texts."""
+    """Disable litellm's result handlers for this task, because they see the texts and take a fifth of its time."""
     try:
         from litellm._internal_context import is_internal_call
-    except ImportError:  # not a public interface: without it everything works, but more slowly
+    except ImportError:  # not public; without it, calls work but are slower
         return
     is_internal_call.set(True)
 
 
 def _response_format(form: Prompt, rung: int) -> Mapping[str, object]:
-    """Return the request parameter for an entry of FORMS; empty for the last one."""
+    """Return the request parameters for an entry of FORMS. The last entry needs none."""
     forms: tuple[Mapping[str, object], ...] = (
         {"response_format": _schema_format(form.name, form.schema)},
         {"response_format": {"type": "json_object"}},
@@ -427,7 +438,7 @@ def _failure(litellm: Any, error: Exception, *, has_answer: bool) -> Failure:
 
 
 def _retry_after_s(headers: Any) -> float | None:
-    """Return the provider's requested wait in seconds, from a number or a date; None if not readable."""
+    """Return the wait in seconds that the provider requests as a number or date, or None if there is none."""
     asked = str(headers.get("retry-after") or "").strip() if headers else ""
     try:
         seconds = float(asked)

@@ -1,7 +1,7 @@
-"""Adapt the concurrency of a pass: how many calls run at once, which go first, and when all of them pause.
+"""Control the concurrency of a pass: the number of concurrent calls, their order and pauses.
 
-If more than a tenth of a round of calls is rejected for rate (429), the limit is halved; after any other
-round it grows by one. Single rejections do not change it. A call that waits before a retry holds no slot.
+If more than a tenth of a round of calls is rejected by a rate limit (429), the concurrency is halved; after any other
+round it is increased by one. Single rejections have no effect. A call that waits for a retry holds no slot.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-TOLERATED = 0.1  # share of a round that may be rejected for rate before the limit is halved
+TOLERATED = 0.1  # share of a round that may be rejected (429) before the concurrency is halved
 
 
 AHEAD_AFTER_S = 0.005
-"""Seconds that a free slot waits for the next call of a sequence before it takes one that is ahead."""
+"""Seconds that a free slot waits for a call that is next in its sequence before it takes a later call."""
 
 
 @dataclass
 class Place:
-    """Give a call's place in the queue: its sequence, and whether calls of that sequence precede it.
+    """Represent the place of a call in the queue: its sequence, and whether earlier calls of the sequence are pending.
 
-    Calls that come next in their sequence go first, because the prefix they share with the previous call is
-    then cached. The others use slots that would be idle.
+    Calls that are next in their sequence go first, because the prefix that they share with the previous call is
+    cached. Later calls use slots that would otherwise be idle.
     """
 
     sequence: int
@@ -32,7 +32,7 @@ class Place:
 
 
 class AdaptiveConcurrency:
-    """Limits the concurrent calls of one event loop. The first runs alone and fills the provider's cache."""
+    """Limits the concurrent calls of an event loop. The first call runs alone to fill the provider's cache."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -42,13 +42,13 @@ class AdaptiveConcurrency:
         self._count = itertools.count()
         self._is_warm = False
         self._is_filling = False
-        self._has_waited = False  # since the last slot became free, for calls that come next
+        self._has_waited = False  # whether the free slot has waited for a call that is next in its sequence
         self._paused_until = 0.0
         self._n_done = self._n_refused = 0
 
     @asynccontextmanager
     async def slot(self, place: Place) -> AsyncIterator[None]:
-        """Hold a slot; lower sequences go first, so that conversations are finished while they are cached."""
+        """Hold a slot. Lower sequence numbers go first, so that conversations are completed while they are cached."""
         await self._take(place)
         try:
             yield
@@ -60,13 +60,17 @@ class AdaptiveConcurrency:
             self._fill()
 
     def pause(self, seconds: float) -> None:
-        """Start no call for the given number of seconds."""
+        """Do not start calls for the given number of seconds."""
         loop = asyncio.get_running_loop()
         self._paused_until = max(self._paused_until, loop.time() + seconds)
         loop.call_later(seconds, self._fill)
 
     def finished(self, *, is_refused: bool) -> None:
-        """Count one finished call; `is_refused`: rejected for its rate (429)."""
+        """Count a finished call, and adapt the limit at the end of a round.
+
+        Args:
+            is_refused: Whether the call was rejected by a rate limit (429).
+        """
         self._n_done += 1
         self._n_refused += is_refused
         if self._n_done >= self.limit:
@@ -75,7 +79,7 @@ class AdaptiveConcurrency:
             self._n_done = self._n_refused = 0
 
     def comes_next(self, place: Place) -> None:
-        """Mark the calls before this one as done."""
+        """Mark a call as the next of its sequence, because the calls before it are done."""
         place.is_ahead = False
         if place.waiting is not None and not place.waiting.done():
             heapq.heappush(self._waiting, (False, place.sequence, next(self._count), place.waiting))
@@ -102,9 +106,9 @@ class AdaptiveConcurrency:
         return self.n_running < int(self.limit) and not is_paused
 
     def _fill(self) -> None:
-        """Grant free slots, one in each step of the loop.
+        """Grant free slots, one per iteration of the event loop.
 
-        If granted together, calls would be built and sent together, and all slots would wait at once.
+        If several were granted in one iteration, all their prompts would be built before the first call is sent.
         """
         if not self._is_filling and self._waiting and self._has_room():
             self._is_filling = True

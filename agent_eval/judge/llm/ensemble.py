@@ -1,8 +1,9 @@
-"""Combine several judges' answers to one question into one, and keep their disagreement.
+"""Combine several judges' answers to a question into one answer with their disagreement.
 
-Labels and 0/1 values are decided by majority; on a tie, the judge named first decides. Ratings become the
-median (the lower of two middle ones, so that doubt never raises a rating) or the mean; a rating is an
-integer, so a mean is rounded, halves down. Judges without an answer are not counted.
+Labels and 0/1 values are decided by majority. On a tie, the first judge with one of the tied answers decides. Ratings
+and other values are combined by the median or mean. With an even number of judges, the median is the lower of the two
+middle answers. The mean of ratings is rounded to an integer, with halves rounded down. Judges without an answer are
+not counted.
 """
 
 import math
@@ -17,10 +18,15 @@ from agent_eval.metrics.base import Metric
 
 
 def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = "median") -> Verdict:
-    """Return one verdict from several; the judges are in the order in which they are named.
+    """Return the verdict that combines the verdicts of several judges.
 
-    `disagreement` is the highest rating or value minus the lowest; for labels the share of judges with
-    another main label. Cost and tokens are kept with the judges' own answers.
+    `disagreement` is the highest rating or value minus the lowest; for labels, it is the share of judges with another
+    main label. The combined verdict has no cost and tokens, which are stored with the verdicts of the judges.
+
+    Args:
+        metric: The metric of the question.
+        answers: Verdicts by judge, in the order of the configuration.
+        combine: How ratings and values are combined; labels and 0/1 values are decided by majority.
     """
     scored = {name: verdict for name, verdict in answers.items() if isinstance(verdict, Scored)}
     if not scored:
@@ -36,10 +42,10 @@ def combined(metric: Metric, answers: Mapping[str, Verdict], combine: Combine = 
 
 
 def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
-    """Return one verdict from a model's repeated answers: the median, or for labels the majority.
+    """Return the verdict that combines repeated answers of a model: the median, or for labels the majority.
 
-    `disagreement` is the spread, as in an ensemble; tokens and cost are the sums of all answers. If one
-    answer was lost, the whole is lost, so that it is asked again.
+    `disagreement` is computed as in an ensemble. Tokens and cost are the sums over all answers. If one answer is
+    lost, the combined answer is lost too, so that the question is asked again.
     """
     lost = next((v for v in answers if is_lost(v)), None)
     if len(answers) == 1 or lost is not None:
@@ -71,7 +77,7 @@ def repeated(metric: Metric, answers: Sequence[Verdict]) -> Verdict:
 
 
 def _by_majority(given: Sequence[Scored], votes: Sequence[object], said: str) -> Scored:
-    counts = {vote: votes.count(vote) for vote in votes}  # in the order of the judges
+    counts = {vote: votes.count(vote) for vote in votes}  # keys are in the order of the judges
     winner = max(counts, key=lambda vote: counts[vote])
     voice = given[votes.index(winner)]
     values = [v.value for v in given if v.value is not None]

@@ -1,7 +1,7 @@
-"""Query the judge models of a project: find their stored answers, ask for the rest, and return both.
+"""Query the judge models of a project: find their stored answers, ask the open questions, and return all answers.
 
-A panel serves one run; its budget is shared by everything that the run judges. Without a runtime, only stored
-answers are returned and the rest stays unanswered.
+A panel serves one run, and everything that the run judges shares its budget. Without a runtime, only stored answers
+are returned, and the other questions stay unanswered.
 """
 
 import asyncio
@@ -35,24 +35,27 @@ from agent_eval.metrics.base import Metric
 from agent_eval.transcripts.attachments import AttachmentKind
 
 WARMING_S = 20.0
-"""Maximum wait for the first call with a system message before other calls with it are sent."""
+"""Maximum seconds that calls wait for the first call with the same system message."""
 AnswersByQuestion = dict[str, list[tuple[str, Verdict]]]
-"""Question key → (judge, verdict), in the order of precedence."""
+"""Judges and their verdicts by question key, in order of precedence."""
 
 
 Heard = Callable[[JudgeCall, str, Mapping[str, Verdict]], None]
-"""Receives a call, the model and its answers by metric."""
+"""Callback that receives a call, the model and the model's answers by metric name."""
 
 
 class Writing(Protocol):
-    """Stores rows of judge_cache: safe once `append` returns, and final when the context ends."""
+    """Opens a context whose function stores rows of judge_cache.
+
+    Rows are durable when the function returns, and visible to readers when the context ends.
+    """
 
     def __call__(self) -> AbstractContextManager[Callable[[Sequence[Row]], None]]: ...
 
 
 @dataclass(frozen=True)
 class JudgeRuntime:
-    """Hold what is needed to call judge models."""
+    """Hold the clients, storage, limits and callbacks for calling judge models."""
 
     client: Callable[[str], Client]
     writing: Writing
@@ -61,16 +64,16 @@ class JudgeRuntime:
     concurrency: int = 16
     max_tokens: int = 4096
     heard: "Heard | None" = None  # receives the answers of each call as they arrive
-    claiming: Callable[[], ClaimTable] | None = None  # opens the claims of questions; None: no other worker
+    claiming: Callable[[], ClaimTable] | None = None  # None if there are no other workers
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Queries one judge model or several. `runtime` None: only stored answers are used."""
+    """Queries one or more judge models. Without `runtime`, only stored answers are used."""
 
     spec: JudgeSpec
     runtime: JudgeRuntime | None = None
-    limits: Callable[[str], ViewLimits] | None = None  # view limits by model; None: the same for all
+    limits: Callable[[str], ViewLimits] | None = None  # returns the view limits of a model; None: defaults
 
     def answers(
         self,
@@ -82,15 +85,15 @@ class Panel:
         watch: Watch | None = None,
         every_s: float = 10.0,
     ) -> AnswersByQuestion:
-        """Return all answers of the models to the questions of the sequences.
+        """Return the stored and new answers of the models to the questions.
 
         Args:
-            sequences: The questions with the metrics that are still unanswered.
+            sequences: The questions, limited to the metrics that are unanswered.
             cache: Rows of judge_cache that may answer them.
-            shown: Metrics whose rubrics are in every system message, including those asked; None: only those
-                asked.
-            prompt_format: How prompts are built and replies read.
-            watch: Called with the progress.
+            shown: Metrics whose rubrics are in every system message, including those asked. By default, a message has
+                the rubrics of its own call.
+            prompt_format: Format that builds prompts and reads replies.
+            watch: Callback that receives the progress.
             every_s: Seconds between two progress reports.
 
         Raises:
@@ -119,7 +122,7 @@ class Panel:
         return self._given(sequences, by_model)
 
     def planned(self, sequences: Sequence[QuestionSequence], cache: pl.DataFrame) -> list[list[JudgeCall]]:
-        """Return the calls that `answers` would make, of all models."""
+        """Return the calls that `answers` would make, for all models."""
         return [
             calls
             for model in self.spec.models
@@ -129,10 +132,10 @@ class Panel:
     def _planned(
         self, model: str, sequences: Sequence[QuestionSequence], known: Mapping[int, Container[str]]
     ) -> list[list[JudgeCall]]:
-        """Return the calls of one model with all its repeats; those of the first repeat come first.
+        """Return the calls of a model, including repeats. Calls of the first repeat come first.
 
-        Questions that depend on attachments that the model cannot read are not asked. A conversation that does
-        not fit beside its last turn is asked about in a call of its own, which is shown in windows if need be.
+        Questions that depend on attachments that the model cannot read are not asked. A conversation that does not fit
+        into the call of its last turn has a separate call, which is split into windows if necessary.
         """
         sequences = [
             replace(sequence, questions=[q for q in sequence.questions if self._can_read(model, q)])
@@ -152,7 +155,10 @@ class Panel:
         return why_not_sent(question, self.limits_of(model).kinds) is None
 
     def n_unreadable(self, sequences: Sequence[QuestionSequence]) -> int:
-        """Return how many answers no model is asked for, because of attachments that it cannot be sent."""
+        """Return how many questions are not asked because the models cannot read their attachments.
+
+        A question about one metric counts once per model.
+        """
         return sum(
             len(question.metrics)
             for model in self.spec.models
@@ -167,7 +173,10 @@ class Panel:
         return frozenset[AttachmentKind]().union(*(self.limits_of(model).kinds for model in self.spec.models))
 
     def shown(self, metrics: Sequence[Metric] | None) -> tuple[Metric, ...] | None:
-        """Return the rubrics of every system message; None in per_metric mode: each call shows its own."""
+        """Return the metrics whose rubrics are in every system message.
+
+        The result is None in the mode per_metric, in which each call has only its own rubric.
+        """
         return tuple(metrics) if metrics is not None and self.spec.mode == "one_call" else None
 
     def limits_of(self, model: str) -> ViewLimits:
@@ -175,7 +184,7 @@ class Panel:
         return DEFAULT_LIMITS if self.limits is None else self.limits(model)
 
     def _known(self, model: str, cache: pl.DataFrame) -> dict[int, dict[str, Scored | Unscored]]:
-        """Return number of the repeat → question key → answer."""
+        """Return the stored answers by number of the repeat and question key."""
         now = None if self.limits is None else lambda: self.limits_of(model).context_tokens
         repeats = range(self.spec.repeats)
         return {n: answers_of(cache, model, self.spec.parameters, now, n) for n in repeats}
@@ -210,7 +219,7 @@ async def _ask(
     watch: Watch | None,
     every_s: float,
 ) -> dict[str, dict[tuple[int, str], Verdict]]:
-    """Return model → (repeat, question key) → verdict, for every planned call."""
+    """Make the planned calls. Return the verdicts by model, then by (repeat, question key)."""
     n_calls = sum(len(calls) for sequences in planned.values() for calls in sequences)
     if n_calls == 0:
         return {}
@@ -251,7 +260,7 @@ class _Warming:
 
     @contextlib.asynccontextmanager
     async def opened(self, rubrics: tuple[Metric, ...]) -> AsyncIterator[None]:
-        """Wait until a call with these rubrics may start, for at most WARMING_S."""
+        """Wait for the first call with these rubrics, if there is one, for at most WARMING_S seconds."""
         if (warm := self._warm.get(rubrics)) is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(warm.wait(), WARMING_S)
@@ -298,7 +307,7 @@ async def _pass(
     warming = _Warming()
 
     async def sequence(calls: Sequence[JudgeCall]) -> None:
-        """Send the first call to fill the provider's cache, then the others in order or in idle slots."""
+        """Send the first call, which fills the provider's cache, then the others in order or in idle slots."""
         first, *rest = calls
         async with warming.opened(first.metrics if prompt_format.shown is None else prompt_format.shown):
             await one(first, Place(first.number))
@@ -313,7 +322,7 @@ async def _pass(
         async with asyncio.TaskGroup() as group:
             for calls in sequences:
                 group.create_task(sequence(calls))
-    except ExceptionGroup as failed:  # the first exception cancels the rest; raise that one
+    except ExceptionGroup as failed:  # the first exception cancelled the other calls; raise it
         raise _first_of(failed) from None
     return verdicts
 
@@ -325,7 +334,7 @@ def _first_of(failed: BaseException) -> BaseException:
 
 
 async def _answered(judge: ModelJudge, call: JudgeCall, place: Place) -> Mapping[str, Verdict]:
-    """Return the judge's answers; an unexpected error affects only this call.
+    """Return the judge's answers to a call. After an unexpected error, the answers of this call are unscored.
 
     Raises:
         OSError: If the answer cannot be stored.

@@ -1,4 +1,4 @@
-"""Report the progress of a pass: calls, rate, cost so far, time left, at limited intervals."""
+"""Report the progress of a pass at intervals: calls, rate, cost so far and remaining time."""
 
 import time
 from collections.abc import Callable
@@ -9,27 +9,27 @@ Watch = Callable[["Progress"], None]
 
 @dataclass
 class Progress:
-    """Track one pass over planned calls. A call counts once, including its retries."""
+    """Track the progress of a pass. A call with its retries counts once."""
 
     judge: str
     n_calls: int
     n_done: int = 0
-    n_unscored: int = 0  # answers
+    n_unscored: int = 0  # number of unscored answers
     cost_usd: float | None = 0.0  # None if the price is unknown
     seconds: float = 0.0
 
     @property
     def calls_per_s(self) -> float:
-        """Return the mean rate so far."""
+        """Return the mean rate so far in calls per second."""
         return self.n_done / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the time left at the mean rate so far; None before the first call is done."""
+        """Return the remaining seconds at the mean rate so far, or None before the first call is done."""
         return (self.n_calls - self.n_done) / self.calls_per_s if self.n_done and self.seconds else None
 
     def line(self) -> str:
-        """Return a log line: 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
+        """Return a line such as 'openai/x: 120 of 2,000 calls, 41.3 a second, $0.12 so far, 46 s left'."""
         parts = [
             f"{self.judge}: {self.n_done:,} of {self.n_calls:,} calls",
             f"{self.calls_per_s:.1f} a second",
@@ -43,7 +43,7 @@ class Progress:
 
 
 class Reporter:
-    """Reports progress to a watcher at the beginning, every few seconds and at the end."""
+    """Calls the watcher with the progress at the beginning, at regular intervals and at the end."""
 
     def __init__(self, progress: Progress, watch: Watch | None, every_s: float) -> None:
         self.progress = progress
@@ -52,7 +52,7 @@ class Reporter:
         self._tell()
 
     def call_done(self, n_unscored: int, cost_usd: float | None) -> None:
-        """Count one call; `cost_usd` is the cost of the whole pass so far."""
+        """Count a call that is done. `cost_usd` is the cost of the whole run so far."""
         progress, now = self.progress, time.monotonic()
         progress.n_done += 1
         progress.n_unscored += n_unscored

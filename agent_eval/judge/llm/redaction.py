@@ -1,4 +1,4 @@
-"""Remove API keys and secrets from everything that a provider sends before it is stored or shown."""
+"""Remove API keys and other secrets from everything that a provider sends, before it is stored or shown."""
 
 import base64
 import contextlib
@@ -12,10 +12,10 @@ from urllib.parse import quote, quote_plus
 
 from agent_eval.formats.json_text import clean
 
-LONGEST = 300  # characters kept of an error
-_SEARCHED = 10_000  # characters searched of an error
+LONGEST = 300  # maximum characters of a stored error
+_SEARCHED = 10_000  # maximum characters of an error that are searched for secrets
 _NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_SHORTEST = 6  # shorter values are not secrets; redacting them would remove common words
+_SHORTEST = 6  # shorter values are not treated as secrets, because redacting them would remove common words
 _TOKENS = re.compile(
     r"\b(?:sk|pk|rk|xai|gsk|hf|AIza)[-_][\w*-]{6,}|AIza[\w-]{10,}"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{12,}"  # AWS
@@ -24,61 +24,64 @@ _TOKENS = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"  # JWT
     r"|\b(?i:basic)\s+[A-Za-z0-9+/]{16,}={0,2}|\b(?i:bearer)\s+[\w.~+/-]{12,}=*"
 )
-"""Values that have the form of a key, from any source."""
+"""Matches values that have the format of a known kind of key."""
 _IN_ERRORS = re.compile(
     r"(?i:bearer)\s+\S+|(?i:(?:api[-_ ]?key|token|secret|password)\b[^\w]{1,4})[\w*./+-]{6,}|(?<=//)[^/\s@]+@"
 )
-"""Places where errors show a key; in a judge's reasons the same words are common."""
+"""Matches places where errors show a key. Not applied to a judge's reasons, where the words are common."""
 HIDDEN = "[hidden]"
 
 
 def kept_secret(file: Path) -> bytes:
-    """Return the secret in a file; if it is missing, create a random one that only its owner may read."""
+    """Return the secret in a file. If the file is missing, create it with a random secret that only the owner can read."""
     with contextlib.suppress(FileNotFoundError):
         return file.read_bytes()
     file.parent.mkdir(parents=True, exist_ok=True)
     made = file.with_name(f"{file.name}.{os.getpid()}")
     with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as stream:
         stream.write(os.urandom(32))
-    with contextlib.suppress(FileExistsError):  # another process was first: use its secret
+    with contextlib.suppress(FileExistsError):  # another process created the file first; use its secret
         os.link(made, file)
     made.unlink()
     return file.read_bytes()
 
 
 def redact(text: str) -> str:
-    """Return an error's text in one line without keys, cut to LONGEST; searches _SEARCHED characters."""
+    """Return the text of an error in one line without keys, truncated to LONGEST characters.
+
+    Only the first _SEARCHED characters are used.
+    """
     searched = text[:_SEARCHED]
-    if len(text) > _SEARCHED:  # a key divided by the cut is not recognised: drop what follows the last space
+    if len(text) > _SEARCHED:  # a truncated key is not recognised, so drop the text after the last space
         searched = searched.rpartition(" ")[0] or searched[: _SEARCHED // 2]
     return clean(" ".join(_IN_ERRORS.sub(HIDDEN, hide_secrets(searched)).split()))[:LONGEST]
 
 
 def keys_of_environment() -> frozenset[str]:
-    """Return the environment values that are keys by name; read them once before redacting many texts."""
+    """Return the values of environment variables whose names denote keys. Call it once to redact many texts."""
     return frozenset(v for name, v in os.environ.items() if _NAMES.search(name) and len(v) >= _SHORTEST)
 
 
 def hide_secrets(text: str, keys: frozenset[str] | None = None) -> str:
-    """Return a text without `keys` (default: of the environment) and without values in the form of a key."""
+    """Return a text without `keys` (by default those of the environment) and without values that look like keys."""
     return _TOKENS.sub(HIDDEN, hide_keys(text, keys))
 
 
 def hide_keys(text: str, keys: frozenset[str] | None = None) -> str:
-    """Return a text without `keys`, by default those of the environment.
+    """Return a text without `keys` (by default those of the environment).
 
-    They are found verbatim or in JSON, URL, base64 or hexadecimal encoding, ignoring case.
+    Keys are found verbatim and in JSON, URL, base64 and hexadecimal encoding, ignoring case.
     """
     values = keys_of_environment() if keys is None else keys
     small = text.lower()
-    if not any(form in small for form in _forms(values)):  # the usual case, and far faster than the pattern
+    if not any(form in small for form in _forms(values)):  # the usual case; much faster than the pattern
         return text
     return _pattern(values).sub(HIDDEN, text)
 
 
 @functools.lru_cache(maxsize=8)
 def _forms(values: frozenset[str]) -> tuple[str, ...]:
-    """Return every form of the values in lower case, the longest first."""
+    """Return every encoded form of the values in lower case, the longest first."""
     forms = {
         form.lower() for value in values for encode in (_encoded, _hexadecimal) for form in encode(value)
     }
@@ -91,7 +94,7 @@ def _pattern(values: frozenset[str]) -> re.Pattern[str]:
 
 
 def _encoded(value: str) -> Iterator[str]:
-    """Yield the value verbatim, in JSON, and within base64, where it may begin at any of three offsets."""
+    """Yield the value verbatim, as JSON, and as part of a base64 text for each of the three possible offsets."""
     raw = value.encode()
     yield value
     yield json.dumps(value)[1:-1]

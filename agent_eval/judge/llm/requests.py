@@ -1,11 +1,12 @@
-"""Ask a judge model: repeat one call until it is answered or cannot be answered.
+"""Ask a judge model: repeat a call until it is answered or cannot be answered.
 
-An unreadable reply is asked for once more, with the problem; a truncated one with a larger limit;
-rate-limited and failed calls are retried after a pause that doubles, or as long as the provider asks for. A
-request that a server rejects, or fails twice, may ask for a form of the reply that it does not support: it is
-sent again with the next simpler one. Each of these calls is counted. A
-call holds its slot while it is in progress and until its answer is stored, so at most as many answers as
-slots can be lost.
+After an unreadable reply, the call is repeated once with a description of the problem; after a truncated reply, it is
+repeated with a larger limit. Calls that fail or exceed a rate limit are retried after a pause that doubles each time,
+or after the wait that the provider requests. If a server rejects a request, or fails on it twice, the request may ask
+for a form of reply that the server does not support; it is then sent again with the next simpler form. Every repeated
+call is counted.
+
+A call holds its slot until its answer is stored, so that a crash loses at most as many answers as there are slots.
 """
 
 import asyncio
@@ -42,19 +43,19 @@ from agent_eval.judge.prompts.merging import merge_windows, said_of
 from agent_eval.judge.protocol import Scored, Unscored, UnscoredReason, Verdict, is_lost
 from agent_eval.metrics.base import Metric
 
-MOST_TRIES = 6  # of one request, against 429, 5xx, time-outs and lost connections
-MOST_TIMEOUTS = 2  # of one request: each takes the whole time-out
-FIRST_PAUSE_S = 0.25  # doubles: 0.25, 0.5, 1, 2, 4 seconds, and up to a fifth more or less
+MOST_TRIES = 6  # maximum tries of a request after 429, 5xx, time-outs and lost connections
+MOST_TIMEOUTS = 2  # maximum time-outs of a request, each of which takes the full time limit
+FIRST_PAUSE_S = 0.25  # doubles with each try (0.25, 0.5, 1, 2, 4 seconds), ± 20 % at random
 LONGEST_WAIT_S = 120.0  # if a provider asks for a longer wait, the request fails
-MOST_ENLARGED = 2  # times that the limit of a truncated reply is doubled
-LEAST_CONTEXT = 2_048  # tokens; the context is not reduced below this
+MOST_ENLARGED = 2  # maximum number of times that the limit of a truncated reply is doubled
+LEAST_CONTEXT = 2_048  # tokens; the context is not reduced below this size
 _CONTEXT = re.compile(r"(?:maximum|context|limit)[^\d]{0,60}(\d[\d,]{3,8})(?=\s*tokens|\D|$)", re.IGNORECASE)
 
 Admit = Callable[[JudgeCall], Awaitable[None]]
-"""Claims the questions of a call before it is first sent; raises TakenError if another worker has one."""
+"""Callback that claims the questions of a call before it is first sent; raises TakenError if one is taken."""
 
 Keep = Callable[[JudgeCall, Mapping[str, Scored | Unscored]], Awaitable[None]]
-"""Stores the answers of a call, by metric name; returns when they are stored durably."""
+"""Callback that stores the answers of a call by metric name, and returns when they are durable."""
 
 _AT_ONCE: Mapping[Failure, FailureKind] = {
     "connection": "connection",
@@ -66,7 +67,7 @@ _AT_ONCE: Mapping[Failure, FailureKind] = {
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """Define what all prompts of a pass share: how they are built and how replies are read."""
+    """Define how the prompts of a pass are built and how replies are read."""
 
     secret: bytes
     shown: tuple[Metric, ...] | None = None  # rubrics in the system message; None: only those of the call
@@ -74,7 +75,7 @@ class PromptFormat:
     asks_again: ClassVar[bool] = True  # whether to re-ask once if a reply cannot be read
 
     def prompt(self, call: JudgeCall, limits: ViewLimits, window: int = 0) -> Prompt:
-        """Return the prompt of one call, or of one of its windows."""
+        """Return the prompt of a call, or of one of its windows."""
         return build_prompt(
             call.questions,
             secret=self.secret,
@@ -86,7 +87,7 @@ class PromptFormat:
         )
 
     def parts(self, call: JudgeCall, limits: ViewLimits) -> list[JudgeCall]:
-        """Return the call, or several that ask its questions if a small context has no room for all at once."""
+        """Return the call, or several calls with parts of its questions if the context is too small for all."""
         parts = in_parts(call.questions, limits)
         return [replace(call, questions=part) for part in parts] if len(parts) > 1 else [call]
 
@@ -101,7 +102,7 @@ class PromptFormat:
 
 @dataclass
 class _CallAttempt:
-    """Track one call: what is sent next, what it used so far, and what was read."""
+    """Track a call: the next request, the usage so far, and the verdicts that were read."""
 
     call: JudgeCall
     prompt: Prompt
@@ -112,19 +113,19 @@ class _CallAttempt:
     n_failed: int = 0
     n_timeouts: int = 0
     n_enlarged: int = 0
-    reply: Reply | None = None  # the last one
+    reply: Reply | None = None  # the last reply
     is_repaired: bool = False
     is_ended: bool = False
-    is_too_long: bool = False  # for the model's context, and a smaller one can be tried
-    is_rejected: bool = False  # by the server, as invalid or for its content
+    is_too_long: bool = False  # the prompt exceeds the model's context, and a smaller context can be tried
+    is_rejected: bool = False  # the server rejected the request as invalid or because of its content
     reason_is_length: bool = False
     reason: UnscoredReason = "judge_error"
     detail: str = ""
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])  # set once they are stored
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])  # set when they are stored
 
 
 class ModelJudge:
-    """Asks one model, for one pass."""
+    """Asks a model during a pass."""
 
     def __init__(
         self,
@@ -148,14 +149,15 @@ class ModelJudge:
         self._rng = rng or random.Random()
 
     async def ask(self, call: JudgeCall, place: Place | None = None) -> Mapping[str, Verdict]:
-        """Return a verdict for every metric of the call, by name; Unscored with its reason if there is none.
+        """Return a verdict for every metric of the call, by name. Metrics without an answer are Unscored.
 
-        If a prompt is too long for the model, it is rebuilt for a smaller context, which also applies to
-        later calls. If a small context has no room for all questions at once, they are asked in several calls. If a call with attachments is rejected, its questions are asked one by one, without the
-        attachments that they do not depend on; if that helps, later calls leave these out too.
+        If a prompt is too long for the model, it is rebuilt for a smaller context, which also applies to later
+        calls. If the context is too small for all questions of the call, they are asked in several calls. If a call
+        with attachments is rejected, its questions are asked one by one without the attachments that they do not
+        depend on. If this succeeds, later calls omit these attachments too.
 
         Raises:
-            TakenError: If another worker asks one of the questions; then none is asked here.
+            TakenError: If another worker asks one of the questions. No question of the call is asked then.
         """
         usage, place, withheld = Usage(), place or Place(call.number), frozenset[str]()
         own = frozenset(found.reference for question in call.questions for found in needed(question))
@@ -184,7 +186,7 @@ class ModelJudge:
             usage = attempt.usage
 
     async def _one_by_one(self, parts: Sequence[JudgeCall], place: Place) -> Mapping[str, Verdict]:
-        """Return the verdicts of several calls that ask a call's questions."""
+        """Ask the questions of a call in several calls, and return all verdicts."""
         answered: dict[str, Verdict] = {}
         for part in parts:
             answered |= await self.ask(part, place)
@@ -199,7 +201,7 @@ class ModelJudge:
         usage: Usage,
         read: Mapping[str, Verdict] | None = None,
     ) -> "_CallAttempt | Unscored":
-        """Send one prompt until it is answered; a complete answer is stored before the slot is released."""
+        """Send a prompt until it is answered. A complete answer is stored before the slot is released."""
         attempt: _CallAttempt | None = None
         while True:
             async with self._concurrency.slot(place):
@@ -208,11 +210,11 @@ class ModelJudge:
                     return lost
                 if attempt is None and self._admit is not None:
                     await self._admit(call)
-                # built late: prompts of waiting calls take no memory
+                # build the prompt only now, so that waiting calls take no memory
                 attempt = attempt or self._begin(call, prompt(), usage, read)
                 pause = self._end(attempt, lost.reason, lost.detail) if lost else await self._try(attempt)
                 if attempt.is_ended:
-                    # if no smaller context can be tried, the whole call is lost
+                    # if no smaller context can be tried, the answers of the call are lost
                     attempt.is_too_long &= limits.context_tokens > LEAST_CONTEXT
                     is_lost = attempt.reason_is_length and not attempt.is_too_long
                     if not attempt.is_too_long and (attempt.prompt.n_windows == 1 or is_lost):
@@ -224,7 +226,10 @@ class ModelJudge:
     async def _merged(
         self, call: JudgeCall, place: Place, first: _CallAttempt, limits: ViewLimits
     ) -> _CallAttempt:
-        """Ask the other windows and merge: unite labels, ask ratings once more over the windows' answers."""
+        """Ask about the other windows and merge the answers.
+
+        Labels are united. For ratings and values, the model is asked again, given its answers on all windows.
+        """
         parts = [first]
         for window in range(1, first.prompt.n_windows):
             make = partial(self._format.prompt, call, limits, window)
@@ -232,7 +237,7 @@ class ModelJudge:
             if isinstance(part, Unscored):
                 return self._without_merging(call, parts, part)
             parts.append(part)
-            if part.verdicts:  # even the smallest context was too large
+            if part.verdicts:  # the prompt was too long even for the smallest context
                 return part
             if part.is_too_long:
                 part.usage = sum((p.usage for p in parts[:-1]), part.usage)
@@ -261,7 +266,7 @@ class ModelJudge:
     def _without_merging(
         self, call: JudgeCall, parts: Sequence[_CallAttempt], lost: Unscored
     ) -> _CallAttempt:
-        """Return lost verdicts if not all windows can be asked; what the asked windows used is counted."""
+        """Return lost verdicts for a call whose windows could not all be asked, including the usage so far."""
         attempt = self._begin(call, parts[0].prompt, sum((part.usage for part in parts), Usage()), None)
         self._end(attempt, lost.reason, lost.detail)
         attempt.verdicts = _verdicts(attempt, self.name, self._context_tokens)
@@ -280,7 +285,7 @@ class ModelJudge:
         return None
 
     async def _try(self, attempt: _CallAttempt) -> float:
-        """Send once; return the seconds to wait before the next try."""
+        """Send the request once. Return the seconds to wait before the next try."""
         if (why := self._budget.begin_call(self.name)) is not None:
             return self._end(attempt, "budget_exhausted", why)
         started = asyncio.get_running_loop().time()
@@ -320,7 +325,7 @@ class ModelJudge:
 
     def _after_reply(self, attempt: _CallAttempt, reply: Reply, started: float) -> float:
         if reply.is_filtered:
-            return self._end(attempt, "judge_error", "the provider's content filter held the reply back")
+            return self._end(attempt, "judge_error", "the provider's content filter blocked the reply")
         if reply.is_truncated:
             if attempt.n_enlarged == MOST_ENLARGED:
                 detail = f"the reply was cut off at {attempt.max_tokens} tokens; raise judge_max_tokens"
@@ -346,7 +351,7 @@ class ModelJudge:
         return self._end(attempt)
 
     def _end(self, attempt: _CallAttempt, reason: UnscoredReason = "judge_error", detail: str = "") -> float:
-        """End the attempts: metrics without an answer are lost for the given reason."""
+        """End the attempts. Metrics without an answer are lost for the given reason."""
         attempt.is_ended, attempt.reason, attempt.detail = True, reason, detail
         return 0.0
 
@@ -366,7 +371,10 @@ class ModelJudge:
 
 
 def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
-    """Return the limits after a prompt was too long: the server's context if named, else half of ours."""
+    """Return smaller limits after a prompt was too long.
+
+    The new context size is the one that the server's error message states, or half of the current size.
+    """
     named = [int(n.replace(",", "")) for n in _CONTEXT.findall(detail)]
     fits = [n for n in named if LEAST_CONTEXT <= n < used.context_tokens * 9 // 10]
     tokens = min(fits) if fits else max(used.context_tokens // 2, LEAST_CONTEXT)
@@ -374,7 +382,7 @@ def _smaller(now: ViewLimits, used: ViewLimits, detail: str) -> ViewLimits:
 
 
 def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[str, Verdict]:
-    """Return a verdict for every metric, each with its share of the call's use, including all tries."""
+    """Return a verdict for every metric of a call, each with its share of the usage of all tries."""
     now = as_text(datetime.now(UTC).replace(microsecond=0))
     reply, keys = attempt.reply or Reply("", Usage()), keys_of_environment()
     verdicts: dict[str, Verdict] = {}
@@ -405,9 +413,9 @@ def _verdicts(attempt: _CallAttempt, model: str, context_tokens: int) -> dict[st
 
 
 def _without_keys(said: Scored | Unscored, keys: frozenset[str]) -> Scored | Unscored:
-    """Return a judge's answer without API keys: a provider can repeat the key that it was sent.
+    """Return a judge's answer without API keys, because a provider can repeat the key that it was sent.
 
-    In a quote, values that only look like keys are kept: the quote must occur verbatim in the transcript.
+    Values in a quote that only look like keys are kept, because the quote must occur verbatim in the transcript.
     """
     if isinstance(said, Unscored):
         evidence = said.evidence and hide_keys(said.evidence, keys)

@@ -1,4 +1,4 @@
-"""Use a Python function instead of a judge model, in notebooks, examples and tests."""
+"""Use a Python function in place of a judge model in notebooks, examples and tests."""
 
 import inspect
 import json
@@ -12,21 +12,21 @@ from agent_eval.judge.llm.client import CallError, Reply
 from agent_eval.judge.prompts import Messages, Prompt
 
 Script = Callable[[str, str], JsonValue | Awaitable[JsonValue]]
-"""A function, possibly async, of a metric's name and the prompt that returns a score, a label, a list of items or None."""
+"""Function of a metric's name and the prompt that returns a score, a label, a list of items or None; can be async."""
 
 
 @dataclass(frozen=True)
 class ScriptedClient:
-    """A `Client` that answers with the results of a function, in the form that the prompt requires."""
+    """Client that answers with the results of a function, in the form that the prompt requires."""
 
     script: Script
     model: str = "scripted"
 
     async def complete(self, messages: Messages, form: Prompt, max_tokens: int) -> Reply:
-        """Ask the function for each metric of the prompt.
+        """Call the function for each metric of the prompt, and return the results as a reply.
 
         Raises:
-            CallError: If the function raises an exception; its text is the detail.
+            CallError: If the function raises an exception; the detail contains its message.
         """
         prompt = "\n".join(message["content"] for message in messages)
         forms = form.schema["properties"]
@@ -44,11 +44,11 @@ class ScriptedClient:
         return await answer if inspect.isawaitable(answer) else answer
 
     async def close(self) -> None:
-        """Do nothing: there is no connection to close."""
+        """Do nothing, because there is no connection to close."""
 
 
 def _part(form: JsonValue, answer: JsonValue) -> JsonValue:
-    """Return one metric's part of a reply: the answer, and the other fields that the form requires."""
+    """Return the part of a reply about one metric: the answer, and the other fields that the form requires."""
     fields = form.get("properties") if isinstance(form, Mapping) else None
     assert isinstance(fields, dict)
     return {name: _field(name, field, answer) for name, field in fields.items()}

@@ -1,4 +1,4 @@
-"""Describe the judge: models, parameters and mode, as they are part of every key and stored with the rows."""
+"""Describe the judge: its models, parameters and mode, which are part of the keys and stored with the rows."""
 
 import json
 from collections.abc import Mapping
@@ -13,44 +13,42 @@ ENSEMBLE = "ensemble"
 
 @dataclass(frozen=True)
 class JudgeSpec:
-    """Specify one model, or several whose answers are combined.
+    """Specify the judge: one model, or several whose answers are combined.
 
-    With `mode` per_metric, each metric is asked in its own call; its answers are kept apart from those of one
-    call.
+    With the mode per_metric, each metric is asked in its own call. These answers are stored separately from those
+    of the mode one_call.
     """
 
     models: tuple[str, ...]
     temperature: float = 0.0
     mode: Mode = "one_call"
-    combine: Combine = "median"  # how an ensemble's ratings are combined; labels are decided by majority
-    context_tokens: int | None = None  # context shown to a model, from the settings; not part of a key
-    repeats: int = 1  # times that each model is asked the same question; the median counts
-    sample: float | None = (
-        None  # share of conversations that is asked about, see judge/sampling.py; None: all
-    )
+    combine: Combine = "median"  # how the ratings of an ensemble are combined; labels are decided by majority
+    context_tokens: int | None = None  # context size from the settings; not part of a key
+    repeats: int = 1  # number of times that each model is asked the same question; the median counts
+    sample: float | None = None  # share of conversations to judge (judge/sampling.py); None: all
     multimodal: bool | None = None  # whether attachments are shown, from the settings; not part of a key
 
     @property
     def name(self) -> str:
-        """Return the content of column `judge`: the model, or 'ensemble'."""
+        """Return the value of the column `judge`: the model, or 'ensemble'."""
         return self.models[0] if len(self.models) == 1 else ENSEMBLE
 
     @property
     def parameters(self) -> Mapping[str, object]:
-        """Return the parameters, apart from the model, that an answer depends on: part of the cache key."""
+        """Return the parameters, apart from the model, that are part of the key of an answer."""
         mode = {} if self.mode == "one_call" else {"mode": self.mode}
         return {"temperature": self.temperature, **mode}
 
     def to_json(self) -> str:
-        """Return the spec as one line of JSON; equal specs have equal texts."""
+        """Return the spec as one line of JSON. Equal specs give equal lines."""
         facts = asdict(self)
         for name, usual in (("context_tokens", None), ("repeats", 1), ("sample", None), ("multimodal", None)):
-            if facts[name] == usual:  # format of earlier releases, so that nothing becomes stale
+            if facts[name] == usual:  # the format of earlier releases, so that stored rows stay up to date
                 del facts[name]
         return json.dumps(facts, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "JudgeSpec":
-        """Return the spec that `to_json` wrote."""
+        """Return the spec from the output of `to_json`."""
         facts = json.loads(text)
         return cls(**{**facts, "models": tuple(facts["models"])})

@@ -1,7 +1,7 @@
-"""Read each reply completely, decompress it and limit its size before litellm sees it.
+"""Read each reply completely, decompress it and limit its size before litellm processes it.
 
-litellm reads replies of any size, decompresses them in the event loop, follows redirects to any address, and
-raises on invalid token counts. So its transport is wrapped: during our calls, a reply passes `bounded` first.
+litellm reads replies of any size, decompresses them in the event loop, follows redirects to any address, and raises
+on invalid token counts. Its transport is therefore wrapped, so that replies to our calls pass through `bounded` first.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import httpx
 
 Failure = Literal["rate", "server", "connection", "timeout", "authentication", "refused", "unfit", "too_long"]
-"""Why a call failed: rejected for its rate; the server's fault; no connection; no answer in time; the key; an
-invalid request; content that cannot be judged there (filtered); a prompt that exceeds the model's context."""
+"""Kind of failure of a call, in this order: rejected by a rate limit; server error; no connection; no answer in time;
+rejected API key; invalid request; rejected or filtered content; prompt that exceeds the model's context."""
 
 MEGABYTE = 1_000_000
-_MOST_OF_AN_ERROR = 16_384  # bytes of a reply with an error status that are read
+_MOST_OF_AN_ERROR = 16_384  # maximum bytes that are read of a reply with an error status
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNPACKED_BY = {
     "": None,
@@ -28,23 +28,23 @@ _UNPACKED_BY = {
     "gzip": 31,
     "x-gzip": 31,
     "deflate": 15,
-}  # content encoding → zlib's wbits
+}  # wbits parameter of zlib by content encoding
 _COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 @dataclass
 class Exchange:
-    """Track one call on the wire: the limits of its reply, and the problem found, if any."""
+    """Hold the size limit for the reply to a call and, after the reply, the problem found, if any."""
 
     most_bytes: int
     is_connected: bool = False
     failure: Failure | None = None
     detail: str = ""
-    refusal: str | None = None  # text with which the model declines to answer
+    refusal: str | None = None  # text with which the model declined to answer
 
 
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The call that this task is making."""
+"""Exchange of the call that the current task is making."""
 
 
 def install() -> None:
@@ -67,7 +67,7 @@ def _wrapped(
             return await handle(self, request)
         import httpx
 
-        request.headers["accept-encoding"] = "gzip"  # senders disagree on what deflate is
+        request.headers["accept-encoding"] = "gzip"  # servers send deflate with or without the zlib header
         try:
             response = await handle(self, request)
         except (httpx.ConnectError, httpx.ConnectTimeout):
@@ -85,15 +85,15 @@ def _wrapped(
 async def bounded(
     response: "httpx.Response", request: "httpx.Request", exchange: Exchange
 ) -> "httpx.Response":
-    """Read a reply to its end, within the limits of the exchange.
+    """Read a reply completely, within the limits of the exchange.
 
     Returns:
-        The same reply with its body decompressed; for an error only the beginning of the body; for a chat
-        completion only the fields that are used, without invalid token counts.
+        The reply with its body decompressed. The body of an error is truncated. A chat completion has only the fields
+        that are used, without invalid token counts.
 
     Raises:
-        httpx.ReadError: If the reply is too large, cannot be unpacked, is not JSON, has no choice, or redirects to
-            another origin. `exchange` says which.
+        httpx.ReadError: If the reply is too large, cannot be decompressed, is not JSON, has no choice, or redirects to
+            another origin. `exchange` holds the reason.
     """
     import httpx
 
@@ -105,7 +105,7 @@ async def bounded(
         if response.status_code in _REDIRECTS and (origin := _other_origin(response, request)):
             raise refuse(
                 "refused",
-                f"the server redirects to {origin}, which gets no key; if it is right, set it as base URL",
+                f"the server redirects to {origin}, to which no key is sent; if it is the right server, set it as base URL",
             )
         body = await _read(response, exchange.most_bytes, refuse)
     finally:
@@ -140,7 +140,7 @@ _Refuse = Callable[[Failure, str], Exception]
 async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes:
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in _UNPACKED_BY:
-        raise refuse("server", f"the reply is packed with {encoding[:40]!r}, which was not asked for")
+        raise refuse("server", f"the reply is compressed with {encoding[:40]!r}, which was not requested")
     is_error = response.status_code >= 400
     bound = _MOST_OF_AN_ERROR if is_error else most
     bits = _UNPACKED_BY[encoding]
@@ -156,7 +156,7 @@ async def _read(response: "httpx.Response", most: int, refuse: _Refuse) -> bytes
                     "unfit", f"the reply is larger than {most / MEGABYTE:g} MB (setting judge_max_reply_mb)"
                 )
     except zlib.error:
-        raise refuse("server", "the reply is packed and cannot be unpacked") from None
+        raise refuse("server", "the reply is compressed and cannot be decompressed") from None
     return bytes(body)
 
 
@@ -168,19 +168,19 @@ def _tidied(body: bytes, content_type: str, exchange: Exchange, refuse: _Refuse)
         failure: Failure = "server" if "json" in kind else "refused"
         raise refuse(failure, f"the reply is not JSON ({kind}, {len(body):,} bytes)") from None
     if not isinstance(value, dict):
-        raise refuse("server", f"the reply is JSON, but no object: {type(value).__name__}")
+        raise refuse("server", f"the reply is JSON, but not an object: {type(value).__name__}")
     if "choices" not in value:
-        return body  # not the OpenAI protocol, or an error with status 200: litellm reads it
+        return body  # another protocol, or an error with status 200, which litellm handles
     return json.dumps(_completion(value, exchange, refuse)).encode()
 
 
 def _completion(value: Mapping[str, Any], exchange: Exchange, refuse: _Refuse) -> dict[str, object]:
-    """Return a chat completion with only the fields that are used."""
+    """Return the fields of a chat completion that are used."""
     choices = value["choices"]
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
-        raise refuse("unfit", "the reply holds no choice with a message: the provider held it back")
+        raise refuse("unfit", "the reply contains no choice with a message: the provider withheld it")
     refusal = message.get("refusal")
     exchange.refusal = refusal if isinstance(refusal, str) and refusal.strip() else None
     reason = choice.get("finish_reason")
@@ -220,7 +220,7 @@ def _content(value: object) -> str:
 
 
 def _usage(value: object) -> dict[str, object] | None:
-    """Return token counts; None if one is missing or invalid. Cached tokens are part of the prompt's."""
+    """Return the token counts, or None if one is missing or invalid. Prompt tokens include cached tokens."""
     if not isinstance(value, dict):
         return None
     n_in, n_out = (_count(value.get(name)) for name in _COUNTS[:2])
@@ -235,7 +235,7 @@ def _usage(value: object) -> dict[str, object] | None:
 
 
 def _count(value: object) -> int | None:
-    """Return a plausible number of tokens; None above a billion."""
+    """Return a number of tokens, or None if it is not a number, negative or above a billion."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value < 1e9 else None  # excludes NaN, and integers that no float can hold
+    return int(value) if 0 <= value < 1e9 else None  # excludes NaN and integers too large for a float

@@ -1,7 +1,7 @@
 """Write answers as they arrive, in small batches, in a separate thread (write-behind).
 
-Answers that arrive while a batch is being written form the next batch, so the event loop never waits for the
-disk and a slow disk only makes the batches larger.
+Answers that arrive while a batch is being written form the next batch. The event loop therefore never waits for the
+disk, and a slow disk only makes the batches larger.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ Row = Mapping[str, object]
 
 
 class AnswerWriter:
-    """Writes rows through `write`, one batch at a time. Each instance belongs to one event loop."""
+    """Writes rows with the function `write`, one batch at a time. An instance belongs to one event loop."""
 
     def __init__(self, write: Callable[[Sequence[Row]], None]) -> None:
         self._write = write
@@ -21,10 +21,10 @@ class AnswerWriter:
         self._writing: asyncio.Task[None] | None = None
 
     async def write(self, rows: Sequence[Row]) -> None:
-        """Return when the rows are written.
+        """Write rows, and return when they are stored.
 
         Raises:
-            OSError: If the rows cannot be written, as on a full disk.
+            OSError: If the rows cannot be written, e.g. because the disk is full.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -34,7 +34,7 @@ class AnswerWriter:
         await done
 
     async def close(self) -> None:
-        """Finish the pending writes."""
+        """Wait until all pending rows are written."""
         if self._writing is not None:
             await self._writing
         self._thread.shutdown()
@@ -47,7 +47,7 @@ class AnswerWriter:
                 await loop.run_in_executor(
                     self._thread, self._write, [row for rows, _ in batch for row in rows]
                 )
-            except Exception as error:  # the callers wait for it
+            except Exception as error:  # the waiting callers raise the error
                 for _, done in batch:
                     if not done.done():
                         done.set_exception(error)

@@ -1,8 +1,8 @@
-"""Build the prompts for a judge model, and read its replies.
+"""Build the prompts for a judge model, and read its replies. This package does not call models.
 
-`build_prompt` makes one call from questions that belong together, `read_reply` converts the reply to
-verdicts, `repair_messages` asks once more. This package calls no model. The rubrics' texts are in `metrics`
-and in the methodology; the evidence rules and caps of rubric ratings are in the judge profile
+`build_prompt` builds the prompt for questions that share a call, `read_reply` converts the reply to verdicts, and
+`repair_messages` builds the prompt that asks again after an unreadable reply. The rubrics are defined in `metrics` and
+in the methodology; the evidence rules and caps of rubric ratings are defined in the judge profile
 (`metrics/profile.py`).
 """
 

@@ -1,9 +1,9 @@
 """Hide the judged agent's names from the judge, and restore them in the judge's quotes.
 
-Hidden are the names that the project declares for the agent: id, name, provider and model. Other names of
-models and companies are kept: the conversation may be about them. In the text, a name is replaced by [agent],
-[provider] or [model], so the text stays readable. A quote with such a placeholder is searched in the
-transcript and returned in the transcript's form, so that quotes can still be checked verbatim.
+The hidden names are those that the project declares for the agent: id, name, provider and model. Other names of models
+and companies are kept, because the conversation may be about them. A hidden name is replaced by [agent], [provider] or
+[model], so that the text stays readable. A quote with such a placeholder is looked up in the transcript and returned
+with the original names, so that it can still be checked verbatim.
 """
 
 import re
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from agent_eval.transcripts.models import Agent
 
 SHORTEST_NAME = 3
-# Generic names that do not identify the agent; hiding them would only damage the text.
+# Generic names that do not identify the agent. Hiding them would only make the text less readable.
 TELLS_NOTHING = frozenset(
     ["agent", "assistant", "bot", "chatbot", "customer", "function", "model", "system", "tool", "user"]
 )
@@ -25,13 +25,13 @@ TELLS_NOTHING = frozenset(
 
 @dataclass(frozen=True)
 class BlindedTerms:
-    """Hold the names to hide, each with its placeholder."""
+    """Hold the names to hide with their placeholders."""
 
     words: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, agent: Agent) -> Self:
-        """Return an agent's declared names. Very short ones and nouns such as 'assistant' are not hidden."""
+        """Return the declared names of an agent, except very short ones and nouns such as 'assistant'."""
         endpoint = agent.endpoint or {}
         declared = [
             (agent.name, "[agent]"),
@@ -47,11 +47,11 @@ class BlindedTerms:
         return cls(tuple(sorted(kept.values(), key=lambda pair: (-len(pair[0]), pair))))
 
     def hide(self, text: str) -> str:
-        """Return the text with every name replaced, ignoring case; parts of longer words are kept."""
+        """Return the text with all names replaced, ignoring case. Names within longer words are kept."""
         return self._pattern.sub(self._word, text) if self._pattern else text
 
     def hide_in(self, value: JsonValue) -> JsonValue:
-        """Return the value with the names in all its texts replaced; also in keys, which stay distinct."""
+        """Return the value with the names in all its texts and keys replaced. Different keys stay different."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -66,7 +66,7 @@ class BlindedTerms:
         return value
 
     def restore(self, quote: str, texts: Iterable[str]) -> str:
-        """Return the quote as it occurs in one of the texts, with names; unchanged if it occurs in none."""
+        """Return the quote with the original names, as it occurs in one of the texts, or unchanged if in none."""
         pieces = re.split(r"(\[(?:agent|provider|model)\])", quote)
         if self._pattern is None or len(pieces) == 1:
             return quote
@@ -80,7 +80,7 @@ class BlindedTerms:
         return re.sub(r"(?:\\?\s)+", r"\\s+", re.escape(piece))
 
     def _word(self, match: re.Match[str]) -> str:
-        # case folding in regular expressions and in str differs for a few letters
+        # case folding of some letters differs between regular expressions and str
         return self._by_name.get(match[0].casefold(), "[agent]")
 
     @cached_property

@@ -1,8 +1,8 @@
-"""Build prompts: one call for every metric of a question, with a beginning that is equal across many calls.
+"""Build prompts: one call asks all metrics of a question, and starts with a prefix that many calls share.
 
-Layout: [system: task and rubrics, equal for all calls of a run] [user: the record, which grows turn by turn;
-then the metrics asked, in one short paragraph]. There are two messages that alternate strictly, because some
-chat templates accept no other order.
+A prompt has two messages, because some chat templates accept no other order. The system message has the task and the
+rubrics, and is equal for all calls of a run. The user message has the record, which grows turn by turn, followed by a
+short paragraph with the metrics asked.
 """
 
 import hashlib
@@ -28,47 +28,47 @@ from agent_eval.transcripts.models import Conversation, Turn
 
 SCHEMA_NAME = "verdicts"
 DEFAULT_LIMITS = ViewLimits()
-_TIGHT = 4  # rubrics that take more than this part of a context are limited to those asked, see build_prompt
-_SMALL = 32_000  # tokens of a context in which rubrics may leave too little room for a record
-_LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote in the call that merges windows
+_TIGHT = 4  # rubrics that exceed a quarter of a context may be limited to those asked
+_SMALL = 32_000  # context size in tokens below which rubrics may leave too little room for a record
+_LONGEST_SAID, _SHORTEST_SAID = 1_600, 20  # characters of a reason or quote when windows are merged
 Messages = tuple[Mapping[str, str], ...]
 """Chat messages, each with `role` and `content`."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Hold one call: the messages, the form of the reply, and what is needed to read the reply."""
+    """Hold the messages of a call, the schema of its reply, and the data for reading the reply."""
 
     messages: Messages
     schema: Mapping[str, JsonValue]  # strict JSON schema of the reply
     name: str  # name of the schema
     metrics: tuple[Metric, ...]  # in the order of the reply
-    prompt_hash: str  # of messages and schema: provenance, not part of a key
-    turns: tuple[Turn, ...] = field(default=(), repr=False)  # turns in which quotes are searched
+    prompt_hash: str  # hash of messages and schema, for provenance; not part of a key
+    turns: tuple[Turn, ...] = field(default=(), repr=False)  # turns in which quotes are looked up
     names: BlindedTerms = NO_BLINDED_TERMS
-    seen_share: float = 1.0  # of the characters of what is judged; for a window, its own part
+    seen_share: float = 1.0  # shown share of the judged characters (of its own part, for a window)
     n_left_out: int = 0  # messages and calls that are not shown in full
-    n_windows: int = 1  # windows in which the same questions are asked
+    n_windows: int = 1  # number of windows for which the same questions are asked
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)  # sent after the text
     rung: int = 0  # first of the client's FORMS in which the reply may be requested
 
     @property
     def n_images(self) -> int:
-        """Return how many of the attachments are images."""
+        """Return the number of images among the attachments."""
         return sum(attachment.kind == "image" for attachment in self.attachments)
 
     def with_skeleton(self, messages: Messages) -> Messages:
-        """Return messages that end with the reply's form as text, for servers that accept no schema."""
+        """Return the messages with the form of the reply appended as text, for servers that accept no schema."""
         *before, last = messages
         form = words.FORM.format(skeleton=skeleton_text(self.schema))
         return (*before, {**last, "content": f"{last['content']}\n{form}"})
 
 
 def can_share_call(turn: Question, conversation: Question) -> bool:
-    """Return whether a conversation's question can share the call of its last judged turn.
+    """Return whether a question about a conversation can share the call of the last judged turn.
 
-    It can if nothing follows that turn and no injected error is recorded: a turn is judged without hindsight,
-    a conversation with all of its data.
+    It can if no turn follows and no injected error is recorded, because a turn must be judged without knowledge of
+    later events, but a conversation with all of its data.
     """
     only = conversation.conversations[0]
     return (
@@ -80,9 +80,9 @@ def can_share_call(turn: Question, conversation: Question) -> bool:
 
 
 def has_room_for_all(question: Question, limits: ViewLimits) -> bool:
-    """Return whether the record of a turn's question is likely to hold the whole conversation up to the turn.
+    """Return whether the whole conversation up to a turn is likely to fit into the record of the turn's question.
 
-    Compares the characters of the texts with the room; the JSON around them is not counted.
+    The number of characters of the texts is compared with the size of the record, without the surrounding JSON.
     """
     if limits.first_turn(len(question.turns[0]) - 1):
         return False
@@ -92,7 +92,7 @@ def has_room_for_all(question: Question, limits: ViewLimits) -> bool:
 
 
 def n_characters(questions: Sequence[Question]) -> int:
-    """Return the characters of the texts that a record of the questions holds if nothing is left out."""
+    """Return the number of characters of the texts in a complete record of the questions."""
     first = questions[0]
     messages = [message for turns in first.turns for turn in turns for message in turn.messages]
     size = sum(len(message.content or "") for message in messages)
@@ -101,10 +101,10 @@ def n_characters(questions: Sequence[Question]) -> int:
 
 
 def in_parts(questions: Sequence[Question], limits: ViewLimits) -> list[tuple[Question, ...]]:
-    """Return the questions of a call, or of several calls if their rubrics leave a small context no room.
+    """Divide the questions of a call among several calls if their rubrics do not fit into a small context.
 
-    The metrics are divided evenly, in order, into as few calls as leave a quarter of the context for the
-    record, or all of it if it is smaller.
+    The metrics are divided evenly and in order. The number of calls is the smallest with which each call has room for
+    the record in a quarter of the context, or for the whole record if it is shorter.
     """
     asked = [(question, metric) for question in questions for metric in question.metrics]
     record = n_characters(questions) if limits.context_tokens < _SMALL else 0
@@ -126,7 +126,7 @@ def in_parts(questions: Sequence[Question], limits: ViewLimits) -> list[tuple[Qu
 
 
 def shared_rubrics(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Return the metrics whose rubrics open calls about turns: turn and conversation metrics for models."""
+    """Return the metrics whose rubrics calls about turns share: turn and conversation metrics that models answer."""
     return tuple(m for m in metrics if m.grain != "session" and not m.is_measured)
 
 
@@ -140,21 +140,22 @@ def build_prompt(
     limits: ViewLimits = DEFAULT_LIMITS,
     window: int = 0,
 ) -> Prompt:
-    """Return the one call that asks every metric of the questions.
+    """Return the prompt that asks all metrics of the questions in one call.
 
     Args:
-        questions: One turn question; a turn question and then its conversation's (see `can_share_call`); or
-            one or more questions about one conversation or one session (U1–U6, the criteria of a scenario).
-        secret: Key of the code in the marks; one per project, not known outside it.
-        metrics: All metrics whose rubrics are in the system message, so that it is equal for all calls of a
-            run (`shared_rubrics`); includes those asked. Default: only those asked, as for rubric ratings and
-            in an audit with one call per metric. The default is also used if the record does not fit beside
-            the others in a small context.
-        names: Names of the judged agent, which are hidden.
-        findings: Findings of the session's judgments, for rubric ratings. The record includes those on the
-            shown conversations that affect the metrics asked, with the tests that the conversations serve.
-        limits: What the model can be shown.
-        window: Number of the window among the prompt's `n_windows`, if what is judged does not fit into one.
+        questions: One question about a turn; a question about a turn and the question about its conversation (see
+            `can_share_call`); or one or more questions about the same conversation or session (U1–U6, the criteria of
+            a scenario).
+        secret: Key of the code in the marks: one per project, not known outside it.
+        metrics: All metrics whose rubrics are in the system message, including those asked, so that the message is
+            equal for all calls of a run (see `shared_rubrics`). By default, only the metrics asked, as for rubric
+            ratings and in an audit with one call per metric. The default also applies if the record does not fit into
+            a small context together with all rubrics.
+        names: Names of the judged agent to hide.
+        findings: Findings of the session's judgments, for rubric ratings. The record includes those on the shown
+            conversations that affect the metrics asked, with the tests that the conversations serve.
+        limits: Limits on what the model can be shown.
+        window: Number of the window, from 0, if the record is divided into `n_windows` windows.
 
     Raises:
         ValueError: If the questions cannot share a call.
@@ -197,7 +198,7 @@ def build_prompt(
 
 
 def _fits(shown: tuple[Metric, ...], asked: tuple[Metric, ...], limits: ViewLimits) -> bool:
-    """Return whether a context holds rubrics and a short record."""
+    """Return whether the rubrics and a short record fit into the context."""
     return limits.has_room_beside(system_prompt(shown), schema_text(asked), record=0)
 
 
@@ -208,15 +209,15 @@ def merge_prompt(
     secret: bytes,
     limits: ViewLimits = DEFAULT_LIMITS,
 ) -> Prompt:
-    """Return the call for metrics that no rule can merge, over the verdicts on each window of one record.
+    """Return the prompt that asks again for ratings and values, given the verdicts on each window of a record.
 
     Args:
         prompts: Prompts of the windows, in order.
-        verdicts: Verdicts on each window, by metric: the answer, its reason and its quote.
-        metrics: The metrics asked: ratings and values.
+        verdicts: Verdicts on each window by metric: the answer, its reason and its quote.
+        metrics: The metrics to ask again.
         secret: Key of the code in the marks.
-        limits: Of the model. If the verdicts do not fit, those of other metrics are left out, then reasons and
-            quotes are shortened.
+        limits: Limits of the model. If the verdicts do not fit, those of other metrics are omitted first; then reasons
+            and quotes are shortened.
     """
     first, asked = prompts[0], tuple(metrics)
     request = words.MERGE.format(n=len(prompts), metrics=", ".join(m.name for m in asked))
@@ -250,7 +251,7 @@ def _size(lines: Sequence[str]) -> int:
 
 
 def _merged_lines(verdicts: Sequence[Mapping[str, JsonValue]], longest: int | None = None) -> list[str]:
-    """Return one line per window, with texts of at most `longest` characters; with 0 the answers alone."""
+    """Return a line per window, with texts of at most `longest` characters. If it is 0, only answers are included."""
     return [
         line({"window": i, "verdicts": {name: _shortened(answer, longest) for name, answer in said.items()}})
         for i, said in enumerate(verdicts, start=1)
@@ -269,7 +270,7 @@ def _shortened(answer: JsonValue, longest: int | None) -> JsonValue:
 
 
 def prompt_hash(messages: Messages, schema_hash: str, attachments: Sequence[Attachment] = ()) -> str:
-    """Return 32 hex digits over everything that is sent."""
+    """Return a hash (32 hex digits) of everything that is sent: messages, schema and attachments."""
     state = hashlib.blake2b(schema_hash.encode(), digest_size=16)
     for message in messages:
         content = message["content"].encode("utf-8", "surrogatepass")
@@ -281,7 +282,7 @@ def prompt_hash(messages: Messages, schema_hash: str, attachments: Sequence[Atta
 
 @lru_cache(maxsize=64)
 def system_prompt(metrics: tuple[Metric, ...]) -> str:
-    """Return task, grammar of the record and the rubrics in order; equal metrics give equal bytes."""
+    """Return the system message: the task, the format of the record, and the rubrics in order."""
     return "\n\n".join([words.TASK, words.RUBRICS, *map(rubric, metrics)])
 
 
@@ -291,7 +292,7 @@ def _check(first: Question, whole: Sequence[Question]) -> None:
         raise ValueError("one call asks about one turn, one conversation or one session")
     if first.turn_index is not None and not all(can_share_call(first, question) for question in whole):
         raise ValueError(
-            "something comes after this turn: ask the conversation's question in a call of its own"
+            "another turn follows this one: ask the question about the conversation in a separate call"
         )
 
 
@@ -305,7 +306,7 @@ def _view(
     window: int,
     attached: Sequence[Line],
 ) -> View:
-    """Return the part of the record that is shown."""
+    """Return the record of the questions within the available room."""
     if first.turn_index is not None:
         after = [*attached, *_expected_line(first, names, room // 5)]
         return turn_view(first.conversations[0], first.turns[0], names, limits, room, after, window)
@@ -328,7 +329,7 @@ def _is_session(whole: Sequence[Question]) -> bool:
 def _attachments(
     first: Question, whole: Sequence[Question], names: BlindedTerms, limits: ViewLimits, room: int
 ) -> Attachments:
-    """Return the attachments of the turns that are shown; for a turn, without those left out by the window."""
+    """Return the attachments of the shown turns. For a turn, earlier turns beyond the limit are excluded."""
     if first.turn_index is None:
         is_session = _is_session(whole)
         return attachments_shown(
@@ -357,7 +358,7 @@ def _findings_line(
 
 
 def _bearing(whole: Sequence[Question], findings: Sequence[RatingFinding]) -> list[RatingFinding]:
-    """Return the findings on the shown conversations that affect any metric asked, each once, in order."""
+    """Return the findings on the shown conversations that affect any of the metrics asked, without duplicates."""
     ids = {c.conversation_id for question in whole for c in question.conversations}
     held = [f for f in findings if f.conversation_id in ids]
     wanted = {f for q in whole for m in q.metrics for f in bearing_on(m.name, held)}
@@ -372,7 +373,7 @@ def _expected_line(question: Question, names: BlindedTerms, most: int) -> list[L
 
 
 def _code(question: Question, secret: bytes) -> str:
-    """Return the code of the marks: one per conversation; for a session, from all its conversations."""
+    """Return the code of the marks, which depends on the conversation, or on all conversations of a session."""
     begun = [
         [c.conversation_id, c.goal, [m.content for m in turns[0].messages] if turns else []]
         for c, turns in zip(question.conversations, question.turns, strict=True)
@@ -381,7 +382,7 @@ def _code(question: Question, secret: bytes) -> str:
 
 
 def _request(questions: Sequence[Question]) -> str:
-    """Return the request that follows the record."""
+    """Return the request that follows the record and names the metrics asked."""
     subjects: dict[str, list[str]] = {}
     for question in questions:
         for metric in question.metrics:

@@ -1,10 +1,10 @@
-"""Mark prompt blocks for providers that cache only marked blocks, and estimate what that saves.
+"""Mark prompt blocks for providers that cache only marked blocks, and estimate the savings.
 
-Anthropic's models (also on Bedrock and Vertex) read a prompt up to a marked block from their cache if an
-earlier call marked a block that ends there, within the 20 blocks before the mark. A write costs 1.25 times a
-fresh token, a read a tenth. The marks are placed after the system message, before the judged turn, and after
-that turn: the next turn's call reads all of it. So at most three of the four marks that a call may hold are
-used.
+Anthropic's models (also on Bedrock and Vertex) read the beginning of a prompt from their cache up to a block that an
+earlier call marked, if it is one of the 20 blocks before a mark. A written token costs 1.25 times as much as an
+uncached one, a read token a tenth. The marks are placed after the system message, before the judged turn and after it,
+so that the call of the next turn reads all of it from the cache. A call thus uses at most three of the four allowed
+marks.
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching
 """
@@ -16,14 +16,14 @@ from typing import Any
 from agent_eval.judge.prompts.build import Messages
 
 MARK = {"type": "ephemeral"}
-LEAST_TOKENS = 1_024  # minimum length of a cached beginning of a prompt
-LOOKED_BACK = 20  # blocks before a mark in which an earlier mark is found
-READ, WRITTEN = 0.1, 1.25  # price of a cached and of a written token, relative to a fresh one
+LEAST_TOKENS = 1_024  # minimum length of a cached prefix
+LOOKED_BACK = 20  # number of blocks before a mark that are searched for an earlier mark
+READ, WRITTEN = 0.1, 1.25  # price of a read and of a written token, relative to an uncached one
 _TURN = '{"turn": '
 
 
 def marked(messages: Messages) -> list[dict[str, Any]]:
-    """Return the messages with their texts as blocks, of which up to three have `cache_control`."""
+    """Return the messages with their texts divided into blocks. Up to three blocks have `cache_control`."""
     sent: list[dict[str, Any]] = []
     for message in messages:
         blocks: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ def marked(messages: Messages) -> list[dict[str, Any]]:
 
 
 def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
-    """Split a message's text into blocks, one per line of the record, with whether each ends with a mark."""
+    """Divide the text of a message into blocks, one per line of the record, with whether each block is marked."""
     if role != "user":
         return [(text, True)]
     lines = text.splitlines(keepends=True)
@@ -43,14 +43,14 @@ def _blocks(role: str, text: str) -> list[tuple[str, bool]]:
     if not turns:
         return [(text, False)]
     last = turns[-1]
-    opening = "".join(lines[:2])  # the record's mark and the conversation's frame
+    opening = "".join(lines[:2])  # opening mark of the record, and frame of the conversation
     blocks = [opening, *lines[2 : last + 1], "".join(lines[last + 1 :])]
     n = len(blocks)
     return [(block, n - 3 <= i < n - 1) for i, block in enumerate(blocks)]
 
 
 class PrefixCache:
-    """Simulates a provider's cache after earlier calls, for estimates. A token is `characters` characters."""
+    """Simulates the cache of a provider, for estimates. A token is assumed to have `characters` characters."""
 
     def __init__(self, characters: int = 4) -> None:
         self._characters = characters
@@ -58,9 +58,9 @@ class PrefixCache:
         self._new: set[bytes] = set()
 
     def charge(self, messages: Messages) -> tuple[int, int]:
-        """Return the tokens that a call reads from the cache, and those that it writes to it.
+        """Return the number of tokens that a call reads from the cache, and the number that it writes.
 
-        It reads what was written before this round of calls.
+        A call reads only what was written before the current round of calls.
         """
         state = hashlib.blake2b(digest_size=16)
         ends: list[tuple[bytes, int, bool]] = []
@@ -77,7 +77,7 @@ class PrefixCache:
         return read, written
 
     def next_round(self) -> None:
-        """Make what earlier calls wrote readable for the following calls."""
+        """Start a new round, whose calls can read what earlier calls wrote."""
         self._held |= self._new
         self._new.clear()
 

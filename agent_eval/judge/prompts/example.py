@@ -1,4 +1,4 @@
-"""Provide an invented conversation, to inspect prompts without a project's own transcripts."""
+"""Provide an invented conversation for inspecting prompts without the transcripts of a project."""
 
 from agent_eval.clusters.naming import Case, Said
 from agent_eval.metrics.findings import RatingFinding

@@ -1,7 +1,7 @@
 """Format rubrics as text, and build the strict JSON schema of a reply.
 
-The schema's order is evidence, reason, answer, so that a model generates its reasoning before the answer.
-Every field is required and nothing may be added; evidence alone may be null.
+The order in the schema is evidence, reason, answer, so that a model generates its reasoning before the answer. Every
+field is required, and no other fields are allowed.
 """
 
 import json
@@ -16,7 +16,7 @@ from agent_eval.metrics.findings import checks_of, rules_of
 
 
 def rubric(metric: Metric) -> str:
-    """Return one rubric as it is shown in the system message."""
+    """Return the text of a metric's rubric in the system message."""
     lines = [f"{metric.name} ({metric.grain}; {_answer_in_words(metric)})", metric.question]
     lines += [f"  {answer}: {meaning}" for answer, meaning in metric.anchors.items()]
     lines += [metric.notes] if metric.notes else []
@@ -39,20 +39,20 @@ def _answer_in_words(metric: Metric) -> str:
 
 
 def is_integer(metric: Metric) -> bool:
-    """Return whether the answer is an integer: a rating 1–5, or 0 or 1."""
+    """Return whether the answer must be an integer: a rating from 1 to 5, or 0 or 1."""
     return metric.answer == "rating_1to5" or (metric.kind == "value" and metric.is_binary)
 
 
 @lru_cache(maxsize=256)
 def schema_of(metrics: tuple[Metric, ...]) -> tuple[Mapping[str, JsonValue], str]:
-    """Return the schema of a reply about the metrics, and its hash. Cached: callers must not modify it."""
+    """Return the schema of a reply about the metrics, and its hash. The schema is cached and must not be modified."""
     schema = object_form({metric.name: _reply_form(metric) for metric in metrics})
     return schema, digest("schema", schema)
 
 
 @lru_cache(maxsize=256)
 def schema_text(metrics: tuple[Metric, ...]) -> str:
-    """Return the schema as it is sent."""
+    """Return the text of the schema as it is sent."""
     return json.dumps(schema_of(metrics)[0], ensure_ascii=False)
 
 
@@ -88,7 +88,7 @@ def _reply_form(metric: Metric) -> JsonValue:
 
 
 def may_be_untold(metric: Metric) -> bool:
-    """Return whether a judge may answer 'cannot tell': for all metrics except ratings of a methodology."""
+    """Return whether a judge may answer 'cannot tell', which holds for all metrics except those of a methodology."""
     return metric.grain != "session" and "." not in metric.name
 
 
@@ -108,7 +108,7 @@ def _items_form(items: Items) -> JsonValue:
 
 
 def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the schema of an object with exactly these fields, all required."""
+    """Return the schema of an object with exactly the given fields, all of them required."""
     return {
         "type": "object",
         "properties": properties,
@@ -118,12 +118,12 @@ def object_form(properties: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def skeleton_text(schema: Mapping[str, JsonValue]) -> str:
-    """Return a reply of the schema with descriptions as values, for servers that accept no schema."""
+    """Return an example of a reply with descriptions as values, for servers that accept no schema."""
     return json.dumps(_skeleton(schema), ensure_ascii=False)
 
 
 def _short_skeleton(form: JsonValue) -> JsonValue:
-    """Return a metric's part of a reply in short form; its rubric lists the labels and verdicts."""
+    """Return the part of the example about one metric, without its labels and verdicts, which the rubric lists."""
     schema = form if isinstance(form, dict) else {}
     properties = schema.get("properties")
     if isinstance(properties, dict):

@@ -1,4 +1,4 @@
-"""Merge the verdicts on the windows of one record: unite labels, ask ratings once more."""
+"""Merge the verdicts on the windows of a record: unite the labels, and select the ratings to ask again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,12 +13,12 @@ from agent_eval.metrics.base import NO_FAILURE, Metric
 def merge_windows(
     metrics: Sequence[Metric], read: Sequence[Mapping[str, Verdict]]
 ) -> tuple[dict[str, Verdict], list[Metric]]:
-    """Return the united labels of all windows, by metric, and the metrics to ask once more over the verdicts.
+    """Return the merged verdicts by metric, and the metrics that must be asked again, given all verdicts.
 
-    A failure in any window is a failure of the whole; 'no failure' requires it in every window. The reason
-    and the quote are those of the window with the most severe label. If every window answered without a value,
-    so does the whole: that judges cannot decide it, if one window says so, else that there is nothing to judge.
-    A metric that no window answered is in neither.
+    Failure labels are united: a failure in any window is a failure of the whole. The reason and the quote are those of
+    the window with the most severe label. Other metrics with a score must be asked again. If all windows of a metric
+    are undecided, the merged verdict is 'cannot tell' if any of them is, else 'nothing to judge'. A metric without an
+    answer is in neither result.
     """
     united: dict[str, Verdict] = {}
     rated: list[Metric] = []
@@ -41,7 +41,7 @@ def merge_windows(
 
 
 def said_of(read: Mapping[str, Verdict]) -> dict[str, JsonValue]:
-    """Return a window's verdicts as data for the call that merges them."""
+    """Return the verdicts on a window as data for the call that merges them."""
     return {
         name: {
             "answer": next(a for a in (v.rating_1to5, v.value, v.label) if a is not None),

@@ -1,7 +1,6 @@
-"""Compute the judge profile's hash: the rules of metrics/profile.py, and all texts and forms of the prompts.
+"""Compute the hash of the judge profile: the rules of metrics/profile.py, and the texts and schemas of the prompts.
 
-The rubrics' texts are not included: they have their own hash, and a changed rubric repeats only its own
-metric.
+The rubrics are not included. They have their own hashes, so that a changed rubric affects only its own metric.
 """
 
 from dataclasses import replace
@@ -20,7 +19,7 @@ from agent_eval.transcripts.models import Conversation, Expected, Message, Messa
 
 @cache
 def profile_hash() -> str:
-    """Return the hash of PROFILE_VERSION, the profile's rules, the bounds, and prompts of every form."""
+    """Return the hash of PROFILE_VERSION, the rules of the profile, the limits, and one prompt of each kind."""
     turns = _CONVERSATION.turns()
     of_turn = Question((_CONVERSATION,), (turns,), 0, "", _TURN_METRICS)
     whole = Question((_CONVERSATION,), (turns,), None, "", _WHOLE_METRICS)

@@ -1,10 +1,9 @@
-"""Build the record of a conversation for a judge: lines of data, within the model's context size.
+"""Build the record of a conversation for a judge: lines of data within the context size of the model.
 
-Everything is shown in full if it fits. Otherwise texts are shortened, evenly and in few steps, so that what
-remains is an index of all messages and calls with their sizes; errors, and calls that may destroy something,
-stay complete as long as possible. A turn's line depends only on that turn, so the record of one turn is a
-byte-exact prefix of the next turn's, which providers can cache. Omissions are counted, and marked by an
-object that no text of a transcript can imitate.
+If everything fits, it is shown in full. Otherwise, texts are shortened evenly, in a small number of steps, down to an
+index of all messages and calls with their sizes. Errors and destructive calls stay complete as long as possible. The
+line of a turn depends only on that turn, so that the record of a turn is a byte-exact prefix of the next turn's record,
+which providers can cache. Omissions are counted, and marked by an object that no text of a transcript can imitate.
 """
 
 import bisect
@@ -25,17 +24,17 @@ from agent_eval.judge.rules.finding import tells_error
 from agent_eval.transcripts.models import OPERATOR, Conversation, Message, Turn
 
 BYTES_PER_TOKEN = (
-    3  # of UTF-8: a token holds more in English, and about one letter where a letter takes three bytes
+    3  # of UTF-8: fewer than in English; about one letter in scripts with three bytes per letter
 )
 WHOLE = 10**12
 
 
 class Step(NamedTuple):
-    """Give the maximum lengths of texts: of any text, of what is kept longest, and of what was said.
+    """Hold the maximum lengths of texts, by kind.
 
-    Kept longest are errors and calls that may destroy. Said are messages of the user and the operator, and
-    replies of the agent without calls: they hold what was asked and promised, so that they are shortened after
-    tool results.
+    `kept` applies to errors and to calls that may destroy something. `said` applies to messages of the user and the
+    operator and to replies of the agent without calls; they contain what was asked and promised, so they are shortened
+    after tool results. `text` applies to all other texts.
     """
 
     text: int = WHOLE
@@ -50,22 +49,22 @@ STEPS: tuple[Step, ...] = (
     *(Step(60, 8_000, 1_000), Step(60, 8_000, 250)),
     *(Step(0, 8_000, 500), Step(0, 2_000, 250), Step(0, 500, 250), Step(0, 120, 120), Step(0, 120, 60)),
 )
-"""The first step that fits is used."""
+"""Steps of shortening. The first one that fits is used."""
 IMPORTANT = STEPS[-3:]
-"""Steps in which earlier turns are shown without calls and tool results, except those that are kept longest."""
+"""Steps in which earlier turns are shown without calls and tool results, except errors and destructive calls."""
 AS_POLICY: JsonValue = {"shown_as": "policy"}
-"""Replaces an opening message of the operator, whose text is in the frame."""
+"""Replacement for an opening message of the operator, whose text is in the frame."""
 OF_MANY = (STEPS[0], *STEPS[5::3], STEPS[-1])
-MANY_TURNS = 400  # above this number, only the steps OF_MANY are tried
+MANY_TURNS = 400  # number of turns above which only the steps OF_MANY are tried
 FIRST_WORDS = ((200, True), (100, True), (60, True), (60, False), (30, False))
-"""Characters of a turn's first words, and whether those of the reply are included; used if no step fits."""
-_OUTLINE = 100  # bytes of lines with first words in addition to these
+"""Maximum characters of the first words of a turn, and whether the reply is included; used if no step fits."""
+_OUTLINE = 100  # bytes that a line with first words takes in addition to the words
 _BOUNDS = (*(int(1_000_000 * 0.8**k) for k in range(44)), 0)
-"""Maximum lengths of the texts of a frame or another single line; the first one that fits is used."""
+"""Maximum lengths of the texts in a frame or another single line. The first one that fits is used."""
 
 
 class Line(NamedTuple):
-    """Hold a line of the record and counts: characters shown, characters left out, texts cut or left out."""
+    """Hold a line of the record, and the numbers of characters shown, characters left out, and shortened texts."""
 
     text: str
     n_shown: int = 0
@@ -74,18 +73,18 @@ class Line(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the size in bytes."""
+        """Return the size of the line in bytes."""
         return size_of(self.text)
 
 
 def size_of(text: str) -> int:
-    """Return the bytes of a text in UTF-8; three bytes are counted as a token."""
+    """Return the size of a text in bytes (UTF-8)."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 @dataclass
 class _Tally:
-    """Count what is shown and left out while a line is built."""
+    """Count the characters and items that are shown and omitted while a line is built."""
 
     n_shown: int = 0
     n_characters_left_out: int = 0
@@ -103,10 +102,10 @@ class _Tally:
 
 
 class _Remembered:
-    """Caches lines built from frozen objects, so that a line that opens all later prompts is built once.
+    """Caches lines of frozen objects, so that a line that many prompts share is built only once.
 
-    Lines are found by identity while the object exists; the oldest are dropped above `most` characters in
-    total.
+    Lines are looked up by the identity of the object as long as it exists. If the lines exceed `most` characters in
+    total, the oldest ones are dropped.
     """
 
     def __init__(self, most: int) -> None:
@@ -115,7 +114,7 @@ class _Remembered:
         self._lock = threading.Lock()
 
     def line(self, thing: object, form: tuple[object, ...], make: Callable[[], Line]) -> Line:
-        """Return the object's line in a form; build it if it is not cached."""
+        """Return the line of an object in the given form, and build it if it is not cached."""
         key = (id(thing), *form)
         found = self._lines.get(key)
         if found is not None and found[0]() is thing:
@@ -140,10 +139,10 @@ _REMEMBERED = _Remembered(most=16_000_000)
 def frame_line(
     conversation: Conversation, names: BlindedTerms, place: tuple[int | str, ...] = (), most: int = WHOLE
 ) -> Line:
-    """Return policy, goal, profile, knowledge and tools of a conversation, without id and outcome.
+    """Return the line with the policy, goal, profile, knowledge and tools of a conversation, without id and outcome.
 
-    In a session's record, `place` is its number and the tests that it serves; they come first, with its
-    scenario.
+    In the record of a session, `place` is the number of the conversation and the tests that it serves. The line then
+    begins with these and the scenario.
     """
     form = (names, place, most)
     return _REMEMBERED.line(conversation, form, lambda: _frame_line(conversation, names, place, most))
@@ -175,25 +174,28 @@ def _frame_line(
 
 
 def turn_line(turn: Turn, names: BlindedTerms, step: Step = STEPS[0]) -> Line:
-    """Return one turn: its messages in order, with tool calls numbered and results referring to their call.
+    """Return the line of a turn: its messages in order, with numbered tool calls that the results refer to.
 
     Args:
         turn: The turn.
         names: Names to hide.
-        step: Maximum lengths of its texts.
+        step: Maximum lengths of the texts.
     """
     return _REMEMBERED.line(turn, (names, step), lambda: part_line(turn, names, step))
 
 
 def part_line(turn: Turn, names: BlindedTerms, step: Step, shown: Collection[int] | None = None) -> Line:
-    """Return a turn with the messages numbered in `shown` (None: all); others are counted in their place."""
+    """Return the line of a turn with the messages whose indices are in `shown`, by default all.
+
+    Counts replace the other messages.
+    """
     tally = _Tally()
     messages = list(_messages(turn, step, names, tally, shown))
     return tally.line({"turn": turn.turn_index, "messages": messages})
 
 
 def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
-    """Return a turn in the first step that fits; otherwise the last step's JSON without its middle."""
+    """Return the line of a turn in the first step that fits, else the JSON of the last step without its middle."""
     for step in STEPS:
         found = turn_line(turn, names, step)
         if found.size <= most:
@@ -203,7 +205,7 @@ def bounded_line(turn: Turn, names: BlindedTerms, most: int) -> Line:
 
 
 def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """Return the lines of turns within a size in bytes: in full, else shortened, else first words of many."""
+    """Return the lines of turns within `most` bytes: in full, else shortened, else with first words only."""
     messages = [message for turn in turns for message in turn.messages]
     for step in STEPS if len(turns) <= MANY_TURNS else OF_MANY:
         if least_size(messages, step) > most:
@@ -216,12 +218,15 @@ def turn_lines(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Li
 
 
 def least_size(messages: Iterable[Message], step: Step) -> int:
-    """Return a number of bytes that messages exceed in a step: half of their texts, as names may be hidden."""
+    """Return a lower bound for the bytes of messages in a step.
+
+    It is half of the length of their texts, because hidden names may be replaced by shorter placeholders.
+    """
     return sum(min(len(m.content or ""), _plain_bound(m, step)) for m in messages) // 2
 
 
 def _important_line(turn: Turn, names: BlindedTerms, step: Step) -> Line:
-    """Return a turn with only its messages that are said or kept (`is_said`, `is_kept`)."""
+    """Return the line of a turn with only its important messages (see `is_said` and `is_kept`)."""
 
     def made() -> Line:
         shown = [i for i, message in enumerate(turn.messages) if is_said(message) or is_kept(message)]
@@ -231,22 +236,22 @@ def _important_line(turn: Turn, names: BlindedTerms, step: Step) -> Line:
 
 
 def important_size(turns: Iterable[Turn], names: BlindedTerms) -> int:
-    """Return the bytes of turns in the first step of IMPORTANT."""
+    """Return the size in bytes of turns in the first step of IMPORTANT."""
     return total_size(_important_line(turn, names, IMPORTANT[0]) for turn in turns)
 
 
 def total_size(lines: Iterable[Line]) -> int:
-    """Return the bytes of lines, including line breaks."""
+    """Return the size of lines in bytes, including line breaks."""
     return sum(found.size + 1 for found in lines)
 
 
 def data_line(name: str, value: JsonValue, names: BlindedTerms, most: int = WHOLE) -> Line:
-    """Return one further line, such as an expected answer."""
+    """Return a line with a single value, such as an expected answer, shortened to `most` bytes."""
     return _bounded(lambda bound, tally: {name: _shown(value, bound, names, tally)}, {}, most)
 
 
 def gap_line(turns: Sequence[Turn]) -> Line:
-    """Return the line that replaces consecutive turns that are left out."""
+    """Return the line that replaces omitted consecutive turns."""
     return _REMEMBERED.line(turns[-1], ("gap", len(turns)), lambda: _gap_line(turns))
 
 
@@ -259,18 +264,18 @@ def _gap_line(turns: Sequence[Turn]) -> Line:
 
 
 def is_kept(message: Message) -> bool:
-    """Return whether a message is kept complete as long as possible: an error or a call that may destroy."""
+    """Return whether a message is an error or has a destructive call, and is kept complete as long as possible."""
     is_error = message.role == "tool" and (message.is_error or tells_error(message.content or ""))
     return bool(is_error) or any(may_destroy(call.name, call.arguments) for call in message.tool_calls)
 
 
 def is_said(message: Message) -> bool:
-    """Return whether a message is of the user or the operator, or a reply of the agent without calls."""
+    """Return whether a message is by the user or the operator, or a reply of the agent without calls."""
     return message.role != "tool" and not message.tool_calls
 
 
 def _bound(message: Message, step: Step) -> int:
-    """Return the maximum length of a message's texts."""
+    """Return the maximum length of the texts of a message in a step."""
     if step.text >= WHOLE:
         return step.text
     bound = _plain_bound(message, step)
@@ -330,7 +335,7 @@ def _messages(
 
 
 def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> JsonValue:
-    """Return a value with names hidden; a long text, or another long value's JSON text, loses its middle."""
+    """Return a value with names hidden. The middle of a long text, or of the JSON of another long value, is omitted."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -345,7 +350,7 @@ def _shown(value: JsonValue, bound: int, names: BlindedTerms, tally: _Tally) -> 
 
 
 def _json_text(value: JsonValue) -> str | None:
-    """Return a value as it is shown; None if it is nested too deeply."""
+    """Return a string unchanged and other values as JSON, or None if the value is nested too deeply."""
     if isinstance(value, str):
         return value
     try:
@@ -355,7 +360,7 @@ def _json_text(value: JsonValue) -> str | None:
 
 
 def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
-    """Return the text, or [its beginning, how much is left out, its end] if it exceeds the bound."""
+    """Return the text, or a list of its beginning, the number of omitted characters and its end if it is too long."""
     if len(text) <= bound:
         tally.n_shown += len(text)
         return text
@@ -371,7 +376,7 @@ def _cut(text: str, bound: int, tally: _Tally) -> JsonValue:
 
 
 def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, JsonValue], most: int) -> Line:
-    """Return the line with texts as long as fits; else the last JSON without its middle."""
+    """Return the line with texts as long as possible within `most` bytes, else its shortest form without the middle."""
 
     def made(bound: int) -> Line:
         tally = _Tally()
@@ -386,7 +391,10 @@ def _bounded(at: Callable[[int, _Tally], dict[str, JsonValue]], key: dict[str, J
 
 
 def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
-    """Return a line's JSON without its middle. Nested JSON takes 2 bytes a character, in some scripts 6."""
+    """Return the JSON of a line without its middle.
+
+    JSON within JSON takes about 2 bytes per character, and 6 in some scripts.
+    """
     text, room = made.text, max(most // 2 - 100, 50)
     found = line({**key, "json": _cut(text, room, _Tally())})
     while size_of(found) > most and room > 50:
@@ -398,21 +406,21 @@ def middle_cut(made: Line, key: dict[str, JsonValue], most: int) -> Line:
 
 
 class _Begun(NamedTuple):
-    """Hold the first words of a turn: the user's, and the agent's reply if it is included."""
+    """Hold the first words of a turn: those of the user and, if included, those of the reply."""
 
     words: tuple[str, ...]
-    n_whole: int  # texts that are not longer than these words
+    n_whole: int  # number of texts that are shown completely
 
     @property
     def size(self) -> int:
-        """Return the bytes in a list."""
+        """Return the size in bytes as an item of a JSON list."""
         return size_of(line([*self.words])) + 2
 
 
 def _outlined(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line]:
-    """Return the first turn, the first words of the following turns, and as many last turns as fit.
+    """Return the lines for the first turn, the first words of the following turns, and as many last turns as fit.
 
-    First words take up to two thirds of the size; if it is too small for all turns, those of the last ones.
+    First words take up to two thirds of the size. If this is too small for all turns, only the last turns have them.
     """
     first = _important_line(turns[0], names, IMPORTANT[0])
     opening = [first] if len(turns) > 1 and first.size <= most // 4 else list[Line]()
@@ -435,7 +443,7 @@ def _outlined(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Lin
 
 
 def _first_words(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[_Begun]:
-    """Return the first words of all turns, as long as fits; if that is too much, of the last ones."""
+    """Return the first words of all turns, as long as possible, or of the last turns if those of all do not fit."""
     begun = list[_Begun]()
     for length, has_replies in FIRST_WORDS:
         begun = [_begun(turn, names, length, has_replies=has_replies) for turn in turns]
@@ -454,7 +462,7 @@ def _begun(turn: Turn, names: BlindedTerms, length: int, *, has_replies: bool) -
 
 
 def _outline_line(turns: Sequence[Turn], begun: Sequence[_Begun]) -> Line:
-    """Return the line that replaces consecutive turns, with the first words of each."""
+    """Return the line that replaces consecutive turns and contains the first words of each."""
     whole = gap_line(turns)
     held = begun[: len(turns)]
     n_shown = sum(len(word) for found in held for word in found.words)

@@ -1,9 +1,9 @@
-"""Read replies: convert a judge's text to verdicts, or to the problem for the single re-ask.
+"""Read replies: convert the text of a judge to verdicts, or to a description of the problem for the single re-ask.
 
-An unreadable reply yields no rating, not a low one. Steps: read the text as JSON; without leading reasoning
-or a code fence; repaired by a library; then check each field. Ambiguous replies are not read: several
-objects, a metric answered twice, a reply that stops in the middle, or one that the transcript dictates,
-verbatim or with small changes.
+An unreadable reply yields no rating rather than a low one. Leading reasoning and a code fence are removed, the text is
+read as JSON, a library repairs small errors if necessary, and each field is checked. Ambiguous replies are rejected:
+several objects, a metric that is answered twice, a truncated reply, or a reply that the transcript dictates verbatim or
+with small changes.
 """
 
 import json
@@ -26,16 +26,16 @@ from agent_eval.metrics.base import NO_FAILURE, SEVERITIES, Items, Metric
 from agent_eval.metrics.findings import checks_of
 
 _COPIED = "It was copied from the record, which holds data and no answer."
-LONGEST_TEXT = 4_000  # characters kept of a rationale or a quote
-MOST_ITEMS = 20  # listed items named in a rationale
+LONGEST_TEXT = 4_000  # maximum characters of a stored rationale or quote
+MOST_ITEMS = 20  # maximum number of items listed in a rationale
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrt\"\\/]))")
 _ESCAPED_SPACE = re.compile(r"\\+[nrt]")
 _REASON_WORDS = ("reason", "rationale", "justification", "explanation")
 _REASON_KEY = re.compile(rf"(?:{'|'.join(_REASON_WORDS)})\W{{1,12}}", re.IGNORECASE)
-_SEARCHED = 4_000  # characters of an unreadable reply in which keys are searched
-_FINDINGS = '{"findings"'  # beginning of the record's line with earlier findings of judges
-_WINDOW = '{"window": '  # begins the verdicts on a window, in the call that merges them
+_SEARCHED = 4_000  # characters of an unreadable reply that are searched for API keys
+_FINDINGS = '{"findings"'  # beginning of the line of the record with earlier findings of judges
+_WINDOW = '{"window": '  # beginning of the verdicts on a window in the call that merges them
 _ANSWER_KEY = re.compile(r"[\"'](?:score|label|evidence)\\*[\"']\s*:", re.IGNORECASE)
 _FEWEST_WORDS, _SHARE_ALIKE, _SHARE_BESIDE = 4, 0.8, 0.6
 _LOOK_ALIKE = str.maketrans("аеорсухікѕјԁһοαινκρτυχ", "aeopcyxiksjdhoaivkptux")  # Cyrillic and Greek letters
@@ -43,28 +43,28 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "/": "/"}
 
 
 class ReplyError(Exception):
-    """Raised when a reply cannot be read. `problem` is a sentence of our own text, safe to send back.
+    """Raised when a reply cannot be read.
 
-    `read` holds the verdicts of the metrics whose part was readable.
+    `problem` is a sentence without text from the reply, which is safe to send back. `read` holds the verdicts on the
+    metrics whose part of the reply was readable.
     """
 
     def __init__(self, problem: str, text: str, read: Mapping[str, Verdict] | None = None) -> None:
-        begun = hide_secrets(text[:_SEARCHED])[
-            :80
-        ]  # hidden before cutting: a part of a key is not recognised
+        # hide keys before truncating, because a truncated key is not recognised
+        begun = hide_secrets(text[:_SEARCHED])[:80]
         super().__init__(f"{problem} The reply began {clean(begun)!r}.")
         self.problem = problem
         self.read: Mapping[str, Verdict] = read or {}
 
 
 def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
-    """Return the verdict of every metric of the prompt.
+    """Return the verdict on every metric of the prompt.
 
-    Quotes have the form of the transcript: with the names that were hidden, and without escapes.
-    Checks bound a score (see metrics/profile.py); if so, the rationale says it.
+    Quotes are returned as they occur in the transcript, with the hidden names restored and without escapes. Answers to
+    yes/no checks can limit a rating (see metrics/profile.py); the rationale then says so.
 
     Raises:
-        ReplyError: If the reply is not a JSON object, or a metric's part is missing or invalid.
+        ReplyError: If the reply is not a JSON object, or the part of a metric is missing or invalid.
     """
     reply = object_of(prompt, text)
     read: dict[str, Verdict] = {}
@@ -80,9 +80,9 @@ def read_reply(prompt: Prompt, text: str) -> Mapping[str, Verdict]:
 
 
 def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
-    """Return the messages of the single re-ask: the same ones with the problem added at the end.
+    """Return the messages of the single re-ask: the original messages with the problem added at the end.
 
-    The unreadable reply is not sent back: it may quote the transcript, which would then be outside the fence.
+    The unreadable reply is not sent back, because it may quote the transcript, which would then be outside the fence.
     """
     *before, last = prompt.messages
     again = words.REPAIR.format(problem=error.problem)
@@ -90,18 +90,18 @@ def repair_messages(prompt: Prompt, error: ReplyError) -> Messages:
 
 
 class _UnreadableError(Exception):
-    """Raised with the problem in one metric's part."""
+    """Raised when the part of a reply about one metric is missing or invalid."""
 
 
 class _AnsweredTwiceError(Exception):
-    """Raised when a key occurs twice in one object."""
+    """Raised when a key occurs twice in an object."""
 
 
 def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
-    """Return the JSON object in a reply, repaired if that is safe.
+    """Return the JSON object in a reply, with small errors repaired if this is safe.
 
     Raises:
-        ReplyError: If the reply is not an object, or names something twice.
+        ReplyError: If the reply is not a JSON object, has a key twice, or is copied from the transcript.
     """
     bare = _THOUGHTS.sub("", text).strip().removeprefix("\ufeff").strip()
     bare = _without_code_fence(bare)
@@ -127,7 +127,7 @@ def object_of(prompt: Prompt, text: str) -> Mapping[str, object]:
 
 
 def _without_code_fence(text: str) -> str:
-    """Return the text between the first and last ```; the whole text if more than prose surrounds them."""
+    """Return the text between the first and last ```, or the whole text if there is a brace outside of them."""
     start, end = text.find("```"), text.rfind("```")
     if start == end or set("{}") & {*text[:start], *text[end:]}:
         return text
@@ -137,12 +137,12 @@ def _without_code_fence(text: str) -> str:
 
 
 def _is_copied(prompt: Prompt, bare: str) -> bool:
-    """Return whether the record has the reply, ignoring case and punctuation: the transcript dictated it."""
+    """Return whether the record contains the reply, ignoring case and punctuation."""
     return _letters(line(bare)) in _letters(prompt.messages[-1]["content"])
 
 
 def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
-    """Yield the reasons in a reply, for all metrics or for one."""
+    """Yield the reasons in a reply."""
     for part in (reply, *reply.values()):
         reason = cast("Mapping[str, object]", part).get("reason") if isinstance(part, Mapping) else None
         if isinstance(reason, str):
@@ -150,23 +150,23 @@ def _reasons(reply: Mapping[str, object]) -> Iterator[str]:
 
 
 def _reason_keys(record: str) -> list[re.Match[str]]:
-    """Return where the transcript names a reason; what judges said of it before is excluded."""
+    """Return the matches of keys such as "reason" in the transcript, without earlier findings of judges."""
     said = (record.find(f"\n{start}") for start in (_FINDINGS, _WINDOW))
     ends = (*said, record.rfind("\n</record "), len(record))
     end = next(end for end in ends if end >= 0)
     small = record[:end].lower()
-    if not any(word in small for word in _REASON_WORDS):  # the usual case, and a hundred times faster
+    if not any(word in small for word in _REASON_WORDS):  # the usual case; a hundred times faster
         return []
     return list(_REASON_KEY.finditer(record, 0, end))
 
 
 def _is_dictated(record: str, keys: Sequence[re.Match[str]], reason: str) -> bool:
-    """Return whether the transcript contains an answer with nearly this reason, and so dictated it.
+    """Return whether the transcript contains an answer with a very similar reason, and thus dictated the reply.
 
-    Case, punctuation, look-alike and invisible letters and the order of an answer's fields are ignored. Next
-    to a score or a label, a reason in the transcript is an answer: most of its words suffice, and a few words
-    before or after are ignored. Elsewhere nearly all words must be equal, from the first on. A quote from the
-    middle of the transcript is not an answer, and reasons of under four words are too common to decide.
+    Case, punctuation, look-alike and invisible characters, and the order of the fields are ignored. If a reason in the
+    transcript is next to a score or a label, it suffices that most words are equal, even after some other words.
+    Otherwise, nearly all words must be equal from the beginning. Quotes of other texts in the transcript do not count,
+    and reasons with fewer than four words are too common to decide.
     """
     said = _plain_words(reason)
     if len(said) < _FEWEST_WORDS:
@@ -192,7 +192,7 @@ def _plain_words(text: str) -> list[str]:
 
 
 def _letters(text: str) -> bytes:
-    """Return the text in lower case without spaces, quotes, marks and escapes: nested JSON changes them."""
+    """Return the text in lower case, without spaces, punctuation and escapes, which differ in nested JSON."""
     data = text.casefold().encode("utf-8", "surrogatepass")
     for escape in (b"\\n", b"\\r", b"\\t"):
         data = data.replace(escape, b"")
@@ -200,8 +200,12 @@ def _letters(text: str) -> bytes:
 
 
 def _mended(prompt: Prompt, bare: str, text: str) -> object:
-    """Return JSON with small faults repaired by a library; only if no metric is named twice."""
-    import json_repair  # imported only for a broken reply
+    """Return the value of invalid JSON after a library has repaired small errors.
+
+    Raises:
+        ReplyError: If the text cannot be repaired, or names a metric twice.
+    """
+    import json_repair  # imported only if needed
 
     for metric in prompt.metrics:
         if len(re.findall(rf"[\"']{re.escape(metric.name)}[\"']\s*:", bare)) > 1:
@@ -246,9 +250,10 @@ def _verdict(prompt: Prompt, metric: Metric, part: object) -> Scored | Unscored:
 def _of_items(
     prompt: Prompt, items: Items, given: object, rationale: str, evidence: str | None
 ) -> Scored | Unscored:
-    """Return the answer implied by the listed items; the rationale has those without the first verdict.
+    """Return the answer that the verdicts on the listed items imply.
 
-    They are sorted in the order of the verdicts, and the first one with a quote gives the evidence.
+    The first of the possible verdicts denotes an item without a problem. The rationale lists the items with other
+    verdicts, ordered by verdict. The evidence is the quote of the first listed item that has one.
     """
     if not isinstance(given, list):
         raise _UnreadableError(f"{items.name} must be a list")
@@ -291,7 +296,7 @@ def _score(metric: Metric, given: object) -> float:
         given = float(given)
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise _UnreadableError(allowed)
-    # compared before float(): an integer may be too large for a double
+    # compare before converting to float, because an integer may be too large for it
     if not low <= given <= high or math.isnan(given) or (is_integer(metric) and given != int(given)):
         raise _UnreadableError(allowed)
     return float(given)
@@ -312,7 +317,7 @@ def _labels(metric: Metric, answer: Mapping[str, object]) -> tuple[str, tuple[st
 
 
 def _label(metric: Metric, given: object) -> str:
-    """Return a label, ignoring case, hyphens and underscores."""
+    """Return the label of the metric that equals the given one, ignoring case, hyphens and underscores."""
     plain = {_plain(label): label for label in metric.labels}
     if not isinstance(given, str) or _plain(given) not in plain:
         raise _UnreadableError(f"label must be one of: {', '.join(metric.labels)}")
@@ -324,7 +329,7 @@ def _plain(label: str) -> str:
 
 
 def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple[int, str]:
-    """Return the rating within the limits of the yes/no questions, and the text to add to the rationale."""
+    """Return the rating limited by the answers to the yes/no checks, and a text to add to the rationale."""
     said, bounds = [], [rating]
     for check in checks_of(metric.name):
         yes = answer.get(check.name)
@@ -340,7 +345,7 @@ def _checked(metric: Metric, rating: int, answer: Mapping[str, object]) -> tuple
 
 
 def _evidence(prompt: Prompt, given: object) -> str | None:
-    """Return the quote in the transcript's form if it is found there; otherwise as the judge gave it."""
+    """Return the quote as it occurs in the transcript, or as the judge gave it if it does not occur there."""
     if given is None:
         return None
     if not isinstance(given, str):

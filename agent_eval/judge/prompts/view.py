@@ -1,8 +1,8 @@
-"""Select what of a turn, a conversation or a session is shown to a model with a limited context.
+"""Select the parts of a turn, conversation or session that fit into the limited context of a model.
 
-The whole text is shown if it fits, otherwise an index of it (`record.STEPS`). If the index does not fit
-either, it is shown in overlapping windows; each window is judged, and the verdicts are merged
-(judge/llm/requests.py).
+If the whole text does not fit, it is shortened down to an index (see `record.STEPS`). If the index does not fit either,
+the text is divided into overlapping windows; each window is judged, and the verdicts are merged (see
+judge/llm/requests.py).
 """
 
 import math
@@ -32,31 +32,31 @@ from agent_eval.judge.prompts.record import (
 from agent_eval.transcripts.attachments import AttachmentKind
 from agent_eval.transcripts.models import Conversation, Message, Turn
 
-CONTEXT_TOKENS = 128_000  # for a model with an unknown context size
-TURNS = 100  # maximum number of earlier turns before a judged one
+CONTEXT_TOKENS = 128_000  # assumed for a model with an unknown context size
+TURNS = 100  # maximum number of turns shown before a judged turn
 MOST_WINDOWS = 8
-INDEX = 9  # steps in which all messages are shown, with texts of at least 60 characters
-ENGLISH = 4  # bytes to a token of the prompts' own texts
-_TIGHT = 4  # a record that is not short has at least this part of the context, if a single rubric leaves it
-_OVERLAP = 10  # a window begins a tenth of its messages before the end of the previous one
-_BESIDE = 3_000  # bytes of the request, the marks and the messages' own form
-_LEAST = 2_000  # bytes of a record
+INDEX = 9  # number of steps in which all messages are shown, with a maximum length of 60 or more
+ENGLISH = 4  # bytes per token of the texts of prompts
+_TIGHT = 4  # a quarter of the context is reserved for a record that is not short
+_OVERLAP = 10  # a window overlaps the previous one by a tenth of its messages
+_BESIDE = 3_000  # bytes of the request, the marks and the format of the messages
+_LEAST = 2_000  # minimum bytes of a record
 _PER_MESSAGE = 120  # bytes of an index entry in addition to its text
 
 
 @dataclass(frozen=True)
 class ViewLimits:
-    """Limit what a model can be shown in one call.
+    """Hold the limits on what a model can be shown in one call.
 
-    `turns`: maximum number of earlier turns before a judged one. Above it, the oldest are left out, half as
-    many at a time, so that the beginning of the prompt stays equal for many turns.
+    `turns` is the maximum number of turns shown before a judged turn. If there are more, the oldest are omitted in
+    groups of half that number, so that the beginning of the prompt stays the same for many turns.
     """
 
     context_tokens: int = CONTEXT_TOKENS
     reply_tokens: int = 4_096
     turns: int = TURNS
-    kinds: frozenset[AttachmentKind] = frozenset()  # of attachments that the model reads
-    withheld: frozenset[str] = frozenset()  # references of attachments that its server rejected
+    kinds: frozenset[AttachmentKind] = frozenset()  # kinds of attachments that the model reads
+    withheld: frozenset[str] = frozenset()  # references of attachments that the server rejected
 
     @property
     def reply(self) -> int:
@@ -65,31 +65,31 @@ class ViewLimits:
 
     @property
     def prompt_bytes(self) -> int:
-        """Return the bytes of a prompt that fit beside the reply."""
+        """Return the maximum size of a prompt in bytes, without the tokens reserved for the reply."""
         return (self.context_tokens - self.reply) * BYTES_PER_TOKEN
 
     def room_beside(self, *texts: str) -> int:
-        """Return the bytes left for a record, next to texts that are always sent; never less than _LEAST."""
+        """Return the bytes that the given texts leave for a record, but at least _LEAST."""
         return max(self.prompt_bytes - sum(map(size_of, texts)) - _BESIDE, _LEAST)
 
     def has_room_beside(self, *texts: str, record: int) -> bool:
-        """Return whether a record, of at most a quarter of the context, fits next to texts that are sent.
+        """Return whether the texts leave room for a record of `record` bytes, or for a quarter of the context if less.
 
-        Next to a record of _LEAST bytes, texts count with the four bytes to a token that English has.
+        For a record of up to _LEAST bytes, the texts are counted with four bytes per token, as in English.
         """
         own = sum(map(size_of, texts))
         is_short = record <= _LEAST and (own + _LEAST) * BYTES_PER_TOKEN <= self.prompt_bytes * ENGLISH
         return is_short or own + _BESIDE + min(record, self.prompt_bytes // _TIGHT) <= self.prompt_bytes
 
     def first_turn(self, n_earlier: int) -> int:
-        """Return the first of the earlier turns that are shown: 0, or a multiple of half the window."""
+        """Return the index of the first of `n_earlier` turns that is shown: 0, or a multiple of half of `turns`."""
         jump = max(self.turns // 2, 1)
         return 0 if n_earlier <= self.turns else ((n_earlier - self.turns) // jump + 1) * jump
 
 
 @dataclass(frozen=True)
 class View:
-    """Hold the lines of a record. In a window, `seen_share` and `n_left_out` are of its own part."""
+    """Hold the lines of a record. For a window, `seen_share` and `n_left_out` refer to its own part."""
 
     lines: list[str]
     seen_share: float = 1.0
@@ -99,12 +99,12 @@ class View:
 
 @dataclass
 class _Counted:
-    """Hold lines with counts of what they show."""
+    """Hold the lines of a record with their counts."""
 
     lines: list[Line] = field(default_factory=list[Line])
 
     def view(self, *, ignored: int = 0) -> View:
-        """Return the view; `ignored` items are left out by choice: counted as left out, but not as unseen."""
+        """Return the view. `ignored` items were omitted by the limit on turns; they do not reduce `seen_share`."""
         shown = sum(found.n_shown for found in self.lines)
         gone = sum(found.n_characters_left_out for found in self.lines)
         left_out = sum(found.n_left_out for found in self.lines) + ignored
@@ -120,16 +120,16 @@ def turn_view(
     after: Sequence[Line] = (),
     window: int = 0,
 ) -> View:
-    """Return what is shown for a question about the last turn: the frame, earlier turns, the turn, `after`.
+    """Return the view for a question about the last of the given turns.
 
     Args:
-        conversation: Its frame opens the record.
+        conversation: The conversation, whose frame is the first line.
         turns: Turns up to and including the judged one.
         names: Names to hide.
         limits: Limits of the model.
-        room: Maximum bytes of the record.
-        after: Lines after the turn.
-        window: Number of the window, if the turn needs several.
+        room: Maximum size of the record in bytes.
+        after: Lines that follow the judged turn.
+        window: Number of the window, from 0, if the turn needs several.
     """
     *earlier, turn = turns
     start = limits.first_turn(len(earlier))
@@ -152,9 +152,10 @@ def whole_view(
     after: Sequence[Line] = (),
     window: int = 0,
 ) -> View:
-    """Return what is shown for a question about whole conversations, each with its place and further lines.
+    """Return the view for a question about whole conversations.
 
-    Only a single conversation is shown in windows; the conversations of a session share the size evenly.
+    Each conversation has its turns, its place in the session and additional lines. A single conversation is divided
+    into windows if necessary; the conversations of a session share the available size evenly.
     """
     share = (room - total_size(after)) // max(len(conversations), 1)
     counted = _Counted()
@@ -173,7 +174,7 @@ def whole_view(
 def _frame_room(
     room: int, least: int, turns: Sequence[Turn], names: BlindedTerms, beside: Sequence[Line]
 ) -> int:
-    """Return the bytes of a frame: what whole turns leave of the room, but not less than `least`."""
+    """Return the bytes for the frame: the room that complete turns leave, but at least `least`."""
     free = room - total_size(beside)
     for turn in turns:
         if free <= least:
@@ -183,7 +184,7 @@ def _frame_room(
 
 
 def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Line] | None:
-    """Return all turns in the first step that fits; None if not even the index fits."""
+    """Return the lines of all turns in the first step that fits, or None if not even the index fits."""
     messages = [message for turn in turns for message in turn.messages]
     for step in STEPS[:INDEX]:
         if least_size(messages, step) > most:
@@ -195,9 +196,9 @@ def _in_steps(turns: Sequence[Turn], names: BlindedTerms, most: int) -> list[Lin
 
 
 def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int) -> tuple[list[Line], int]:
-    """Return the lines of earlier turns, and how many messages and calls the window leaves out by choice.
+    """Return the lines of earlier turns, and the number of messages and calls that the limit on turns omits.
 
-    The first turn is always included; the last ones follow the gap.
+    The first turn is always included. A gap line replaces the omitted turns, and the last turns follow it.
     """
     if not start:
         return (turn_lines(earlier, names, most) if earlier else []), 0
@@ -212,9 +213,9 @@ def _history(earlier: Sequence[Turn], start: int, names: BlindedTerms, most: int
 
 @dataclass(frozen=True)
 class _Window:
-    """Hold one of `n` windows: its lines, those of its own part without overlap, and that part's items.
+    """Hold one of `n` windows: its lines, the lines of its own part without overlap, and the number of items in it.
 
-    What every window shows beside the turns is counted with the first one.
+    The lines that every window shows in addition to the turns are counted with the first window.
     """
 
     n: int
@@ -226,7 +227,7 @@ class _Window:
     def view(
         self, before: Sequence[Line], after: Sequence[Line], turns: Sequence[Turn], *, ignored: int = 0
     ) -> View:
-        """Return the window as a view of the turns; `ignored` items are left out by choice."""
+        """Return the window as a view of the turns. `ignored` items were omitted by the limit on turns."""
         whole = gap_line(turns)
         beside = [*before, *after]
         own = [*self.own, *(beside if self.number == 0 else ())]
@@ -245,7 +246,7 @@ class _Window:
 
 
 def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) -> _Window:
-    """Return one of the windows in which the messages of turns are shown."""
+    """Return the window `number` of those into which the messages of the turns are divided."""
     items = [(i, j) for i, turn in enumerate(turns) for j in range(len(turn.messages))]
     costs = [_cost(turns[i].messages[j]) for i, j in items]
     n = min(max(math.ceil(sum(costs) / (most * 0.8)), 2), MOST_WINDOWS, max(len(items), 1))
@@ -266,7 +267,10 @@ def _window(turns: Sequence[Turn], names: BlindedTerms, most: int, number: int) 
 
 
 def _request_of(turns: Sequence[Turn], i: int, j: int) -> list[tuple[int, int]]:
-    """Return the user's message of turn `i` if it is before message `j`: every window shows what was asked."""
+    """Return a list with the position of the user's message in turn `i`, or an empty list if message `j` precedes it.
+
+    Every window shows this message, so that the judge knows what was asked.
+    """
     return [(i, k) for k in range(j) if turns[i].messages[k].role == "user"][:1]
 
 
@@ -277,11 +281,11 @@ def _thinned(
     names: BlindedTerms,
     most: int,
 ) -> tuple[list[Line], list[Line]]:
-    """Return the most important messages of a window that is too large for any step, and counts of the others.
+    """Return the lines of a window that is too large for any step, with only its most important messages.
 
-    Tool results and calls are left out first, then replies, errors, the user's messages, and calls that may
-    destroy; never the ends of the window. What was asked is shown first if it is not part of the window; it
-    is in the first of the two results only.
+    Tool results and calls are omitted first, then replies, errors, the user's messages, and destructive calls. The
+    first and last two messages of the window are always kept. Counts replace the omitted messages. The first result
+    also has the user's request if it is not part of the window; the second result has only the window's own part.
     """
     ranks = _ranks(turns, part)
     ordered = sorted(range(len(part)), key=lambda i: (ranks[i], min(i, len(part) - 1 - i)))
@@ -310,7 +314,7 @@ def _thinned(
 
 
 def _ranks(turns: Sequence[Turn], part: Sequence[tuple[int, int]]) -> list[int]:
-    """Return how soon each message of a window may be left out: the higher, the sooner."""
+    """Return the rank of each message of a window. Messages with the highest rank are omitted first."""
     ranks: list[int] = []
     for k, (i, j) in enumerate(part):
         message = turns[i].messages[j]
@@ -326,7 +330,7 @@ def _ranks(turns: Sequence[Turn], part: Sequence[tuple[int, int]]) -> list[int]:
 def _part(
     turns: Sequence[Turn], items: Sequence[tuple[int, int]], names: BlindedTerms, step: Step
 ) -> Iterator[Line]:
-    """Return the turns of some messages, with only those messages; other turns are shown as gaps."""
+    """Yield the lines of the turns with only the given messages. Gap lines replace turns without any of them."""
     held: dict[int, set[int]] = {}
     for i, j in items:
         held.setdefault(i, set()).add(j)
@@ -341,7 +345,7 @@ def _part(
 
 
 def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
-    """Yield where windows of about equal cost begin, and where the last one ends."""
+    """Yield the indices at which windows of about equal cost begin, and the index at which the last one ends."""
     yield 0
     total, held, k = sum(costs), 0, 1
     for i, cost in enumerate(costs):
@@ -353,7 +357,7 @@ def _bounds(costs: Sequence[int], n: int) -> Iterator[int]:
 
 
 def _cost(message: Message) -> int:
-    """Return the approximate bytes that a message takes in a window."""
+    """Return the approximate size of a message in a window, in bytes."""
     bound = 8_000 if is_kept(message) else 1_000 if is_said(message) else 250
     arguments = sum(min(size_of(str(call.arguments)), bound) + _PER_MESSAGE for call in message.tool_calls)
     return min(size_of(message.content or ""), bound) + arguments + _PER_MESSAGE

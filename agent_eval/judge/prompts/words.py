@@ -1,7 +1,7 @@
-"""Define the texts of the prompts: task, grammar of the record, how to judge, how to reply.
+"""Define the texts of the prompts: the task, the format of the record, and how to judge and reply.
 
-The rubrics' texts are in the metrics and the methodology. A change here repeats every question:
-raise PROFILE_VERSION with it (a test checks this).
+The rubrics are defined in the metrics and the methodology. If a text here changes, all questions are asked again:
+increase PROFILE_VERSION with it (a test checks this).
 """
 
 TASK = """\

@@ -1,7 +1,7 @@
-"""Decide by rules what can be decided reliably without a model, and abstain on everything else.
+"""Answer by rules the questions that can be answered reliably without a model, and abstain on all others.
 
-A rule reports only definite failures, because a false alarm blames an agent wrongly. No finding means "not
-assessed", not "no failure". There is one module per check, whose docstring defines it.
+A rule reports only definite failures, because a false alarm would blame an agent wrongly. No finding means "not
+assessed", not "no failure". The docstring of each module defines its checks.
 """
 
 from agent_eval.judge.rules.declared import AUTONOMY, autonomy

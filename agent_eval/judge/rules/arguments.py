@@ -1,8 +1,8 @@
-"""Detect wrong arguments: a call that violates its tool's JSON schema, or a search with an empty query.
+"""Detect wrong arguments: a call that violates the JSON schema of its tool, or a search with an empty query.
 
-Schemas come with transcripts and are untrusted: nothing is fetched, patterns are not run (a pattern may never
-finish), references are followed within the schema only, and the work is limited. A schema that cannot be
-applied this way decides nothing.
+Schemas are part of the transcripts and therefore untrusted: nothing is fetched, patterns (whose evaluation might not
+terminate) are ignored, references are resolved only within the schema, and the work is limited. If a schema cannot be
+applied under these restrictions, the check abstains.
 """
 
 import json
@@ -27,7 +27,7 @@ from agent_eval.metrics.builtin.tool_call_behavior_failure import WRONG_ARGUMENT
 from agent_eval.transcripts.models import Conversation, ToolCall
 
 MAX_SCHEMA = 100_000  # characters
-MAX_STEPS = 10_000  # keywords and their parts applied in one check: well under a second
+MAX_STEPS = 10_000  # maximum keywords and parts of keywords in one check, which takes well under a second
 _NOT_RUN = (
     "pattern",
     "format",
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class _TooMuchError(Exception):
-    """Raised when the schema needs more work than a check may take."""
+    """Raised when a check exceeds MAX_STEPS."""
 
 
 _steps: ContextVar[int] = ContextVar("steps", default=0)
 
 
 def wrong_arguments(question: Question) -> RuleFinding | None:
-    """Return a finding if a call does not fit its tool's schema, or a search has an empty query."""
+    """Return a finding if a call violates the schema of its tool, or a search has an empty query."""
     for made in calls_of(question):
         tool = _tool(question.conversations[0], made.call.name)
         reason = _misfit(tool, made.call) or _empty_query(tool, made.call)
@@ -68,13 +68,16 @@ def wrong_arguments(question: Question) -> RuleFinding | None:
 
 
 def _tool(conversation: Conversation, name: str) -> Mapping[str, JsonValue] | None:
-    """Return the schema of the only tool of that name; None if there is none, or several differ."""
+    """Return the schema of the tool with the given name, or None if there is no such tool or several that differ."""
     found = {json.dumps(s, sort_keys=True): s for t in conversation.tools or () if (s := _schema(t, name))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue] | None:
-    """Return a tool's argument schema, in the forms of OpenAI, Anthropic and MCP; None for other tools."""
+    """Return the argument schema of a tool in the format of OpenAI, Anthropic or MCP.
+
+    The result is None if the tool has another name or no schema.
+    """
     inner = tool.get("function")
     described = inner if isinstance(inner, dict) else tool
     if described.get("name") != name:
@@ -87,7 +90,7 @@ def _schema(tool: Mapping[str, JsonValue], name: str) -> Mapping[str, JsonValue]
 
 
 def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
-    """Return why the arguments do not fit; None if they do, or if that is uncertain."""
+    """Return why the arguments violate the schema, or None if they do not or the result is uncertain."""
     if schema is None:
         return None
     if isinstance(call.arguments, str):
@@ -99,7 +102,7 @@ def _misfit(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | Non
     token = _steps.set(0)
     try:
         errors = list(validator.iter_errors(call.arguments))
-    except Exception:  # any error caused by a hostile schema: no decision
+    except Exception:  # a malicious schema can raise any error; abstain
         return None
     finally:
         _steps.reset(token)
@@ -120,7 +123,7 @@ def _step(check: Any) -> Any:
 
 @cache
 def _bounded() -> Any:
-    """Return a JSON Schema validator without keywords that may not terminate; imports the library lazily."""
+    """Return a JSON Schema validator without the keywords that might not terminate. Imports the library lazily."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -130,7 +133,10 @@ def _bounded() -> Any:
 
 @lru_cache(maxsize=1024)
 def _validator(text: str) -> Any:
-    """Return a validator that fetches nothing; None for a broken or too large schema, or key patterns."""
+    """Return a validator for a schema, or None if the schema is invalid, too large or uses `patternProperties`.
+
+    The validator does not fetch references.
+    """
     from jsonschema import FormatChecker
     from referencing import Registry
 
@@ -139,16 +145,16 @@ def _validator(text: str) -> Any:
     schema = json.loads(text)
     try:
         _bounded().check_schema(schema, format_checker=FormatChecker(formats=()))
-    except Exception:  # broken, or nested too deeply to be checked
+    except Exception:  # invalid, or nested too deeply to be checked
         return None
     return _bounded()(schema, registry=Registry())
 
 
 def _is_sure(error: "ValidationError", is_refused: bool) -> bool:
-    """Return whether a mismatch is certainly the agent's fault.
+    """Return whether a violation is certainly the agent's fault.
 
-    Many tools accept a scalar written as another type, or null for an optional value: such a mismatch counts
-    only if the call failed. A value that fits two branches of `oneOf` is the schema's fault.
+    Many tools accept a scalar of another type, or null for an optional value, so such a violation counts only if the
+    call failed. A value that matches two branches of `oneOf` is a fault of the schema.
     """
     if error.validator in ("anyOf", "oneOf"):
         branches: dict[object, list[ValidationError]] = {}
@@ -174,7 +180,7 @@ def _types(error: "ValidationError") -> Sequence[str]:
 
 
 def _is_near(instance: object, types: Iterable[str]) -> bool:
-    """Return whether a value is equal in another type: '3' and 3, 'true' and true, JSON text and value."""
+    """Return whether a value has an equivalent of an expected type, such as 3 for '3' or true for 'true'."""
     if isinstance(instance, str):
         try:
             read = json.loads(instance)
@@ -193,7 +199,10 @@ def _told(error: "ValidationError") -> str:
 
 
 def _empty_query(schema: Mapping[str, JsonValue] | None, call: ToolCall) -> str | None:
-    """Return why a search query is blank. If the schema makes the query optional, blank may mean 'all'."""
+    """Return a description of an empty search query, or None.
+
+    A query that the schema makes optional is not reported, because an empty one may mean 'all'.
+    """
     if not isinstance(call.arguments, dict) or not _SEARCHING & set(words_of_name(call.name)):
         return None
     blank = [name for name, value in call.arguments.items() if isinstance(value, str) and not value.strip()]

@@ -1,4 +1,4 @@
-"""Detect useless calls: to an unknown tool, failing repeatedly, or in a loop; and compute their share."""
+"""Detect calls to unknown tools, repeatedly failing calls and loops, and compute the share of useful calls."""
 
 import re
 from collections import Counter
@@ -27,10 +27,10 @@ from agent_eval.metrics.builtin.tool_call_behavior_failure import (
 )
 from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 
-MOST_EQUAL = 2  # equal failing calls that are a reasonable retry
-SHORTEST_RUN = 5  # consecutive failing calls of one tool, with different arguments
-ROUNDS = 3  # times that the same few calls occur in sequence
-LONGEST_ROUND = 4  # maximum number of calls in such a loop
+MOST_EQUAL = 2  # maximum number of equal failing calls, which allows for a retry
+SHORTEST_RUN = 5  # minimum number of consecutive failing calls of a tool with different arguments
+ROUNDS = 3  # number of times that the same calls must be repeated in sequence
+LONGEST_ROUND = 4  # maximum number of calls in the repeated sequence
 
 _PASSING = re.compile(
     r"time-?d? ?out|temporar|unavailable|rate.?limit|too many|\b429\b|\b5\d\d\b|connection|network|try again|retry"
@@ -42,8 +42,8 @@ _PASSING = re.compile(
 def unknown_tool(question: Question) -> RuleFinding | None:
     """Return a finding if the agent called a tool that it does not have, and the call failed.
 
-    Abstains if the tools are unknown, if the name is one of theirs with another prefix, and if the call was
-    answered: then the list of tools is incomplete.
+    Abstains if the tools are unknown, if the name is that of a tool with another prefix, or if the call succeeded,
+    which shows that the list of tools is incomplete.
     """
     names = _names_of_tools(question.conversations[0])
     for made in calls_of(question):
@@ -64,7 +64,7 @@ def _is_unknown(call: ToolCall, names: frozenset[str]) -> bool:
 
 
 def _names_of_tools(conversation: Conversation) -> frozenset[str]:
-    """Return the names of the tools; empty if they are unknown or one of them has no name."""
+    """Return the names of the tools, or an empty set if they are unknown or a tool has no name."""
     names: list[str] = []
     for tool in conversation.tools or ():
         inner = tool.get("function")
@@ -76,9 +76,9 @@ def _names_of_tools(conversation: Conversation) -> frozenset[str]:
 
 
 def repeated_failing_call(question: Question) -> RuleFinding | None:
-    """Return a finding if a call failed in the same way for the third time, without a change in between.
+    """Return a finding if an equal call failed with the same error for the third time, without a change in between.
 
-    Abstains if the error may be temporary, and if the user asked for a retry.
+    Abstains if the error may be temporary or the user asked for a retry.
     """
     for call, n in history_of(question).state(_FailedBefore).of_turn(question.turn.turn_index):
         if n > MOST_EQUAL:
@@ -88,7 +88,7 @@ def repeated_failing_call(question: Question) -> RuleFinding | None:
 
 
 class _FailedBefore:
-    """Collect the agent's calls that failed as an equal one did before, without a possible change between."""
+    """Collect the agent's calls that failed like an earlier equal call, if nothing may have changed in between."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._times: Counter[bytes] = Counter()
@@ -109,16 +109,16 @@ class _FailedBefore:
                     self._again.setdefault(turn.turn_index, []).append((call, self._times[key]))
 
     def of_turn(self, turn_index: int) -> list[tuple[ToolCall, int]]:
-        """Return the calls of a turn that failed as before, each with its number of failures."""
+        """Return the calls of a turn that failed like an earlier one, each with the number of failures so far."""
         return self._again.get(turn_index, [])
 
 
 def stuck_loop(question: Question) -> RuleFinding | None:
     """Return a finding if the agent is in a loop within a turn.
 
-    Either the same few different calls follow one another three times with equal results, or one tool fails
-    five consecutive times in the same way, with different arguments. Abstains for tools that report changing
-    data and for errors that may be temporary.
+    A loop is a sequence of two to four calls, not all equal, that is made three times with equal results, or five
+    consecutive calls of a tool with different arguments that fail in the same way. Abstains for tools that report
+    changing data, and for errors that may be temporary.
     """
     calls = [made.call for made in calls_of(question)]
     return _failing_run(calls) or _round(calls)
@@ -138,7 +138,7 @@ def _failing_run(calls: Sequence[ToolCall]) -> RuleFinding | None:
 
 
 def _kind_of_error(call: ToolCall) -> str:
-    """Return an error without its values."""
+    """Return the beginning of an error with numbers and quoted values replaced by '*'."""
     return re.sub(r"\d+|'[^']*'|\"[^\"]*\"", "*", (call.result or "")[:200])
 
 
@@ -159,10 +159,10 @@ def _round(calls: Sequence[ToolCall]) -> RuleFinding | None:
 
 
 def step_efficiency(question: Question) -> Verdict:
-    """Return the share of the agent's calls in a conversation that were neither repeated nor useless.
+    """Return the share of the agent's calls in a conversation that were neither repeated nor useless, 0–1.
 
-    Repeated: an equal call had the same result, and nothing changed since. Useless: the tool is unknown, or
-    the call failed as an equal call had failed before.
+    A call is repeated if an equal call had the same result and nothing has changed since. It is useless if the tool is
+    unknown, or if it failed like an earlier equal call.
     """
     conversation, turns = question.conversations[0], question.turns[0]
     n_calls = sum(call.requestor == "assistant" for turn in turns for call in turn.tool_calls)

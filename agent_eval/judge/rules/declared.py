@@ -1,4 +1,4 @@
-"""Use what the data declare: outcomes, results that need not be used, counted interventions."""
+"""Use declared data: outcomes, tool results that need not be used, and recorded interventions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ AUTONOMY = "U5"
 
 
 def declared_use(question: Question) -> Verdict | None:
-    """Decide that the results of a turn's calls need not appear in the answer, if the data say so."""
+    """Return not applicable if `expected` declares that the results of a turn need not be used, else None."""
     truth = expected_of(question.turn.turn_index, question.conversations[0].expected)
     if truth is not None and truth.results_should_be_used is False:
         return NotApplicable("declared: the results need not reach the answer")
@@ -21,9 +21,9 @@ def declared_use(question: Question) -> Verdict | None:
 
 
 def declared_outcome(conversation: Conversation) -> Verdict | None:
-    """Decide goal completion if the data say whether the outcome is correct; a bare reward decides nothing.
+    """Return goal completion if the conversation declares whether its outcome is correct, else None.
 
-    If the harness failed, the goal cannot be judged.
+    A reward alone does not decide. If the harness failed, the result is not applicable.
     """
     outcome = conversation.outcome
     if outcome.classified == "harness_error":
@@ -38,14 +38,20 @@ def declared_outcome(conversation: Conversation) -> Verdict | None:
 
 
 def autonomy(conversations: Sequence[Conversation]) -> Verdict:
-    """Count U5 per task; the session has the rating of its worst task.
+    """Rate U5 by counting interventions per task. The session gets the rating of its worst task.
 
-    Each conversation is one task. No intervention: 5. One confirmation: 4. One to three with a correction: 3.
-    Two or three confirmations are between the anchors 4 and 3. Help in two or more turns, and in most of
-    them: 2. More than three: 2, exactly if they are more than half of the task's turns, else between the
-    anchors 3 and 2. The agent could not continue unguided: 1. Between two anchors, the lower one counts, and
-    the rationale says so. Help counts as a correction: the agent did not succeed alone. Abstains if
-    interventions were not recorded in all conversations.
+    Each conversation is a task. Its rating is:
+
+    - 5 without an intervention.
+    - 4 with one confirmation.
+    - 3 with two or three confirmations (between the anchors 4 and 3), or with one to three interventions that include
+      a correction or help.
+    - 2 with more than three interventions (between the anchors 3 and 2 if they are at most half the number of turns),
+      or with help in at least two turns and in more than half of the turns.
+    - 1 if the agent was blocked and could not continue unguided.
+
+    Between two anchors, the lower one counts, and the rationale says so. Abstains if interventions were not recorded
+    in all conversations.
 
     Source: methodology, U5; the counting rule is ours (docs/decisions/0017).
     """
@@ -65,16 +71,16 @@ def autonomy(conversations: Sequence[Conversation]) -> Verdict:
 
 @dataclass(frozen=True)
 class _Task:
-    """Hold the interventions of one task, and the rating that follows from them."""
+    """Hold the interventions of a task and the resulting rating."""
 
     name: str
     found: tuple[Intervention, ...]
     rating: int
-    between: tuple[int, int] | None  # the two anchors around the count
+    between: tuple[int, int] | None  # the two adjacent anchors, if the count is between them
 
     @property
     def description(self) -> str:
-        """Describe the number and kinds of interventions, and the anchors around the count."""
+        """Return a description of the interventions and of the anchors that the count is between."""
         n = len(self.found)
         listed = ", ".join(i.kind + _at(i.turn_index) for i in self.found)
         counted = f"{n} intervention{'s' if n != 1 else ''} in {self.name} ({listed})"
@@ -90,7 +96,7 @@ def _task(conversation: Conversation) -> _Task:
 
 
 def _level(found: Sequence[Intervention], n_turns: int) -> tuple[int, tuple[int, int] | None]:
-    """Return the rating of one task by its interventions, and the two anchors it lies between, if any."""
+    """Return the rating of a task, and the two anchors that its interventions are between, if any."""
     kinds = [i.kind for i in found]
     helped = {n if i.turn_index is None else (i.turn_index,) for n, i in enumerate(found) if i.kind == "help"}
     if "blocked" in kinds:

@@ -1,4 +1,4 @@
-"""Define the finding of a check, and helpers that several checks use."""
+"""Define the finding of a check, and helper functions for checks."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _QUOTE_LENGTH = 160
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Return the set of words in a text."""
+    """Return the set of the words in a text, which are separated by spaces."""
     return frozenset(words.split())
 
 
@@ -29,12 +29,12 @@ _ERROR = re.compile(
     r"\b(error|exception|traceback|fail(ed|ure|s)?|time-?out|timed out|not found|no connection|unavailable)\b",
     re.IGNORECASE,
 )
-_HEAD = 80  # an error is reported at the beginning of a result
+_HEAD = 80  # characters at the beginning of a result that are searched for an error
 
 
 @dataclass(frozen=True)
 class RuleFinding:
-    """Hold one failure, with the rule's reason and a verbatim quote."""
+    """Represent a failure that a check found, with the reason and a verbatim quote."""
 
     label: str
     rationale: str
@@ -43,7 +43,7 @@ class RuleFinding:
 
 @dataclass(frozen=True)
 class Made:
-    """Hold a call of the agent or the user in the judged turn, and its position among the turn's messages."""
+    """Hold a call in the judged turn, and the index of its message in the turn."""
 
     position: int
     call: ToolCall
@@ -59,41 +59,41 @@ def calls_of(question: Question) -> Iterator[Made]:
 
 
 def may_have_failed(call: ToolCall) -> bool:
-    """Return whether a result is an error: declared, or reported at its beginning, often as plain text."""
+    """Return whether a call is declared to have failed, or the beginning of its result reports an error."""
     return call.is_error is True or tells_error(call.result or "")
 
 
 def tells_error(result: str) -> bool:
-    """Return whether a result reports an error at its beginning."""
+    """Return whether the beginning of a result reports an error."""
     return bool(_ERROR.search(result[:_HEAD]))
 
 
 @lru_cache(maxsize=4096)
 def words_of_name(name: str) -> tuple[str, ...]:
-    """Return `deleteFile`, `delete_file` or `fs.delete-file` as lower-case words."""
+    """Return the lower-case words of a name such as `deleteFile`, `delete_file` or `fs.delete-file`."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     return tuple(word.lower() for word in re.split(r"[^A-Za-z0-9]+", spaced) if word)
 
 
 def only_reads(name: str) -> bool:
-    """Return whether a tool's name indicates that it changes nothing."""
+    """Return whether the name of a tool indicates that it only reads."""
     words = words_of_name(name)
     return bool(words) and words[0] in _READING
 
 
 def is_live(name: str) -> bool:
-    """Return whether a tool's name indicates changing data, such as a status."""
+    """Return whether the name of a tool indicates that it reads changing data, such as a status."""
     return not _LIVE.isdisjoint(words_of_name(name))
 
 
 @lru_cache(maxsize=4096)
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words of a text, ignoring case and signs."""
+    """Return the words of a text in lower case, without punctuation."""
     return tuple(re.findall(r"\w+", text.casefold()))
 
 
 def leaves(value: object) -> Iterator[str]:
-    """Yield the texts and integers in a call's arguments, as texts."""
+    """Yield the strings and integers in the arguments of a call, as strings."""
     if isinstance(value, dict):
         for part in value.values():
             yield from leaves(part)
@@ -105,10 +105,10 @@ def leaves(value: object) -> Iterator[str]:
 
 
 def quote_of(text: str) -> str:
-    """Return the longest line of a text, cut at a word."""
+    """Return the longest line of a text, truncated to 160 characters at a word boundary."""
     return cut(max(text.splitlines(), key=len).strip())
 
 
 def cut(line: str) -> str:
-    """Return at most 160 characters, cut at a word."""
+    """Return the line truncated to 160 characters at a word boundary."""
     return line if len(line) <= _QUOTE_LENGTH else line[:_QUOTE_LENGTH].rsplit(" ", 1)[0]

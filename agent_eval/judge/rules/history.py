@@ -1,8 +1,7 @@
-"""Collect earlier turns once per conversation, so that rules that use them cost the same at every turn.
+"""Process the earlier turns of a conversation once, so that the cost of rules does not grow with each turn.
 
-A rule keeps what it needs of earlier turns in its own state, which receives each turn once, in order, up to
-the judged turn. If the turns of a conversation are judged backwards, it is collected from its beginning each
-time.
+A rule keeps the data that it needs from earlier turns in its own state, which receives each turn once, in order, up
+to the judged turn. If the turns are judged in reverse order, the state is rebuilt for each turn.
 """
 
 import threading
@@ -11,11 +10,11 @@ from typing import Protocol, TypeVar
 from agent_eval.judge.protocol import Question
 from agent_eval.transcripts.models import Conversation, Turn
 
-_HELD = 4  # conversations; questions are ordered by conversation
+_HELD = 4  # conversations kept in memory; questions are ordered by conversation
 
 
 class State(Protocol):
-    """Holds what a rule needs of a conversation's earlier turns."""
+    """Holds the data that a rule needs from the earlier turns of a conversation."""
 
     def __init__(self, conversation: Conversation) -> None: ...
 
@@ -28,24 +27,24 @@ S = TypeVar("S", bound=State)
 
 
 class History:
-    """Hold the turns of a conversation so far, and each rule's state."""
+    """Hold the turns of a conversation so far, and the states of the rules."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.turns: list[Turn] = []
-        self.starts: list[int] = []  # for each turn, the number of messages before it
+        self.starts: list[int] = []  # number of messages before each turn
         self._n_messages = 0
         self._states: dict[type, tuple[State, int]] = {}
 
     def extend(self, question: Question) -> None:
-        """Add the question's turns that are not yet included."""
+        """Add the turns of the question that are not included yet."""
         for turn in question.turns[0][len(self.turns) :]:
             self.turns.append(turn)
             self.starts.append(self._n_messages)
             self._n_messages += len(turn.messages)
 
     def state(self, kind: type[S]) -> S:
-        """Return a rule's state, including every turn so far."""
+        """Return the state of a rule after all turns so far."""
         state, n_seen = self._states.get(kind) or (kind(self.conversation), 0)
         assert isinstance(state, kind)
         for turn, start in zip(self.turns[n_seen:], self.starts[n_seen:], strict=True):
@@ -63,7 +62,7 @@ _HELD_HERE = _Held()
 
 
 def history_of(question: Question) -> History:
-    """Return the history of the conversation that a turn question is about."""
+    """Return the history of the question's conversation, up to the question's last turn."""
     conversation, turns = question.conversations[0], question.turns[0]
     held = _HELD_HERE.histories
     for history in held:

@@ -1,4 +1,4 @@
-"""Detect an ignored tool result: the agent reports success to the user although the call for it failed."""
+"""Detect an ignored tool result: the agent reports success to the user although its call failed."""
 
 import json
 import re
@@ -26,11 +26,11 @@ _TROUBLE = re.compile(
 
 
 def ignored_error(question: Question) -> RuleFinding | None:
-    """Return a finding if the agent claims success after the turn's last call with an effect failed.
+    """Return a finding if the agent claims success although the last call of the turn with an effect failed.
 
-    The failure must be certain: the call would change something, its result is a declared error or an error
-    as a whole, no later call of the turn changes anything, and the words after it claim success in English,
-    without a word of any trouble.
+    The finding must be certain: the call would change something, its result is a declared error or consists of an
+    error, no later call of the turn changes anything, and the text after it claims success in English without
+    mentioning any problem.
     """
     turn = question.turn
     acting = [made for made in calls_of(question) if not only_reads(made.call.name)]
@@ -38,7 +38,7 @@ def ignored_error(question: Question) -> RuleFinding | None:
         return None
     succeeded = [made for made in acting if not surely_failed(made.call)]
     if succeeded:
-        return None  # the claim may be about another call that succeeded
+        return None  # the claim may refer to another call that succeeded
     last = acting[-1]
     said = [m.content for m in turn.messages[last.position + 1 :] if m.role == "assistant" and m.content]
     claim = _claim("\n".join(said), last.call.name)
@@ -53,7 +53,7 @@ def ignored_error(question: Question) -> RuleFinding | None:
 
 
 def _claim(text: str, tool: str) -> str | None:
-    """Return the words that claim the tool's action or general success; None next to any word of trouble."""
+    """Return the words that claim success, or None if there are none or the text mentions a problem."""
     if _TROUBLE.search(text):
         return None
     verb = next(iter(words_of_name(tool)), "")
@@ -68,7 +68,7 @@ def _claim(text: str, tool: str) -> str | None:
 
 
 def surely_failed(call: ToolCall) -> bool:
-    """Return whether a result is certainly an error: declared, a text that begins so, or an error object."""
+    """Return whether a call certainly failed: a declared error, a text that begins with one, or an error object."""
     if call.is_error is not None:
         return call.is_error
     text = call.result or ""

@@ -1,4 +1,4 @@
-"""Run the checks and a custom metric's own measure, and combine their findings."""
+"""Run the checks and the `measure` of custom metrics, and combine the findings into verdicts."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -42,12 +42,12 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 
 
 class RulesJudge:
-    """Decides by checks, by declared data, by counting U5, and by metrics that measure themselves."""
+    """Answers questions by checks, declared data, counted interventions (U5) and the `measure` of custom metrics."""
 
     name = RULE
 
     async def judge(self, question: Question) -> Mapping[str, Verdict]:
-        """Return a verdict for each metric of the question; an abstention if no rule decides."""
+        """Return a verdict for each metric of the question, or an abstention if no rule decides it."""
         return {metric.name: _decide(metric, question) for metric in question.metrics}
 
 
@@ -74,7 +74,7 @@ def _abstain() -> Verdict:
 
 
 def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Verdict | None:
-    """Return the findings of the checks, the most severe first, each label once."""
+    """Return a verdict with the labels of all findings, the most severe first, or None without a finding."""
     each = [finding for check in checks if (finding := check(question)) is not None]
     if not each:
         return None
@@ -92,7 +92,7 @@ def _found(metric: Metric, checks: tuple[Check, ...], question: Question) -> Ver
 
 
 def _own_measure(metric: Metric, question: Question) -> Verdict:
-    """Return the result of a custom metric's code; a failure of that code is the judge's, not the agent's."""
+    """Return the result of a custom metric's `measure`. An error in its code counts as a failure of the judge."""
     conversation, turns = question.conversations[0], question.turns[0]
     at = question.turn_index
     expected = next((e for e in conversation.expected if e.turn_index == at), None)

@@ -1,4 +1,4 @@
-"""Detect a repeated tool call: an equal call with nothing in between that could have changed its result."""
+"""Detect a repeated tool call: an equal call is made again although nothing could have changed its result."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,8 @@ from agent_eval.transcripts.models import Conversation, ToolCall, Turn
 def repeated_call(question: Question) -> RuleFinding | None:
     """Return a finding if the agent called a tool again with equal arguments and got the same result.
 
-    Abstains if the earlier call may have failed, the results differ, the user asked for it again, another
-    call in between may change something, or the tool reports changing data, such as a status.
+    Abstains if the earlier call may have failed, the results differ, the user asked for a repetition, a call in between
+    may have changed something, or the tool reports changing data such as a status.
     """
     for again, index in _repeated(history_of(question), question.turn):
         return RuleFinding(
@@ -29,12 +29,12 @@ def repeated_call(question: Question) -> RuleFinding | None:
 
 
 def repeated_in(history: History, turn: Turn) -> list[ToolCall]:
-    """Return all calls of a turn that `repeated_call` would find."""
+    """Return all calls of a turn that `repeated_call` would report."""
     return [call for call, _ in _repeated(history, turn)]
 
 
 def _repeated(history: History, turn: Turn) -> Iterator[tuple[ToolCall, int]]:
-    """Yield each repeated call of a turn, with the turn of the previous equal one."""
+    """Yield each repeated call of a turn with the index of the turn that has the previous equal call."""
     for again, earlier, index in history.state(_CallsBefore).of_turn(turn.turn_index):
         if is_live(again.name) or (index != turn.turn_index and is_asked_again(turn)):
             continue
@@ -43,12 +43,11 @@ def _repeated(history: History, turn: Turn) -> Iterator[tuple[ToolCall, int]]:
 
 
 class _CallsBefore:
-    """Collect the agent's calls that are equal to an earlier one, with no possible change in between."""
+    """Collect the agent's calls that are equal to an earlier call, if nothing may have changed in between."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._latest: dict[
-            bytes, tuple[ToolCall, int]
-        ] = {}  # the agent's calls since the last change, with turns
+        # the agent's calls since the last possible change, with their turns
+        self._latest: dict[bytes, tuple[ToolCall, int]] = {}
         self._repeated: dict[int, list[tuple[ToolCall, ToolCall, int]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:
@@ -64,5 +63,5 @@ class _CallsBefore:
                 self._latest[key] = (call, turn.turn_index)
 
     def of_turn(self, turn_index: int) -> list[tuple[ToolCall, ToolCall, int]]:
-        """Return the repeated calls of a turn, each with the latest equal one and that one's turn."""
+        """Return the repeated calls of a turn, each with the previous equal call and the index of that call's turn."""
         return self._repeated.get(turn_index, [])

@@ -1,4 +1,4 @@
-"""Detect repetition: a long text that the agent gave before, unasked, or one question asked repeatedly."""
+"""Detect repetition: a long text that the agent repeats without being asked, or a question that it asks repeatedly."""
 
 import difflib
 import itertools
@@ -12,13 +12,13 @@ from agent_eval.judge.rules.history import history_of
 from agent_eval.metrics.builtin.agent_behavior_failure import REPETITION
 from agent_eval.transcripts.models import Conversation, Turn
 
-MIN_WORDS_EQUAL = 8  # shorter texts are repeated for good reasons: thanks, greetings, holding lines
+MIN_WORDS_EQUAL = 8  # shorter texts, such as thanks and greetings, are repeated for good reasons
 MIN_WORDS_SIMILAR = 40
-SIMILAR = 0.95  # share of equal words in order
-LOOKED_AT = 64  # similar texts that one text is compared with; equal ones are found at any distance
+SIMILAR = 0.95  # minimum share of equal words, in order, of similar texts
+LOOKED_AT = 64  # number of latest texts searched for similar ones; equal texts are found at any distance
 
 MIN_WORDS_ASKED = 5
-MOST_ASKED = 3  # times that one question may be asked in the same words
+MOST_ASKED = 3  # maximum number of times that a question can be asked in the same words
 
 _SENTENCE = re.compile(r"[^.!?\n]{8,300}\?")
 _ASKS_FACTS = re.compile(
@@ -41,11 +41,11 @@ _COURTESY = re.compile(r"\b(thanks?|thank you|bye|goodbye|have a (good|nice|grea
 
 
 def repetition(question: Question) -> RuleFinding | None:
-    """Return a finding if a text equals one of an earlier turn, verbatim or nearly so.
+    """Return a finding if the agent's text is equal or very similar to its text in an earlier turn.
 
-    Numbers must be equal, since a template with another figure is new information. Abstains if the text
-    contains code, which may be run again, if the text ends in a question, which may be asked again, if thanks
-    answer thanks, if the user asked again, and if a similar wish of the user gets a similar answer.
+    Numbers must be equal, because the same sentence with another number is new information. Abstains if the text
+    contains code, ends with a question or replies to thanks, if the user asked for a repetition, or if the user's
+    messages in both turns are similar too.
     """
     turn = question.turn
     text = turn.agent_message
@@ -65,8 +65,8 @@ def repetition(question: Question) -> RuleFinding | None:
 def repeated_question(question: Question) -> RuleFinding | None:
     """Return a finding if the agent asks for the same facts in the same words for the fourth time.
 
-    Abstains for questions allowed at every step: whether to continue, whether it is right, what else is
-    needed.
+    Abstains for questions that are reasonable at every step: whether to continue, whether something is right, or what
+    else is needed.
     """
     asked = history_of(question).state(_AskedBefore).of_turn(question.turn.turn_index)
     if asked is None:
@@ -76,7 +76,7 @@ def repeated_question(question: Question) -> RuleFinding | None:
 
 
 class _AskedBefore:
-    """Count how often the agent asked each question so far, once per turn."""
+    """Count the turns in which the agent has asked each question so far."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._times: Counter[tuple[str, ...]] = Counter()
@@ -94,18 +94,18 @@ class _AskedBefore:
                     self._again.setdefault(turn.turn_index, sentence)
 
     def of_turn(self, turn_index: int) -> str | None:
-        """Return a question of a turn that was asked too often."""
+        """Return a question of a turn that has been asked too often, or None."""
         return self._again.get(turn_index)
 
 
 class _SaidBefore:
-    """Index the agent's texts so far by their words and by their figures."""
+    """Index the agent's texts so far by their words and by the numbers in them."""
 
     def __init__(self, conversation: Conversation) -> None:
-        self._equal: dict[
-            tuple[str, ...], dict[tuple[str, ...], int]
-        ] = {}  # words → the user's words → first turn
-        self._alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Turn]]] = {}  # figures → words → turns
+        # first turn, by the words of the agent and of the user
+        self._equal: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+        # turns, by the numbers and words of the agent's text
+        self._alike: dict[tuple[str, ...], dict[tuple[str, ...], list[Turn]]] = {}
 
     def add(self, turn: Turn, start: int) -> None:
         """Add the next turn."""
@@ -115,13 +115,16 @@ class _SaidBefore:
         if len(words) < MIN_WORDS_EQUAL:
             return
         users = self._equal.setdefault(words, {})
-        if len(users) < 2:  # the first that differs from any other is among the first two
+        if len(users) < 2:  # two suffice: at least one of them differs from any other message of the user
             users.setdefault(words_of(turn.user_message or ""), turn.turn_index)
         if len(words) >= MIN_WORDS_SIMILAR:
             self._alike.setdefault(_figures(words), {}).setdefault(words, []).append(turn)
 
     def earlier(self, turn: Turn, words: tuple[str, ...]) -> int | None:
-        """Return the first earlier turn with an equal text, or a similar one among the latest LOOKED_AT."""
+        """Return the index of the first earlier turn with an equal or similar text, or None.
+
+        Only the latest LOOKED_AT texts are searched for similar ones.
+        """
         wish = words_of(turn.user_message or "")
         users = self._equal.get(words, {})
         equal = [i for user, i in users.items() if i < turn.turn_index and user != wish]
@@ -145,7 +148,7 @@ class _SaidBefore:
 
 
 def is_asked_again(turn: Turn) -> bool:
-    """Return whether the user asks for something once more."""
+    """Return whether the user asks the agent to repeat something."""
     return turn.user_message is not None and bool(_ASKED_AGAIN.search(turn.user_message))
 
 
@@ -159,7 +162,7 @@ def _is_similar(words: tuple[str, ...], said: tuple[str, ...]) -> bool:
 
 
 def _is_same_wish(turn: Turn, earlier: Turn) -> bool:
-    """Return whether the user's words are similar: half of all their words are common."""
+    """Return whether the user's messages in both turns are similar, i.e. share at least half of their words."""
     now, before = set(words_of(turn.user_message or "")), set(words_of(earlier.user_message or ""))
     return len(now & before) * 2 >= len(now | before)
 

@@ -1,4 +1,4 @@
-"""Detect a missing or truncated reply of a turn from its messages, without a model."""
+"""Detect turns with a missing or truncated reply."""
 
 import re
 
@@ -9,12 +9,12 @@ from agent_eval.metrics.builtin.agent_behavior_failure import SILENCE, TRUNCATED
 from agent_eval.metrics.metric_set import OF_SILENCE
 from agent_eval.transcripts.models import Message
 
-MIN_WORDS = 20  # of a text that may be truncated; shorter ones are often not sentences
+MIN_WORDS = 20  # minimum words of a text that is checked for truncation
 _HANGING = re.compile(r"\s(?:the|an?|of|and|or|your|our|their|its|because|which|with|from|into)$")
 
 
 def no_reply(question: Question) -> RuleFinding | None:
-    """Return a finding if the agent owed a reply and gave none; `Turn.reply` defines when one is owed."""
+    """Return a finding if the turn required a reply and the agent gave none (see `Turn.reply`)."""
     if question.turn.reply != "no reply":
         return None
     is_empty = any(m.role == "assistant" and m.is_empty for m in question.turn.messages)
@@ -23,10 +23,11 @@ def no_reply(question: Question) -> RuleFinding | None:
 
 
 def truncated_reply(question: Question) -> RuleFinding | None:
-    """Return a finding if the agent's last message of the turn is truncated.
+    """Return a finding if the agent's last message in the turn is truncated.
 
-    Either the source says that the token limit ended it; or, if the source does not say why it ended, a long
-    text ends within a fenced block of code or in an English word that cannot end a sentence.
+    The message is truncated if the source states that the token limit ended it. If the source does not state why it
+    ended, a long text is truncated if it ends within a fenced code block or with an English word that cannot end a
+    sentence.
     """
     said = [m for m in question.turn.messages if m.role == "assistant"]
     if not said or question.turn.reply == "ended":
@@ -49,7 +50,7 @@ def _broken_off(message: Message) -> RuleFinding | None:
 
 
 def rated_for_silence(metric: Metric, question: Question) -> Verdict | None:
-    """Return a metric's lowest rating or value for a turn in which the agent owed a reply and gave none."""
+    """Return the lowest rating or value for a turn without the required reply, or None for other turns and metrics."""
     found = no_reply(question) if question.turn_index is not None and metric.name in OF_SILENCE else None
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""Share the questions of several workers: claims, and the calls that depend on them."""
+"""Divide the questions of a run among several workers, so that each question is asked only once."""

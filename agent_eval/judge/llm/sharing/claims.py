@@ -1,7 +1,8 @@
-"""Share the questions of several workers: one asks, the others wait for its answer.
+"""Claim questions, so that only one of several workers asks each and the others wait for its answer.
 
-A claim is taken in the slot of a call, just before the call is sent, so that workers with the same questions
-divide them. It expires unless its worker renews it: the questions of a killed worker are asked by another.
+A worker claims the questions of a call just before it sends the call, so that workers with the same questions divide
+them among each other. A claim expires unless its worker renews it, so that the questions of a killed worker are asked
+by another worker.
 """
 
 import asyncio
@@ -14,40 +15,40 @@ import polars as pl
 
 T = TypeVar("T")
 RENEW_S = 20.0
-"""Seconds between two renewals; a claim lasts three times as long."""
+"""Seconds between two renewals of a claim, which lasts three times as long."""
 _POLL_S = 0.2
 
 
 class TakenError(Exception):
-    """Raised when another worker asks one of the questions of a call, or has their answer."""
+    """Raised when another worker has claimed or answered one of the questions of a call."""
 
 
 class ClaimTable(Protocol):
-    """Stores claims and answers where all workers see them. Keys are those of judge_cache."""
+    """Stores claims and answers that all workers can read. The keys are those of judge_cache."""
 
     def claim(self, keys: Collection[str]) -> bool:
-        """Claim all keys or none; return False if one is claimed by another worker or answered."""
+        """Claim all keys and return True, or claim none and return False if one is taken or answered."""
         ...
 
     def arrived(self, keys: Collection[str]) -> tuple[pl.DataFrame, set[str]]:
-        """Return the answers to the keys (rows of judge_cache), and the keys that another worker still asks."""
+        """Return the answers to the keys (rows of judge_cache), and the keys that another worker has claimed."""
         ...
 
     def release(self, keys: Collection[str] | None = None) -> None:
-        """Give up own claims without an answer: those of `keys`, or all."""
+        """Release this worker's claims on `keys`, or all of its claims by default."""
         ...
 
     def renew(self) -> None:
-        """Renew all own claims."""
+        """Renew all claims of this worker."""
         ...
 
     def close(self) -> None:
-        """Release all own claims and the table's connection."""
+        """Release all claims of this worker and close the connection."""
         ...
 
 
 class Claims:
-    """Claims questions for one event loop; the table is used by one thread of its own."""
+    """Claims questions for the calls of one event loop. A separate thread accesses the table."""
 
     def __init__(self, table: ClaimTable, renew_s: float = RENEW_S) -> None:
         self._table, self._renew_s = table, renew_s
@@ -59,7 +60,7 @@ class Claims:
         """Claim the questions of a call.
 
         Raises:
-            TakenError: If another worker has one of them; then none is claimed.
+            TakenError: If another worker has claimed or answered one of them. No question is claimed then.
         """
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._renew()), asyncio.create_task(self._poll())]
@@ -67,17 +68,17 @@ class Claims:
             raise TakenError
 
     async def wait(self, keys: Collection[str]) -> pl.DataFrame:
-        """Wait until no other worker asks one of the questions; return the answers (rows of judge_cache)."""
+        """Wait until no other worker has a claim on the questions. Return their answers (rows of judge_cache)."""
         arrived: asyncio.Future[pl.DataFrame] = asyncio.get_running_loop().create_future()
         self._waiting.append((frozenset(keys), arrived))
         return await arrived
 
     async def release(self, keys: Collection[str]) -> None:
-        """Let other workers ask questions that this one could not get answered."""
+        """Release the claims on questions that this worker could not get answered."""
         await self._done(self._table.release, keys)
 
     async def close(self) -> None:
-        """Release what is claimed and not answered."""
+        """Release all claims on unanswered questions, and close the table."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -90,11 +91,11 @@ class Claims:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._renew_s)
-            with contextlib.suppress(Exception):  # the next claim raises it
+            with contextlib.suppress(Exception):  # the next claim raises the error
                 await self._done(self._table.renew)
 
     async def _poll(self) -> None:
-        """Look at the questions of all waiting calls with one query."""
+        """Look up the questions of all waiting calls, with one query per interval."""
         while True:
             await asyncio.sleep(_POLL_S)
             if not (waiting := self._waiting):
@@ -103,7 +104,7 @@ class Claims:
                 rows, is_open = await self._done(
                     self._table.arrived, frozenset[str]().union(*(keys for keys, _ in waiting))
                 )
-            except Exception as error:  # the waiting calls raise it
+            except Exception as error:  # the waiting calls raise the error
                 self._waiting = []
                 _end(waiting, error)
                 continue

@@ -1,4 +1,4 @@
-"""Ask the calls of a pass that other workers may ask too, or take their answers."""
+"""Make the calls of a pass, or use the answers of other workers that ask the same questions."""
 
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,20 +14,20 @@ from agent_eval.judge.protocol import Verdict, is_lost
 
 @dataclass
 class SharedCalls:
-    """Ask the calls of one model of a pass, or wait for the answers of the worker that asks them."""
+    """Make the calls of a model during a pass, or wait for the answers of the workers that claimed their questions."""
 
     claims: Claims
     model: str
     parameters: Mapping[str, object]
     limits: ViewLimits
     _unshared: set[str] = field(default_factory=set[str])
-    """Keys with an answer that was given on other evidence than this worker may show: asked without a claim."""
+    """Keys whose stored answer is based on evidence that this worker does not show. They are asked without a claim."""
 
     async def claim(self, call: JudgeCall) -> None:
         """Claim the questions of a call.
 
         Raises:
-            TakenError: If another worker has one of them.
+            TakenError: If another worker has claimed or answered one of them.
         """
         if keys := set(self._keys(call).values()) - self._unshared:
             await self.claims.claim(keys)
@@ -38,7 +38,7 @@ class SharedCalls:
         call: JudgeCall,
         place: Place,
     ) -> Mapping[str, Verdict]:
-        """Return the verdict of every metric of a call: the answers of others, and `ask` for the rest."""
+        """Return the verdict of every metric of a call: from other workers, or from `ask` if they have none."""
         verdicts: dict[str, Verdict] = {}
         while call.questions:
             try:
@@ -53,7 +53,7 @@ class SharedCalls:
         return verdicts
 
     async def _of_others(self, call: JudgeCall) -> dict[str, Verdict]:
-        """Wait for the answers of other workers; return those that count here, by metric."""
+        """Wait for the answers of other workers. Return those that this worker can use, by metric name."""
         keys = self._keys(call)
         rows = await self.claims.wait(keys.values())
         found = answers_of(rows, self.model, self.parameters, lambda: self.limits.context_tokens, call.repeat)
@@ -63,14 +63,14 @@ class SharedCalls:
         return dict(usable)
 
     def _keys(self, call: JudgeCall) -> dict[str, str]:
-        """Return metric → key of judge_cache."""
+        """Return the keys of judge_cache by metric name."""
         return {
             name: cache_key(key, self.model, self.parameters, call.repeat) for name, key in call.keys.items()
         }
 
 
 def _without(call: JudgeCall, answered: Container[str]) -> JudgeCall:
-    """Return the call without the metrics that are answered."""
+    """Return the call without the answered metrics."""
     left = [
         question.about(metrics)
         for question in call.questions
