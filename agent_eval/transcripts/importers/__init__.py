@@ -1,7 +1,7 @@
 """Import foreign formats, one module per format; only `importing` writes the native form.
 
-A module reads its format into conversations and refusals, one record at a time; `importing` writes them. `auto` imports
-many files, `detection` detects their formats, `inputs` finds them. To add a format, see docs/formats.md.
+Each module reads its format into conversations and refusals, one record at a time; `importing` writes them. `auto`
+imports many files, `detection` detects their formats, and `inputs` finds them. To add a format, see docs/formats.md.
 """
 
 from agent_eval.transcripts.importers.catalog import FORMATS

@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers.inputs import InputFile, session_ids
 from agent_eval.transcripts.importers.slots import Slots
 
 AUTO = "auto"
-"""Name of the format that is detected from the file's content."""
+"""Format name that requests detection from the file's content."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FileReport:
     report: ImportReport | None
     reason: str = ""
     is_recognised: bool = False  # its format was detected from its content
-    is_skipped: bool = False  # neither JSON nor packed, and found in a folder or an archive, so not expected to be a transcript
+    is_skipped: bool = False  # neither JSON nor compressed, and found in a folder or an archive, so not expected to be a transcript
 
 
 def import_files(
@@ -39,17 +39,17 @@ def import_files(
     task_set: str | None = None,
     slots: Slots | None = None,
 ) -> Iterator[FileReport]:
-    """Import each file into its own session, and yield its report when it is finished.
+    """Import each file into a separate session, and yield its report as soon as it is imported.
 
-    A file that cannot be imported is reported; the others are imported.
+    A file that cannot be imported is reported, and the others are imported.
 
     Args:
-        format_name: A key of `catalog.FORMATS`, or `auto`: the format of each file is detected.
+        format_name: A key of `catalog.FORMATS`, or `auto` to detect the format of each file.
         files: The files.
         sessions_folder: data/sessions.
         agent_id: The agent that the transcripts belong to.
-        session_id: For a single file: its session.
-        methodology_versions: The versions that the sessions were run for; None: any.
+        session_id: The session, if there is only one file.
+        methodology_versions: The versions that the sessions were run for; None: any version.
         task_set: As for `import_file`.
         slots: Slots and disclosures by task.
 

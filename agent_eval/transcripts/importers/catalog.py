@@ -1,4 +1,4 @@
-"""List every format that can be imported, by name, and how its files are detected."""
+"""List the formats that can be imported, and how their files are detected."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Record = Mapping[str, JsonValue]
 
 @dataclass(frozen=True)
 class Format:
-    """Describe a format: its reader, and a test whether one record of a file looks like it."""
+    """Describe a format by its reader and a function that tests whether a record is in the format."""
 
     name: str
     read: Importer
@@ -45,31 +45,31 @@ RECOGNISED = (
     Format(openai_responses.NAME, openai_responses.read, openai_responses.looks_like),
     Format(openai.NAME, openai.read, openai.looks_like),
 )
-"""Every format; the first that a file looks like is the one that `import auto` reads it as."""
+"""All formats, in the order in which `import auto` tests them; the first match is used."""
 FORMATS: Mapping[str, Importer] = {entry.name: entry.read for entry in RECOGNISED}
 TASK_SETS: Mapping[str, Callable[[Source], str | None]] = {tau2.NAME: tau2.domain, inspect.NAME: inspect.task}
-"""Readers of the task set that a file names, for formats that name it."""
+"""Functions that read the task set from a file, for formats that contain it."""
 
 
 @dataclass(frozen=True)
 class Unsupported:
-    """Describe a format that is detected but not read: why, and what to import instead."""
+    """Describe a format that is detected but not supported, with the reason and what to import instead."""
 
     name: str
     reason: str
     looks_like: Callable[[Record], bool]
     is_beside: bool = (
-        False  # it comes with conversations and holds none, so it is skipped in a folder or an archive
+        False  # accompanies conversations but contains none, so it is skipped in a folder or an archive
     )
 
 
 def _keys(*alternatives: str) -> Callable[[Record], bool]:
-    """Return a test whether a record has all keys of one of the alternatives, each keys with spaces between."""
+    """Return a function that tests whether a record has all keys of an alternative (keys separated by spaces)."""
     return lambda record: any(set(keys.split()) <= set(record) for keys in alternatives)
 
 
 def _exchange(*alternatives: str) -> Callable[[Record], bool]:
-    """Return a test whether a record has two texts under the keys of one of the alternatives."""
+    """Return a function that tests whether a record has texts under both keys of an alternative."""
     pairs = [keys.split() for keys in alternatives]
     return lambda record: any(all(isinstance(record.get(key), str) for key in pair) for pair in pairs)
 
@@ -177,4 +177,4 @@ UNSUPPORTED = (
         True,
     ),
 )
-"""Formats that are named in the message when detected, instead of \"not recognised\"."""
+"""Unsupported formats that are named in the message when detected, instead of \"not recognised\"."""

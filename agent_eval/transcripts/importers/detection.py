@@ -1,4 +1,4 @@
-"""Detect the format of a file from its content; its name does not matter."""
+"""Detect the format of a file from its content, independent of its name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from agent_eval.transcripts.importers.shared.dialects import is_chat_message
 from agent_eval.transcripts.importers.shared.layouts import HEAD, layout_of, records_of
 
 LARGEST_SAMPLE = 20 * MEGABYTE
-"""Largest JSON value that is read whole for detection, bytes; only the keys of a larger one are read."""
+"""Largest JSON value, in bytes, that detection reads entirely; of a larger value, only the keys are read."""
 _LINES = 50
 _PACKED = {
     b"PK\x03\x04": "a zip archive in an archive; unpack it first",
@@ -40,17 +40,17 @@ _AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one
 
 @dataclass(frozen=True)
 class Detected:
-    """Report the format's name, or why none was detected."""
+    """Report the name of the detected format, or the reason why no format was detected."""
 
     format_name: str | None
     reason: str = ""
-    may_hold_transcripts: bool = True  # false: neither JSON nor packed
+    may_hold_transcripts: bool = True  # false if neither JSON nor compressed
 
 
 def detect(source: Source) -> Detected:
     """Detect the format of a file from its first records.
 
-    A format that is detected but not supported gives a reason that begins with its name.
+    For a format that is detected but not supported, the reason begins with the name of the format.
     """
     try:
         if inspect.is_archive(source.path):
@@ -73,7 +73,7 @@ def detect(source: Source) -> Detected:
 
 
 def _hint(reason: str) -> str:
-    """Return what helps where values are not one a line."""
+    """Return a hint for files that do not have one JSON value per line."""
     return ". Write one JSON value a line, as `jq -c .` does" if "Extra data" in reason else ""
 
 
@@ -82,7 +82,7 @@ def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
 
 
 def _packed(head: bytes) -> str | None:
-    """Return why a file that may hold transcripts is not read."""
+    """Return the reason why a file that may contain transcripts is not read, or None."""
     magic, offset = _TAR
     if head[offset : offset + len(magic)] == magic:
         return "it is a tar archive; unpack it first"
@@ -102,7 +102,7 @@ def _no_json(head: bytes) -> str | None:
 
 
 def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal]]:
-    """Return the first records and refusals; for a large single value an object with its keys and no values."""
+    """Return the first records and refusals; a large single value becomes an object with its keys but no values."""
     if head.lstrip().startswith(b"{") and (b"\n" not in head.strip() or layout_of(source) == "document"):
         with opened(source.path) as stream:
             text = stream.read(LARGEST_SAMPLE + 1)

@@ -34,7 +34,7 @@ class SlotsFileError(InputError):
 
 @dataclass(frozen=True)
 class Slot:
-    """Represent one row: the slot of a task, and the disclosures of its conversations."""
+    """Represent one row of the file: the slot of a task, and the disclosures of its conversations."""
 
     line: int
     slot: str | None
@@ -43,7 +43,7 @@ class Slot:
 
 @dataclass
 class Slots:
-    """Hold the slots of a file by task id, and its disclosures of the session.
+    """Hold the slots of a file by task id, and the file's disclosures for the session.
 
     `met` collects the task ids for which a conversation was found.
     """
@@ -54,13 +54,13 @@ class Slots:
     met: set[str] = field(default_factory=set[str])
 
     def placed(self, conversation: Conversation, session_id: str) -> Conversation:
-        """Return the conversation with its slot and disclosures; unchanged if no row names it.
+        """Return the conversation with its slot and disclosures, or unchanged if no row refers to it.
 
-        A row names it by its task id, by its conversation id with or without the session in front, or by the id of
-        one of its traces.
+        A row refers to a conversation by its task id, by its conversation id (with or without the session prefix),
+        or by the id of one of its traces.
 
         Raises:
-            ValidationError: If a row's disclosures are not valid for the conversation.
+            ValidationError: If a row's disclosures are invalid for the conversation.
         """
         name = next((key for key in _names(conversation, session_id) if key in self.by_task), None)
         if name is None:
@@ -84,14 +84,15 @@ class Slots:
 
 
 def read_slots(path: Path) -> Slots:
-    """Read a file of slots; the optional column `task_family` names the family of the task.
+    """Read a file of slots; the optional column `task_family` contains the family of the task.
 
     `slot` is D1 to D5, standardised_task, hallucination, error_injection or empty. `disclosures` is empty, a JSON
-    object, or `key=value` joined by `;`. Of the session: u3_scope, repeatability_tested, date, session_run,
-    benchmark_id, evaluator. Of the conversation: injected_error, interventions (`none`: there were none).
+    object, or `key=value` pairs separated by `;`. The keys for the session are u3_scope, repeatability_tested, date,
+    session_run, benchmark_id and evaluator. The keys for the conversation are injected_error and interventions
+    (`none` if there were no interventions).
 
     Raises:
-        SlotsFileError: If the file cannot be read, or a row is not valid; the message names the line.
+        SlotsFileError: If the file cannot be read or a row is invalid; the message contains the line number.
     """
     by_task: dict[str, Slot] = {}
     session: dict[str, JsonValue] = {}

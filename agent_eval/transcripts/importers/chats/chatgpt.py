@@ -1,4 +1,4 @@
-"""ChatGPT's data export, conversations.json: {"mapping": {id: {"message", "parent", "children"}}, "current_node"}."""
+"""Read ChatGPT data exports (conversations.json), a list of {"mapping": {id: {"message", "parent", "children"}}, "current_node"}."""
 
 import datetime
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _BESIDE = ("user_editable_context", "model_editable_context")
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the chats of an export: of each the branch that it shows; answers that were generated again are left out."""
+    """Yield the chats of an export; only the branch that a chat displays is read, without regenerated answers."""
     records = or_nothing_found(source, records_of(source, EXPECTED), EXPECTED)
     return conversations(source, NAME, records, _conversation)
 
@@ -54,7 +54,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _branch(record: Mapping[str, JsonValue]) -> list[Mapping[str, JsonValue]]:
-    """Return the messages from the beginning to the current node; without one, to the last node of the file."""
+    """Return the messages from the root to the current node; if there is none, to the last node of the file."""
     nodes = mapping(record.get("mapping"))
     at = text_of(record.get("current_node")) or next(iter([*nodes][::-1]), None)
     found: list[Mapping[str, JsonValue]] = []
@@ -110,7 +110,7 @@ def _part(part: JsonValue) -> str:
 
 
 def _beside(message: Mapping[str, JsonValue]) -> Fields:
-    """Return the time and the model of a message, if they are known."""
+    """Return the time and the model of a message, if known."""
     model = mapping(message.get("metadata")).get("model_slug")
     known: Fields = {"model": model} if isinstance(model, str) else {}
     when = number_of(message.get("create_time"))

@@ -1,4 +1,4 @@
-"""Data export of claude.ai, conversations.json: {"uuid", "chat_messages": [{"sender", "text", "content"}]}."""
+"""Read claude.ai data exports (conversations.json): {"uuid", "chat_messages": [{"sender", "text", "content"}]}."""
 
 from collections.abc import Iterator, Mapping
 
@@ -29,7 +29,7 @@ _EMPTY = "chats hold no messages; they are left out"
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the chats of an export; those without messages are left out."""
+    """Yield the chats of an export; chats without messages are omitted."""
     return conversations(source, NAME, or_nothing_found(source, _chats(source), EXPECTED), _conversation)
 
 

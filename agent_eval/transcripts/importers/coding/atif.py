@@ -34,7 +34,10 @@ _ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 def read(source: Source) -> Iterator[Found]:
-    """Yield the trajectories of a file (lines, an array or one); subagents' are separate conversations."""
+    """Yield the trajectories of a file; a subagent's trajectory is a separate conversation.
+
+    The file holds JSON lines, an array or a single trajectory.
+    """
     return conversations(source, NAME, or_nothing_found(source, _records(source), EXPECTED), _conversation)
 
 
@@ -80,7 +83,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
 
 
 def _own(own: Mapping[str, JsonValue], said: Fields) -> Fields:
-    """Return the fields that `export` added to the trajectory; their metadata replace the trajectory's."""
+    """Return the fields that `export` added to the trajectory; their metadata replaces the trajectory's."""
     keys = {"tools": "tools", "metadata": "metadata"}
     return {key: value for key, value in own.items() if key not in ("messages", "source")} | (
         {} if own else {key: said[key] for key in keys}
