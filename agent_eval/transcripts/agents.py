@@ -71,7 +71,7 @@ def policy_of(path: Path, agent: Agent | None) -> str | None:
         return None
     named = Path(agent.policy)
     if named.is_absolute() or ".." in named.parts:
-        raise YamlError(f"policy: {agent.policy!r} leads out of {path.parent.name}/; name a file in it")
+        raise YamlError(f"policy: {agent.policy!r} is outside {path.parent.name}/; use a file in that folder")
     if reason := Bounds.of(path.parent / "sessions").refused_file(path.parent / named):
         raise YamlError(f"policy: {agent.policy!r}: {reason}")
     try:
@@ -146,7 +146,7 @@ def _list_node(root: Node | None) -> YamlList | None:
     if isinstance(root, YamlMapping) and root.keys == ["agents"]:
         root = root.pairs[0][1]
         if is_null(root):
-            raise YamlError("agents: is empty; write a list of entries, or []", root.line)
+            raise YamlError("agents: is empty; add a list of entries, or []", root.line)
     if root is None or isinstance(root, YamlList):
         return root
     raise YamlError(
@@ -171,7 +171,7 @@ def _has(text: str, agent_id: str) -> bool:
     for entry in _entries(text):
         if entry.claimed_id == agent_id:
             if entry.agent is None:
-                raise YamlError(f"its entry in line {entry.line} is refused: {entry.reason}")
+                raise YamlError(f"its entry in line {entry.line} is invalid: {entry.reason}")
             return True
     return False
 
@@ -183,9 +183,9 @@ def _write(path: Path, text: str, agent: Agent) -> None:
     try:
         after = list(_entries(changed))
     except YamlError as error:
-        raise YamlError(f"the file would no longer read ({error.reason})") from error
+        raise YamlError(f"the file would become invalid ({error.reason})") from error
     if [e.agent for e in after] != [*(e.agent for e in before), agent]:
-        raise YamlError("the file's form does not let an entry be appended")
+        raise YamlError("an entry cannot be appended to a file of this form")
     write_atomically(path, changed)
 
 

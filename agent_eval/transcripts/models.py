@@ -311,9 +311,7 @@ class Conversation(Frozen):
     @model_validator(mode="after")
     def _is_a_trial(self) -> Self:
         if not self.messages and not self.outcome.is_said:
-            raise ValueError(
-                "messages is empty, and there is no outcome, reward or error that says how it ended"
-            )
+            raise ValueError("messages is empty, and there is no outcome, reward or error")
         return self
 
     def problem(self) -> str | None:
@@ -332,7 +330,7 @@ class Conversation(Frozen):
         if not bad:
             return None
         return (
-            f"conversation_id {ascii(self.conversation_id)[:80]} holds the invisible character U+{ord(bad[0]):04X}; "
+            f"conversation_id {ascii(self.conversation_id)[:80]} contains the invisible character U+{ord(bad[0]):04X}; "
             "control, zero-width and direction characters are not allowed"
         )
 
@@ -396,7 +394,7 @@ def _check_versions(versions: tuple[str, ...]) -> None:
             Version.parse(version)
         except ValueError as error:
             raise ValueError(
-                f"methodology_versions: {error}; list such versions, or write any in place of the list"
+                f"methodology_versions: {error}; list such versions, or write any instead of the list"
             ) from None
     if repeated := sorted({v for v in versions if versions.count(v) > 1}):
         raise ValueError(

@@ -244,18 +244,20 @@ def _contradicting(conversations: pl.DataFrame) -> list[tuple[str, Refusal]]:
 def contradicting_components(n: int) -> str:
     """Return the message for records whose success components contradict each other."""
     return (
-        f"error of reading: {n} records give base_success more than once with different values; their outcome is "
-        "unknown. Leave one value in each record and import the file again"
+        f"reading error: {n} records contain base_success more than once with different values; their outcome is "
+        "unknown. Keep one value in each record and import the file again"
     )
 
 
 def unreadable_rewards(n_between: int, n_passed: int = 0) -> str:
     """Return the message for a source in which no success, or not every success, can be determined."""
     if n_passed:
-        what = f"their trials count as unknown, beside {n_passed} that passed; rewards of 0 count as failures"
+        what = (
+            f"their trials count as unknown (trials that passed: {n_passed}); rewards of 0 count as failures"
+        )
     else:
-        what = "no success can be recognised; rewards of 0 and errors count as unknown too"
+        what = "no success can be recognised, so rewards of 0 and errors count as unknown too"
     return (
-        f"error of reading: {n_between} rewards are neither 0 nor 1 and {what}. "
-        "Give base_success in the records, or set success_reward in agent_eval.toml"
+        f"reading error: {n_between} rewards are neither 0 nor 1; {what}. "
+        "Add base_success to the records, or set success_reward in agent_eval.toml"
     )

@@ -144,7 +144,7 @@ def read_session_file(folder: Path) -> Session:
         raise YamlError(explain(error, Session)) from error
     if session.session_id not in (None, folder.name):
         raise YamlError(
-            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or leave the key out"
+            f"session_id is {session.session_id!r} in the folder {folder.name!r}; rename one, or remove the key"
         )
     return session
 
@@ -166,7 +166,7 @@ class _SessionReader:
         try:
             session = read_session_file(folder)
         except YamlError as error:
-            reason = shorten(f"{error.reason}; the whole session is left out")
+            reason = shorten(f"{error.reason}; the whole session is omitted")
             self.refuse(folder.name, Refusal(f"{folder.name}/{SESSION}", error.line, reason))
             return
         self.sessions.add(_session_row(self.agent_id, folder.name, session))
@@ -206,7 +206,7 @@ class _SessionReader:
             elif reason := self._take_line(folder.name, task_set, record):
                 yield Refusal(file, record.number, reason)
         if is_empty and not (folder / ERRORS).is_file():  # otherwise the import errors give the reason
-            yield Refusal(file, 0, "the file contains no conversation; expected one JSON object per line")
+            yield Refusal(file, 0, "the file contains no conversations; expected one JSON object per line")
 
     def _earlier_refusals(self, folder: Path) -> Iterator[Refusal]:
         """Yield the refusals recorded by the importer that wrote the session."""
@@ -233,7 +233,7 @@ class _SessionReader:
         name = conversation.conversation_id
         if first := self.session_of.get(id_key(name)):
             where = "twice in this session" if first == session_id else f"already in session {first!r}"
-            rule = "ids are unique within an agent, the first counts"
+            rule = "ids must be unique within an agent, and only the first conversation counts"
             return shorten(f"conversation_id {name[:80]!r} is {where}; {rule}")
         self.session_of[id_key(name)] = session_id
         if self.policy is not None and conversation.policy is None:

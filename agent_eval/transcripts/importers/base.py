@@ -152,7 +152,7 @@ def _converted(source: Source, format_name: str, record: Record, convert: Conver
     name = conversation.conversation_id
     if ids.is_claimed(name):
         raise NotThisFormatError(
-            f"conversation_id {name[:80]!r} occurs earlier in the file; the first counts"
+            f"conversation_id {name[:80]!r} occurs earlier in the file; only the first one is imported"
         )
     ids.claim(name)
     return conversation

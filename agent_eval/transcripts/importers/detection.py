@@ -35,7 +35,7 @@ _OTHER = {b"\x89PNG": "a picture", b"%PDF": "a PDF document", b"\x7fELF": "a pro
 
 
 _TABLE = "CSV with the columns role and content (and conversation_id), or messages"
-_AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one a line'
+_AS_LINES = 'write each conversation as {"messages": [{"role", "content"}]}, one per line'
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def detect(source: Source) -> Detected:
         return Detected(None, f"it cannot be read ({type(error).__name__}: {error})")
     if not samples and refused:
         first = f"record {refused[0].line}: {refused[0].reason}"
-        return Detected(None, f"none of its records is JSON; {first}{_hint(refused[0].reason)}")
+        return Detected(None, f"none of its records are JSON; {first}{_hint(refused[0].reason)}")
     return _named(samples)
 
 
 def _hint(reason: str) -> str:
     """Return a hint for files that do not have one JSON value per line."""
-    return ". Write one JSON value a line, as `jq -c .` does" if "Extra data" in reason else ""
+    return ". Write one JSON value per line, e.g. with `jq -c .`" if "Extra data" in reason else ""
 
 
 def _kind(head: bytes, kinds: Mapping[bytes, str]) -> str | None:
@@ -117,7 +117,7 @@ def _samples(source: Source, head: bytes) -> tuple[list[JsonValue], list[Refusal
 
 def _named(samples: list[JsonValue]) -> Detected:
     if not any(samples):
-        return Detected(None, "it holds no records", may_hold_transcripts=False)
+        return Detected(None, "it contains no records", may_hold_transcripts=False)
     lists = [value for value in samples if isinstance(value, list) and value]
     records: list[Record] = [value for value in samples if isinstance(value, dict)]
     records += [{"messages": value} for value in lists if is_chat_message(value[0])]

@@ -358,7 +358,7 @@ class _Seen:
         """Return one sentence for each kind of part that was omitted or reinterpreted."""
         of = f"of {n_imported} conversations:"
         notes = [
-            f"{n} {of} goal and truth of the task definition are left out, because {why}."
+            f"{n} {of} the goal and the ground truth of the task definition are omitted because {why}."
             for why, n in sorted(self.definitions_left_out.items())
         ]
         if self.n_flags:
@@ -430,7 +430,7 @@ def _other_origin(wanted: _Wanted) -> str | None:
     if origin is None:
         return "it was not written by an import"
     if origin.file_of_format != wanted.origin:
-        return f"it holds the import of {origin.file_of_format}, not of {wanted.origin}"
+        return f"it contains the import of {origin.file_of_format}, not of {wanted.origin}"
     return None
 
 

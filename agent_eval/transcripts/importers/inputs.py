@@ -61,7 +61,7 @@ def input_files(paths: Sequence[str], stdin: Path | None = None) -> list[InputFi
         except (OSError, ValueError) as error:
             raise NoTranscriptsError(Path(text), f"cannot be read ({error})") from error
         if len(found) > MOST_FILES:
-            raise NoTranscriptsError(Path(text), f"holds more than {MOST_FILES:,} files")
+            raise NoTranscriptsError(Path(text), f"contains more than {MOST_FILES:,} files")
     return _each_once(found)
 
 
@@ -152,7 +152,7 @@ def _walked(folder: Path) -> Iterator[InputFile]:
                 continue
             shown = str(path.relative_to(folder))
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(root):
-                yield InputFile(shown, None, "a link that leads out of the folder; name the file itself")
+                yield InputFile(shown, None, "a link to a file outside the folder; specify the file itself")
             else:
                 yield from _file(path, shown, is_named=False)
 

@@ -28,7 +28,7 @@ class SlotsFileError(InputError):
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(
-            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} if wanted."
+            f"{path.name}:{line}: {reason}. Columns: {', '.join(COLUMNS)}, and {FAMILY} optionally."
         )
 
 
@@ -102,7 +102,7 @@ def read_slots(path: Path) -> Slots:
         if not task:
             raise SlotsFileError(path, line, "task_id is empty")
         if task in by_task:
-            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is in line {by_task[task].line} already")
+            raise SlotsFileError(path, line, f"task_id {task[:80]!r} is already in line {by_task[task].line}")
         if slot is not None and slot not in get_args(Scenario):
             allowed = ", ".join(get_args(Scenario))
             raise SlotsFileError(path, line, f"slot is {slot[:40]!r}; allowed: {allowed}, or empty")
@@ -110,7 +110,7 @@ def read_slots(path: Path) -> Slots:
         for key in OF_SESSION:
             if key in said and session.setdefault(key, said[key]) != said[key]:
                 raise SlotsFileError(
-                    path, line, f"{key} differs from an earlier line; it is one for the session"
+                    path, line, f"{key} differs from an earlier line; the session has only one value"
                 )
         family = row.get(FAMILY, "").strip()
         fields = {key: said[key] for key in OF_CONVERSATION if key in said}
@@ -145,7 +145,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 continue
             if len(row) != len(header):
                 raise SlotsFileError(
-                    path, rows.line_num, f"{len(row)} cells; quote a cell that holds a comma"
+                    path, rows.line_num, f"{len(row)} cells; quote cells that contain a comma"
                 )
             yield rows.line_num, dict(zip(header, row, strict=True))
     except OSError as error:
@@ -168,7 +168,7 @@ def _disclosures(path: Path, line: int, text: str) -> dict[str, JsonValue]:
     allowed = (*OF_SESSION, *OF_CONVERSATION)
     if not isinstance(found, dict) or (unknown := sorted(set(found) - set(allowed))):
         named = (
-            f"disclosures: {', '.join(unknown)[:80]!r} is not known"
+            f"disclosures: {', '.join(unknown)[:80]!r} is unknown"
             if isinstance(found, dict)
             else "disclosures"
         )

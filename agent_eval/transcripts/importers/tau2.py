@@ -254,7 +254,7 @@ def _why_refused(
     texts = [text for message in messages if isinstance(text := message.get("content"), str)]
     is_named = any(user_id in text for user_id in definition.user_ids for text in texts)
     if definition.user_ids and not is_named and any(_named_by_tools(texts)):
-        return "its user id does not occur in the conversation, whose tools name another"
+        return "its user id does not occur in the conversation, and the tools returned another one"
     return None
 
 

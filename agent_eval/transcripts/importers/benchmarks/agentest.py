@@ -55,7 +55,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     scenario, conversation = mapping(record.get("scenario")), mapping(record.get("conversation"))
     turns = conversation.get("turns")
     if not isinstance(turns, list):
-        raise NotThisFormatError(f"turns is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"turns is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     scores: list[JsonValue] = _scores(mapping(conversation.get("evaluation")), None)
     for index, turn in enumerate(map(mapping, turns)):

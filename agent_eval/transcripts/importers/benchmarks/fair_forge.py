@@ -22,9 +22,7 @@ from agent_eval.transcripts.importers.shared.layouts import records_of
 from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "fair-forge"
-EXPECTED = (
-    '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one a line'
-)
+EXPECTED = '{"session_id", "assistant_id", "conversation": [{"query", "assistant"}]}, in a JSON array or one per line'
 _KEPT = ("assistant_id", "language")
 
 
@@ -46,7 +44,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     values = record.get("conversation")
     if not isinstance(values, list):
-        raise NotThisFormatError(f"conversation is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"conversation is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     truth: list[Fields] = []
     for index, turn in enumerate(map(mapping, values)):

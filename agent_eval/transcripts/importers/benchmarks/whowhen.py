@@ -46,7 +46,7 @@ def looks_like(value: Mapping[str, JsonValue]) -> bool:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     history = record.get("history")
     if not isinstance(history, list):
-        raise NotThisFormatError(f"history is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"history is missing or not a list; expected {EXPECTED}")
     question = text_of(record.get("question"))
     thread = Thread()
     for agent, prompt in mapping(record.get("system_prompt")).items():

@@ -47,7 +47,7 @@ def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fie
     for message in _branch(record):
         _take(thread, message)
     if not thread.messages:
-        raise NotThisFormatError(f"the chat holds no messages; expected {EXPECTED}")
+        raise NotThisFormatError(f"the chat contains no messages; expected {EXPECTED}")
     thread.metadata = without_nulls({"title": record.get("title")})
     name = text_of(record.get("conversation_id") or record.get("id")) or str(number)
     return thread.fields() | {"conversation_id": ids.named(name)}

@@ -25,7 +25,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 
 NAME = "claude-ai"
 EXPECTED = '{"uuid": …, "chat_messages": […]}, as in conversations.json of an export'
-_EMPTY = "chats hold no messages; they are left out"
+_EMPTY = "chats contain no messages and are omitted"
 
 
 def read(source: Source) -> Iterator[Found]:
@@ -48,7 +48,7 @@ def _chats(source: Source) -> Iterator[Item]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     messages = record.get("chat_messages")
     if not isinstance(messages, list):
-        raise NotThisFormatError(f"chat_messages is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"chat_messages is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     thread.extend(native_messages([_message(mapping(value)) for value in messages]))
     thread.metadata = without_nulls({"title": record.get("name") or None})

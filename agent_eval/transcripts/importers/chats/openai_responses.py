@@ -101,5 +101,5 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
             part.metadata["error"] = error
         whole.follow(part)
     if not whole.messages:
-        raise NotThisFormatError(f"there is no input and no output; expected {EXPECTED}")
+        raise NotThisFormatError(f"input and output are missing; expected {EXPECTED}")
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}

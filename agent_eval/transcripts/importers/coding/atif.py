@@ -58,7 +58,7 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, number: int) -> Fields:
     steps = record.get("steps")
     if not isinstance(steps, list):
-        raise NotThisFormatError(f"steps is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"steps is missing or not a list; expected {EXPECTED}")
     thread = Thread()
     agent = mapping(record.get("agent"))
     thread.know_tools(agent.get("tool_definitions"))

@@ -76,7 +76,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         last_id = own_id if message.get("role") == "assistant" else None
         thread.metadata = {**without_nulls({key: text_of(line.get(key)) for key in _META}), **thread.metadata}
     if not thread.messages:
-        raise NotThisFormatError("the session contains no message of the user or the agent")
+        raise NotThisFormatError("the session contains no messages of the user or the agent")
     key = text_of(group.get("key")) or str(number)
     if any(
         line.get("sessionId") is not None for line in lines

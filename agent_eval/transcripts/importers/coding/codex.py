@@ -99,7 +99,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
         if is_message(dict(item)):
             thread.extend(_item(item, model, line.get("timestamp")))
     if not thread.messages:
-        raise NotThisFormatError("the session contains no message and no call")
+        raise NotThisFormatError("the session contains no messages or calls")
     if names:
         thread.metadata[SOURCE_SESSIONS] = names
     return thread.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}

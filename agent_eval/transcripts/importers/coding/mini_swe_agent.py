@@ -64,7 +64,7 @@ def _records(source: Source) -> Iterator[Record | Refusal]:
 def _conversation(record: Mapping[str, JsonValue], ids: Ids, stem: str) -> Fields:
     values = record.get("messages")
     if not isinstance(values, list):
-        raise NotThisFormatError(f"messages is missing or no list; expected {EXPECTED}")
+        raise NotThisFormatError(f"messages is missing or not a list; expected {EXPECTED}")
     info = mapping(record.get("info"))
     stats = mapping(info.get("model_stats"))
     ends = [mapping(value) for value in values if mapping(value).get("role") == "exit"]

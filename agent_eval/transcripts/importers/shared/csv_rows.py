@@ -61,9 +61,9 @@ def csv_rows(source: Source) -> Iterator[Record | Refusal]:
     except BREAKS as error:
         yield Refusal(source.file, line + 1, broken(error))
     except csv.Error as error:
-        yield Refusal(source.file, line + 1, shorten(f"not CSV from here on: {error}"))
+        yield Refusal(source.file, line + 1, shorten(f"not valid CSV from this line on: {error}"))
     except UnicodeDecodeError:
-        yield Refusal(source.file, line + 1, "not UTF-8 from here on; save the file as UTF-8")
+        yield Refusal(source.file, line + 1, "not valid UTF-8 from this line on; save the file as UTF-8")
 
 
 def _separator(line: str) -> str:

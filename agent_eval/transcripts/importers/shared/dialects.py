@@ -161,7 +161,7 @@ def _messages(value: JsonValue, role: str, index: int) -> Iterator[Fields]:
             yield {"role": "assistant", "content": None, "reasoning": said}
     elif (found := _role(value)) is None:
         names = ", ".join(sorted(set(ROLES.values())))
-        raise NotThisFormatError(f"message {index} has no role that is known; allowed: {names}")
+        raise NotThisFormatError(f"message {index} has no known role; allowed: {names}")
     else:
         for step in steps({**value, "role": found}):
             yield from _spoken(step, found)

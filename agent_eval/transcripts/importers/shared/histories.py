@@ -13,7 +13,7 @@ from agent_eval.transcripts.importers.shared.layouts import Item, grouped
 from agent_eval.transcripts.importers.shared.messages import chat_messages, chat_messages_with_reasoning
 from agent_eval.transcripts.importers.shared.threads import Thread
 
-FOLDED = "records repeat the beginning of a later record; they are folded into it"
+FOLDED = "records are the beginning of a later record and are merged into it"
 PAIR = "_pair"
 """Key that marks a record built from a request and its response, of which the id is the API call's id."""
 _SESSION = ("session_id", "sessionId", "thread_id", "threadId", "litellm_session_id")

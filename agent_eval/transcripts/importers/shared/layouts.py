@@ -140,6 +140,6 @@ def grouped(
 
 
 _TOO_MUCH = (
-    f"unfinished conversations hold more than {MOST_HELD // MEGABYTE} MB; split the file, or sort its records by "
+    f"incomplete conversations need more than {MOST_HELD // MEGABYTE} MB; split the file, or sort its records by "
     "conversation"
 )

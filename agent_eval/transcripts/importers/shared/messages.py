@@ -24,7 +24,7 @@ def chat_messages(values: JsonValue) -> list[Fields]:
     if values is None:
         return []
     if not isinstance(values, list):
-        raise NotThisFormatError("messages is missing or no list")
+        raise NotThisFormatError("messages is missing or not a list")
     return [
         {key: value for key, value in message.items() if key not in ("reasoning", "model")}
         for message in chat_messages_with_reasoning(values)

@@ -108,14 +108,12 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     for record in map(mapping, listed(group.get("records"))):
         observations = record.get("observations")
         if not isinstance(observations, list):
-            raise NotThisFormatError(f"observations is missing or no list; expected {EXPECTED}")
+            raise NotThisFormatError(f"observations is missing or not a list; expected {EXPECTED}")
         trace = mapping(record.get("trace"))
         names.append(text_of(trace.get("id")) or str(number))
         whole.follow(_thread(trace, [mapping(value) for value in observations]))
     if not whole.messages:
-        raise NotThisFormatError(
-            "the trace holds no generation with an input or an output, and neither itself"
-        )
+        raise NotThisFormatError("neither the trace nor any of its generations has an input or an output")
     whole.metadata["trace_ids"] = [*names]
     name = text_of(group.get("key")) or names[0]
     return whole.fields() | {"conversation_id": ids.named(name)}

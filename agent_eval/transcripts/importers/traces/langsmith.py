@@ -25,7 +25,7 @@ from agent_eval.transcripts.importers.shared.threads import Thread
 from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun, Trace, thread_of_trace
 
 NAME = "langsmith"
-EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one a line or in a JSON array'
+EXPECTED = 'runs {"id", "run_type", "trace_id", "inputs", "outputs"}, one per line or in a JSON array'
 _THREAD = ("session_id", "thread_id", "conversation_id")
 
 
@@ -75,7 +75,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     ):
         whole.follow(_thread(runs))
     if not whole.messages:
-        raise NotThisFormatError("the trace holds no run with inputs or outputs")
+        raise NotThisFormatError("the trace contains no run with inputs or outputs")
     whole.metadata["trace_ids"] = [*filter(None, traces)]
     return whole.fields() | {"conversation_id": ids.named(text_of(group.get("key")) or str(number))}
 

@@ -29,8 +29,8 @@ from agent_eval.transcripts.importers.traces.assembly import ModelCall, ToolRun,
 
 NAME = "otel-genai"
 EXPECTED = 'OTLP JSON {"resourceSpans": […]}, spans with attributes, or attributes such as {"gen_ai.input.messages": …}'
-NO_MESSAGES = "spans without messages of a model (HTTP calls, embeddings, chains) are left out"
-TOOLS_ONLY = "traces that hold runs of tools only, without the model call that asked, are left out"
+NO_MESSAGES = "spans without model messages (HTTP calls, embeddings, chains) are omitted"
+TOOLS_ONLY = "traces that contain only tool runs, without the model call that requested them, are omitted"
 _PREFIXES = (
     "gen_ai.",
     "llm.",
@@ -217,7 +217,7 @@ def _conversation(group: Mapping[str, JsonValue], ids: Ids, number: int) -> Fiel
     found = [_trace(traces[trace]) for trace in order]
     thread = session_thread(found)
     if not thread.messages:
-        raise NotThisFormatError("the trace's model calls hold no message")
+        raise NotThisFormatError("the trace's model calls contain no messages")
     name = text_of(group.get("key")) or str(number)
     own = str(number) if name.startswith("record ") else name
     return thread.fields() | {"conversation_id": ids.named(own)}
