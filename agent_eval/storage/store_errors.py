@@ -1,4 +1,4 @@
-"""Describe errors of a store in one line: the file, the problem and the fix."""
+"""Define the errors of a store; each message is one line with the file, the problem and the fix."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ class StoreError(StorageError):
 
     def __init__(self, attach: str, doing: str, why: str, fix: str = "") -> None:
         lines = why.strip().splitlines() or ["no reason is given"]
-        # DuckLake's first line is the same for every failed commit; the second holds the reason
+        # DuckLake's first line is the same for every failed commit; the second contains the reason
         why = lines["DuckLake transaction" in lines[0] and len(lines) > 1].rstrip(".")
         fix = fix or next((text for pattern, text in _FIXES if re.search(pattern, why, re.IGNORECASE)), "")
         kept = "" if doing == "read" else "No rows were changed"
@@ -59,7 +59,7 @@ class NoLockServiceError(StoreError):
 
 
 class MissingFolderError(StoreError):
-    """Raised when the store's folder does not exist; an unmounted disk looks the same."""
+    """Raised when the store's folder does not exist, e.g. because a disk is not mounted."""
 
     def __init__(self, file: Path, doing: str) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class MissingFolderError(StoreError):
 
 
 class NewerStoreError(StoreError):
-    """Raised when the store was written by a later agent_eval; this release would lose its columns."""
+    """Raised when a later release of agent_eval wrote the store; this release would lose its columns."""
 
     def __init__(self, attach: str, version: int, known: int, written_by: str) -> None:
         super().__init__(

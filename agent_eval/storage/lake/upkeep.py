@@ -19,12 +19,12 @@ from agent_eval.storage.versions import SCHEMA_VERSION, stamp, stamped
 from agent_eval.tables import TABLES
 
 LARGEST_SKEW_S = 60.0
-"""A larger difference between the clocks of this machine and of the catalog is a finding."""
-_KEPT = "1 hour"  # readers of older snapshots have ended by then
+"""Maximum difference in seconds between the clocks of this machine and the catalog; a larger one is a problem."""
+_KEPT = "1 hour"  # readers of older snapshots have finished by then
 
 
 def initialise(store: LakeStore) -> bool:
-    """Make the lake: its tables in the catalog, and its data folder; return False if it exists.
+    """Create the lake's tables in the catalog and its data folder; return False if the lake already exists.
 
     Raises:
         StoreError: If the catalog cannot be used, or the data folder belongs to another lake.
@@ -52,7 +52,7 @@ def initialise(store: LakeStore) -> bool:
 
 
 def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) -> None:
-    """Write the marker into the data folder, unless it holds the one of this lake."""
+    """Write the marker file to the data folder, unless the folder already has the marker of this lake."""
     file = store.data / MARKER
     if data != store.data:
         raise DataFolderError(store.attach, "make", f"its files are in {data}, not in {store.data}")
@@ -74,14 +74,14 @@ def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) ->
 
 @dataclass
 class Checked:
-    """Hold what a check found: rows per table, and one sentence per problem."""
+    """Hold the result of a check: the number of rows per table, and one sentence per problem."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     problems: list[str] = field(default_factory=list[str])
 
 
 def check(store: LakeStore) -> Checked:
-    """Read the whole lake: the rows of every table, its key, its row in `fence`, its files, and the clocks.
+    """Check the whole lake by reading it: the rows, key, files and `fence` row of every table, and the clocks.
 
     Raises:
         StoreError: If the lake cannot be opened.
@@ -112,7 +112,7 @@ def check(store: LakeStore) -> Checked:
 
 
 def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str]) -> int:
-    """Return the number of rows of a table that was written; add what is wrong with it to `problems`."""
+    """Return the number of rows of a table, and add a sentence for each problem with it to `problems`."""
     (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
     if n_fences != 1:
         problems.append(f"Table {name} has {n_fences} rows in `fence`, not one: restore the catalog.")
@@ -131,9 +131,9 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
 
 
 def compact(store: LakeStore) -> tuple[int, int]:
-    """Merge small files and remove what no snapshot of the last hour needs; return the files before and after.
+    """Merge small files and remove files that only snapshots older than an hour need.
 
-    Other workers may read and write meanwhile; a run waits.
+    Returns the number of files before and after. Other workers can read and write meanwhile, but runs wait.
 
     Raises:
         StoreError: If the lake cannot be opened or changed.
