@@ -63,7 +63,7 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
         _check(source, target, force=force)  # check again, because it may have changed during the copy
         part.replace(target)
     except OSError as error:
-        raise BackupError(target, f"{error.strerror}; free some space, or choose another place") from error
+        raise BackupError(target, f"{error.strerror}; free some space, or choose another folder") from error
     finally:
         part.unlink(missing_ok=True)
         _log_of(part).unlink(missing_ok=True)
@@ -72,18 +72,18 @@ def back_up(store: Store, target: Path, *, force: bool = False) -> Backup:
 
 def _check(source: Path, target: Path, *, force: bool) -> None:
     if not source.exists():
-        raise BackupError(target, f"there is no store yet at {source}; `agent-eval run` makes it")
+        raise BackupError(target, f"the store {source} does not exist yet; create it with `agent-eval run`")
     if target.is_dir():
-        raise BackupError(target, "it is a folder; name a file in it")
+        raise BackupError(target, "it is a folder; specify a file")
     if not target.parent.is_dir():
         raise BackupError(target, f"the folder {target.parent} does not exist; create it")
     if _is_ours(source.resolve(), target.resolve()):
-        raise BackupError(target, "it is the store itself, or one of its own files; choose another name")
+        raise BackupError(target, "it is the store or one of its files; choose another name")
     if target.exists() and not force:
-        raise BackupError(target, "the file exists; choose another name, or replace it with --force")
+        raise BackupError(target, "the file already exists; choose another name, or overwrite it with --force")
     if (log := _log_of(target)).exists():
         raise BackupError(
-            target, f"{log} belongs to a database that is in use or was not closed; remove it first"
+            target, f"{log} belongs to a database that is in use or was not closed properly; remove it first"
         )
 
 

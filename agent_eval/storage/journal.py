@@ -45,8 +45,8 @@ class DiskFullError(OSError):
     def __init__(self, folder: Path, free: int) -> None:
         super().__init__(
             errno.ENOSPC,
-            f"only {free / 1e6:.0f} MB are free there, and {LEAST_FREE / 1e6:.0f} MB are needed to store answers, "
-            "so no judge is called. Free some space and run again",
+            f"only {free / 1e6:.0f} MB are free, but {LEAST_FREE / 1e6:.0f} MB are needed to store answers, "
+            "so no judge is called. Free some space and re-run",
             str(folder),
         )
 
@@ -211,6 +211,6 @@ def _set_aside(journal: Path, lines: Sequence[bytes]) -> None:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as file:
             file.writelines(lines)
         _LOG.warning(
-            "%d lines of the journal %s are damaged and were set aside in %s; every other line was stored, and what "
-            "is missing is asked again.", len(lines), journal.name, aside,
+            "%d lines of the journal %s are damaged and were moved to %s. All other lines were stored; missing "
+            "answers will be requested again.", len(lines), journal.name, aside,
         )  # fmt: skip

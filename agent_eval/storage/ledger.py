@@ -50,7 +50,7 @@ class LedgerError(StorageError):
 
     def __init__(self, file: Path, why: str) -> None:
         super().__init__(
-            f"The ledger of judge calls {file} cannot be used ({why}), so no judge is asked. Make it readable and "
+            f"The ledger of judge calls {file} cannot be used ({why}), so no judge is called. Make it readable and "
             "writable, or restore it from a backup. If the file is deleted, all caps start from zero."
         )
 

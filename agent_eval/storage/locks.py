@@ -166,7 +166,7 @@ def _try(handle: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise LockError(f"{error.strerror}: this file system locks no files ({handle.name})") from error
+        raise LockError(f"{error.strerror}: the file system does not support locks ({handle.name})") from error
     return True
 
 

@@ -143,7 +143,7 @@ class Store:
             raise StoreError(
                 self.attach,
                 f"write {table.name} to",
-                f"{strays.height} rows lie outside the partitions written",
+                f"{strays.height} rows do not belong to the partitions that are written",
             )
 
         def write(con: duckdb.DuckDBPyConnection) -> None:

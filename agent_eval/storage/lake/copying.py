@@ -35,17 +35,17 @@ def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
         StoreError: If one of the stores cannot be opened.
     """
     if not file.is_file():
-        raise CopyError(lake.attach, f"there is no store file {file}")
+        raise CopyError(lake.attach, f"the store file {file} does not exist")
     source = Store.at(file)
     with source.exclusive_section("run"), source.session(read_only=True) as con:
         if stamped(con)[0] < SCHEMA_VERSION:
-            raise CopyError(lake.attach, f"{file} is of an earlier release; run `agent-eval run` on it first")
+            raise CopyError(lake.attach, f"{file} was written by an earlier release; migrate it with `agent-eval run` first")
         tables = _present(con)
     rows = dict[str, int]()
 
     def write(con: duckdb.DuckDBPyConnection) -> None:
         if any(_n_rows(con, "store", table) for table in _present(con)):
-            raise CopyError(lake.attach, "it has rows already; copy into a new lake")
+            raise CopyError(lake.attach, "it already contains rows; use a new lake")
         rows.update(_copied(con, "other", "store", tables))
 
     with (
@@ -68,7 +68,7 @@ def copy_out_of_lake(lake: LakeStore, file: Path) -> dict[str, int]:
         StoreError: If one of the stores cannot be opened.
     """
     if file.exists():
-        raise CopyError(str(file), "the file exists; name a new one")
+        raise CopyError(str(file), "the file already exists; choose another name")
     if not file.parent.is_dir():
         raise MissingFolderError(file, "write")
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

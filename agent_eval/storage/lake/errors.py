@@ -30,7 +30,7 @@ class NotInitialisedError(StoreError):
     """Raised when the catalog's database does not contain a lake yet."""
 
     def __init__(self, attach: str, doing: str) -> None:
-        super().__init__(attach, doing, "its catalog holds no lake yet", "Run `agent-eval store init` once")
+        super().__init__(attach, doing, "its catalog does not contain a lake yet", "Run `agent-eval store init` once")
 
 
 class DataFolderError(StoreError):
@@ -59,10 +59,10 @@ class LostLockError(StoreError):
         super().__init__(
             attach,
             "write",
-            f"the catalog ended the session that held the lock of {what}, so that another worker may hold it now",
-            "Run again: the next run does the rest",
+            f"the catalog ended the session that held the lock of {what}, so another worker may have acquired it",
+            "Run the command again; it resumes the remaining work",
         )
 
 
 def _first_line(why: str) -> str:
-    return (why.strip().splitlines() or ["no reason is given"])[0].strip().rstrip(".")
+    return (why.strip().splitlines() or ["unknown reason"])[0].strip().rstrip(".")

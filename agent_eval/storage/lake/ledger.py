@@ -48,7 +48,7 @@ class CatalogLedgerError(StorageError):
     """Raised when the ledger in the catalog cannot be used; no judge is called, because calls must be counted."""
 
     def __init__(self, error: StoreError) -> None:
-        super().__init__(f"The ledger of judge calls cannot be used, so no judge is asked. {error}")
+        super().__init__(f"The ledger of judge calls cannot be used, so no judge is called. {error}")
 
 
 @dataclass

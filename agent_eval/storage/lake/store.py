@@ -188,7 +188,7 @@ class LakeStore(Store):
             with contextlib.closing(self.catalog_session(doing)) as session:
                 if not session.rows(f"SELECT 1 FROM pg_namespace WHERE nspname = '{catalog.SCHEMA}'"):
                     raise NotInitialisedError(self.attach, doing)
-            what = "holds no lake" if self.data.is_dir() else "does not exist"
+            what = "does not contain a lake" if self.data.is_dir() else "does not exist"
             raise DataFolderError(self.attach, doing, f"its data folder {self.data} {what}")
 
     def transact(
@@ -257,6 +257,6 @@ class LakeStore(Store):
             raise StoreError(
                 self.attach,
                 "write",
-                f"its table fence has {n_rows} rows for {table.name}, not one",
+                f"its table fence has {n_rows} rows for {table.name} instead of one",
                 "Restore the catalog from a backup, or copy the lake into a new one with `agent-eval store copy`",
             )

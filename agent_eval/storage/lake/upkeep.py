@@ -29,7 +29,7 @@ def initialise(store: LakeStore) -> bool:
     Raises:
         StoreError: If the catalog cannot be used, or the data folder belongs to another lake.
     """
-    with contextlib.closing(store.catalog_session("make")) as session, store.translated("make"):
+    with contextlib.closing(store.catalog_session("create")) as session, store.translated("make"):
         session.lock("init", limit_s=None, what=f"the store {store.attach}")
         for statement in catalog.TABLES:
             session.rows(statement)
@@ -55,20 +55,20 @@ def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) ->
     """Write the marker file to the data folder, unless the folder already has the marker of this lake."""
     file = store.data / MARKER
     if data != store.data:
-        raise DataFolderError(store.attach, "make", f"its files are in {data}, not in {store.data}")
+        raise DataFolderError(store.attach, "create", f"its files are in {data}, not in {store.data}")
     held = file.read_text().strip() if file.is_file() else None
     if held not in (None, marker):
-        raise DataFolderError(store.attach, "make", f"{store.data} is the folder of another lake")
+        raise DataFolderError(store.attach, "create", f"{store.data} is the folder of another lake")
     if held == marker:
         return
     if not is_new:
-        raise DataFolderError(store.attach, "make", f"its data folder {store.data} does not hold its files")
+        raise DataFolderError(store.attach, "create", f"its data folder {store.data} does not contain its files")
     try:
         store.data.mkdir(parents=True, exist_ok=True)
         file.write_text(marker + "\n")
     except OSError as error:
         raise DataFolderError(
-            store.attach, "make", f"{store.data} cannot be written ({error.strerror})"
+            store.attach, "create", f"{store.data} cannot be written ({error.strerror})"
         ) from error
 
 
@@ -94,7 +94,7 @@ def check(store: LakeStore) -> Checked:
     if abs(skew) > LARGEST_SKEW_S:
         found.problems.append(
             f"The clock of this machine is {abs(skew):,.0f} s {'ahead of' if skew > 0 else 'behind'} the catalog's: "
-            "set both by NTP."
+            "synchronise both with NTP."
         )
     with store.session(read_only=True) as con:
         marker = (store.data / MARKER).read_text().strip()
@@ -115,7 +115,7 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
     """Return the number of rows of a table, and add a sentence for each problem with it to `problems`."""
     (n_fences,) = con.execute("SELECT count(*) FROM fence WHERE table_name = ?", [name]).fetchone() or (0,)
     if n_fences != 1:
-        problems.append(f"Table {name} has {n_fences} rows in `fence`, not one: restore the catalog.")
+        problems.append(f"Table {name} has {n_fences} rows in `fence` instead of one; restore the catalog.")
     key = ", ".join(map(quoted, TABLES[name].key))
     try:
         (n_rows,) = con.execute(f"SELECT count(*) FROM (FROM {quoted(name)})").fetchone() or (0,)
@@ -126,7 +126,7 @@ def _check_table(con: duckdb.DuckDBPyConnection, name: str, problems: list[str])
         problems.append(f"Table {name} cannot be read: {str(error).splitlines()[0]}")
         return 0
     if n_double:
-        problems.append(f"Table {name} holds {n_double:,} keys more than once: make its partitions again.")
+        problems.append(f"Table {name} contains {n_double:,} duplicate keys; recompute its partitions.")
     return int(n_rows)
 
 

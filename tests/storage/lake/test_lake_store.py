@@ -207,7 +207,7 @@ def test_what_is_wrong_with_a_lake_is_one_line_with_the_fix_and_without_the_pass
     elsewhere = replace(empty, data=tmp_path / "elsewhere")
     assert "Mount the shared folder" in message(elsewhere, DataFolderError)
     elsewhere.data.mkdir()  # as a mount point without its disk
-    assert "holds no lake" in message(elsewhere, DataFolderError)
+    assert "does not contain a lake" in message(elsewhere, DataFolderError)
     monkeypatch.setenv("PGPASSWORD", "wrong-" + PASSWORD)
     assert "PGPASSWORD" in message(
         LakeStore.of(empty.given + " application_name=x", empty.data), CatalogError
