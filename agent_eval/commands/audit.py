@@ -1,4 +1,4 @@
-"""Implement `agent-eval audit`: ask judge models a fixed sample again, or compare judgments with those of other tools."""
+"""Implement `agent-eval audit`: repeat a sample of questions to judge models, or compare judgments with other tools."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +18,12 @@ from agent_eval.tables import table
 
 
 def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int:
-    """Run an audit and print the drift. Return 0 if all answers arrived, 1 if some are missing, 2 if none could be requested.
+    """Run an audit and print the drift.
+
+    Return 0 if all answers arrived, 1 if some answers are missing, and 2 if none could be requested.
 
     Raises:
-        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
     """
     with project.store.exclusive_section("run"):
         done = audit_judges(project, run_id="audit")
@@ -40,10 +42,12 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
 def compare_foreign(
     project: Project, out: Console, err: Console, paths: Sequence[Path], *, as_json: bool
 ) -> int:
-    """Print how far the stored judgments of `policy_adherence` agree with foreign ones; nothing is asked or stored.
+    """Print the agreement between the stored judgments of `policy_adherence` and those of another tool.
+
+    No judge is called and no data is stored.
 
     Returns:
-        0; 1 when an entry was refused; 2 when no conversation was judged by both.
+        0; 1 if an entry was rejected; 2 if no conversation was judged by both.
     """
     foreign, refusals = read_foreign(paths)
     for refusal in refusals:

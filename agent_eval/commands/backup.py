@@ -9,10 +9,10 @@ from agent_eval.storage import back_up
 
 
 def backup(project: Project, out: Console, target: Path, *, force: bool) -> None:
-    """Copy the store to `target` and say what the copy holds.
+    """Copy the store to `target` and print the number of rows, the number of tables and the size of the copy.
 
     Raises:
-        BackupError: If the copy cannot be made there.
+        BackupError: If the copy cannot be written to `target`.
         StoreError: If the store cannot be read.
     """
     made = back_up(project.store, target, force=force)

@@ -22,7 +22,7 @@ SHOWN = 20
 
 
 class OtherCategoryError(InputError):
-    """Raised when the agent is declared with another category."""
+    """Raised when agents.yaml declares the agent with another category."""
 
     def __init__(self, agent: str, declared: str | None, wanted: str) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class OtherCategoryError(InputError):
 
 
 class OneSessionError(InputError):
-    """Raised when --session names one session and there are several files."""
+    """Raised when --session is given for several files."""
 
     def __init__(self, n_files: int) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class OneSessionError(InputError):
 
 
 class NotImportedError(InputError):
-    """Raised when the only file cannot be imported."""
+    """Raised when there is only one file and it cannot be imported."""
 
     def __init__(self, report: FileReport) -> None:
         super().__init__(report.reason if report.format_name else f"{report.name}: {report.reason}.")
@@ -72,8 +72,8 @@ def import_transcripts(
 ) -> int:
     """Import files and return the exit code.
 
-    0: all records were imported. 1: some files or records were refused, outcomes cannot be read, or conversations that
-    a session held before were removed. 2: none was imported.
+    0: All records were imported. 1: Some files or records were rejected, outcomes cannot be determined, or earlier
+    conversations of a session were removed. 2: No file was imported.
     """
     for version in versions:
         project.registry.get(version)
@@ -123,7 +123,7 @@ def import_transcripts(
 
 @contextmanager
 def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
-    """Yield a temporary file with the content of standard input; None if no path is `-`."""
+    """Yield a temporary file with the content of standard input, or None if no path is `-`."""
     path = spooled(sys.stdin.buffer) if STDIN in paths else None
     try:
         yield path
@@ -135,7 +135,7 @@ def standard_input(paths: Sequence[str]) -> Iterator[Path | None]:
 def _announced(
     err: Console, reports: Iterable[FileReport], agent_id: str, *, is_alone: bool
 ) -> Iterator[FileReport]:
-    """Yield the reports, printing what each file's import rejected, left out or removed."""
+    """Yield the reports, and print the rejected, omitted and removed records of each file."""
     for one in reports:
         yield one
         if one.report is None:
@@ -168,7 +168,7 @@ def _announced(
 
 
 def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *, is_alone: bool) -> None:
-    """Print a line for each file, and the totals."""
+    """Print a line for each file, followed by the totals."""
     done = [(one, one.report) for one in reports if one.report is not None]
     for one, report in () if is_alone else done:
         counts = f"{_n(report.n_imported, 'conversation')}, {_n(report.n_turns, 'turn')}, {report.n_refused:,} refused"
@@ -196,7 +196,7 @@ def _print_summary(out: Console, reports: Sequence[FileReport], agent_id: str, *
 
 
 def _state(report: ImportReport) -> str:
-    """Return what an import did with the conversations of a file."""
+    """Return a description of the import's effect on the session, such as "already there, unchanged"."""
     if not report.n_imported and not report.n_known:
         return "refused"
     if not report.n_imported:
@@ -209,7 +209,7 @@ def _n(count: int, noun: str) -> str:
 
 
 def _is_clean(err: Console, one: FileReport, success_reward: float | None) -> bool:
-    """Return whether a file was imported completely and its outcomes are readable; print the problems."""
+    """Return whether a file was imported completely and its outcomes could be determined; print the problems."""
     report = one.report
     if report is None:
         return one.is_skipped

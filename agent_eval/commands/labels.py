@@ -1,4 +1,4 @@
-"""Implement `agent-eval labels`: import labels of people and of other tools, and write rating sheets."""
+"""Implement `agent-eval labels`: import labels from people and from other tools, and write rating sheets."""
 
 import csv
 import io
@@ -37,13 +37,13 @@ def import_labels(
     metric: str | None,
     as_json: bool,
 ) -> int:
-    """Write the labels of files into data/ratings and print how far judges agree with people or outcomes.
+    """Store the labels from files in data/ratings, and print the agreement of judges with people or outcomes.
 
     Returns:
-        0; 1 when a label was refused or could not be read; 2 when no label could be read or stored.
+        0; 1 if a label was rejected or could not be read; 2 if no label could be read or stored.
 
     Raises:
-        UnknownAgentError: If the agent is not known.
+        UnknownAgentError: If the agent is unknown.
     """
     targets = targets_of(project.metrics)
     if agent_id is not None:
@@ -90,17 +90,19 @@ def write_sheets(
     raters: Sequence[str],
     folder: Path | None,
 ) -> int:
-    """Write a rating sheet for each rater (without names one), as HTML and CSV, and print their paths.
+    """Write a rating sheet as HTML and CSV for each rater, and print the paths.
+
+    If no raters are named, one sheet is written.
 
     Returns:
         0; 2 if there is nothing to label.
 
     Raises:
-        UnknownMetricError: If a metric is not known.
-        UnknownAgentError: If an agent is not known.
+        UnknownMetricError: If a metric is unknown.
+        UnknownAgentError: If an agent is unknown.
         UnknownMethodologyError: If the version is not published.
     """
-    from agent_eval.project.sheets import rating_sheets  # imports templates: only if there is work
+    from agent_eval.project.sheets import rating_sheets  # loads HTML templates, so only imported when needed
 
     registry = project.registry
     methodology = registry.current if version is None else registry.get(version)
@@ -136,7 +138,7 @@ def _slug(name: str) -> str:
 
 
 def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
-    """Return a function that finds a label's agent: that of its line, the named one, or that of the conversation."""
+    """Return a function that finds the agent of a label: from its line, else `agent_id`, else by the conversation."""
     known = set(project.some_agents(()))
     stored = project.store.read(table("conversations"), columns=["agent_id", "conversation_id"])
     agents: dict[str, set[str]] = {}
@@ -165,7 +167,10 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
 
 
 def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
-    """Write the rows into a new file of data/ratings, unless an earlier import wrote the same ones."""
+    """Write the rows to a new file in data/ratings unless an earlier import wrote the same rows.
+
+    Return a description of the result for the printed line.
+    """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((*COLUMNS, *OPTIONAL))

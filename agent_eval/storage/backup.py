@@ -80,7 +80,9 @@ def _check(source: Path, target: Path, *, force: bool) -> None:
     if _is_ours(source.resolve(), target.resolve()):
         raise BackupError(target, "it is the store or one of its files; choose another name")
     if target.exists() and not force:
-        raise BackupError(target, "the file already exists; choose another name, or overwrite it with --force")
+        raise BackupError(
+            target, "the file already exists; choose another name, or overwrite it with --force"
+        )
     if (log := _log_of(target)).exists():
         raise BackupError(
             target, f"{log} belongs to a database that is in use or was not closed properly; remove it first"

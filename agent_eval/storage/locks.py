@@ -166,7 +166,9 @@ def _try(handle: IO[str], kind: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise LockError(f"{error.strerror}: the file system does not support locks ({handle.name})") from error
+        raise LockError(
+            f"{error.strerror}: the file system does not support locks ({handle.name})"
+        ) from error
     return True
 
 

@@ -1,4 +1,4 @@
-"""Implement `agent-eval leaderboard --changes`: show what changed on a board, and why."""
+"""Implement `agent-eval leaderboard --changes`: show the changes of a board and their causes."""
 
 from collections.abc import Sequence
 
@@ -25,11 +25,11 @@ def show_changes(
     template: str | None = None,
     output_format: str = "table",
 ) -> None:
-    """Print the changes of some versions' boards, the latest first; `json` is one array of the table's rows.
+    """Print the changes of the boards of the given versions, latest first; the format `json` is one array of rows.
 
     Raises:
         UnknownMethodologyError: If a version is not published.
-        UnknownTemplateError: If a version has no such template.
+        UnknownTemplateError: If a version does not have the template.
     """
     for version in versions:
         check_template(project, version, template)

@@ -1,4 +1,4 @@
-"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given one."""
+"""Implement `agent-eval plan`: show the detectable difference, and the data needed for a given difference."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _HEADS = ("quantity", "over", "has", "trials", "detectable", "wanted", "needs", 
 
 
 class WantedDifferenceError(InputError):
-    """Raised when the wanted difference is not on the scale."""
+    """Raised when the requested difference is outside the scale."""
 
     def __init__(self, points: float) -> None:
         super().__init__(f"--difference {points:g}: expected a number above 0 and at most 100.")
@@ -37,12 +37,12 @@ def plan(
     points: float,
     as_json: bool,
 ) -> None:
-    """Print the plan of one agent, or of the comparison of two.
+    """Print the plan for one agent, or for the comparison of two agents.
 
     Raises:
-        WantedDifferenceError: If the wanted difference is not above 0 and at most 100.
+        WantedDifferenceError: If the requested difference is not above 0 and at most 100.
         UnknownAgentError: If an agent has no rows.
-        SameAgentError: If both are one agent.
+        SameAgentError: If both ids are equal.
     """
     if not 0 < points <= 100:
         raise WantedDifferenceError(points)
@@ -104,7 +104,10 @@ def _table(rows: pl.DataFrame, name: str, version: str, points: float) -> Fittin
 
 
 def _width(row: Mapping[str, Any], points: float) -> float:
-    """Return the width of the quantity's scale, of which `wanted` is so many points of 100; infinite for amounts."""
+    """Return the width of the quantity's scale, which is infinite for amounts.
+
+    `points` is the requested difference on a scale of 100, and `wanted` the same difference on the quantity's scale.
+    """
     return math.inf if row["quantity"] in LOWER_IS_BETTER else row["wanted"] / points * 100
 
 

@@ -30,8 +30,8 @@ from agent_eval.scores.statistics.quality import top_errors
 from agent_eval.scores.statistics.unpaired import SUCCESS_RATE
 from agent_eval.tables import table
 
-TOP = 5  # error clusters of an agent
-FINDINGS = 3  # at the end of a run
+TOP = 5  # number of error clusters shown per agent
+FINDINGS = 3  # number of findings printed at the end of a run
 LONGEST_QUOTE = 240  # characters
 NO_TRANSCRIPTS = (
     "This project has no transcripts yet. Next: agent-eval import auto PATH… --agent ID, or agent-eval init . --sample to "
@@ -45,7 +45,7 @@ _HEADS = ("quantity", "mean", "95 % interval", "conversations", "answers", "by")
 
 
 def summary(project: Project, out: Console, *, version: str, agents: Sequence[str], as_json: bool) -> None:
-    """Print the summary of each agent from what is stored; JSON rows are those of table quality_summary.
+    """Print the summary of each agent from stored rows; JSON rows are those of table quality_summary.
 
     Raises:
         UnknownAgentError: If an agent has no rows.
@@ -81,7 +81,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
 def _with_corrections(project: Project, pairs: pl.DataFrame) -> pl.DataFrame:
     """Return table quality_summary with the columns of `corrected_rates`.
 
-    The success rate has the correction of goal completion where that alone decides it.
+    The success rate is corrected like goal completion if only goal completion decides it.
     """
     rows = project.store.read(table("quality_summary"), pairs)
     found = corrections(project, pairs).drop("judge")
@@ -102,7 +102,7 @@ def corrected_text(row: Mapping[str, Any]) -> str:
 
 
 def refused_corrections(rows: pl.DataFrame) -> list[str]:
-    """Return a sentence for each rate (first column) that people's labels do not correct, with the reason."""
+    """Return a sentence for each rate (first column) that is not corrected by human labels, with the reason."""
     return [
         sanitize(f"{name} is not corrected for the judge's errors: {reason}.")
         for name, reason in rows.rows()
@@ -124,7 +124,7 @@ def _table(title: str, rows: pl.DataFrame) -> FittingTable:
 
 
 def print_errors(out: Console, clusters: pl.DataFrame) -> None:
-    """Print error clusters, one line each: severity, name, rate and trend."""
+    """Print one line per error cluster with its severity, name, rate and trend."""
     if clusters.is_empty():
         return
     grid = FittingTable("Most severe errors", ("severity", "error", "turns", "per 100", "trend"), numbers=("turns", "per 100"))  # fmt: skip
@@ -155,14 +155,14 @@ def logs_table(version: str, rows: pl.DataFrame) -> FittingTable:
 
 
 def _by(row: dict[str, object]) -> str:
-    """Return who judged an agent's logs and, if people labelled some of them, how far they agree."""
+    """Return the judges of an agent's logs and, if people labelled some of them, the agreement with people."""
     judges, standing = row["judges"], calibration(row)
     names = ", ".join(judges) if isinstance(judges, list) and judges else "–"
     return names if standing in (None, NOT_CALIBRATED) else f"{names}\n{standing}"
 
 
 def print_findings(project: Project, out: Console, *, version: str, agents: Sequence[str]) -> None:
-    """Print the three worst findings over the agents, each with a quote and where it is, then the next commands."""
+    """Print the three worst findings over all agents, each with a quote and its location, and the next commands."""
     pairs = pairs_of(project, version, agents)
     clusters = worst_clusters(project.store.read(table("error_clusters"), pairs), FINDINGS)
     failures = failures_to_quote(project.store.read(table("failures"), clusters.select(CLUSTER)))

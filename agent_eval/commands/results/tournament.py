@@ -1,4 +1,4 @@
-"""Implement `agent-eval tournament`: rank agents by pairwise verdicts, recorded or from a judge model."""
+"""Implement `agent-eval tournament`: rank agents by pairwise verdicts, either recorded or from a judge model."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ class NoVerdictsError(NotFoundError):
 
 
 class NoPairsError(NotFoundError):
-    """Raised when no two agents have a common task."""
+    """Raised when no two agents have a task in common."""
 
     def __init__(self, agents: Sequence[str]) -> None:
         super().__init__(
@@ -45,13 +45,13 @@ class NoPairsError(NotFoundError):
 def show_tournament(
     project: Project, out: Console, err: Console, *, folder: Path | None, agents: Sequence[str], as_json: bool
 ) -> int:
-    """Print standings, win matrix, circles and the judge's position bias; `as_json`: the standings.
+    """Print standings, win matrix, cycles and the judge's position bias; with `as_json`, only the standings.
 
     Returns:
-        0, or 1 when a line was refused.
+        0; 1 if a line was rejected.
 
     Raises:
-        NoVerdictsError: If there are no verdicts (between the named agents).
+        NoVerdictsError: If there are no verdicts between the given agents.
     """
     source = folder or project.home.data / "pairwise"
     verdicts, refusals = read_pairwise(source)
@@ -70,15 +70,15 @@ def ask_tournament(
 ) -> int:
     """Ask the configured judge models to compare all pairs of agents on their common tasks, and print the results.
 
-    Answers are stored as they come and asked once; the caps of the settings hold.
+    Answers are stored as they arrive, and each question is sent only once. The caps in the settings apply.
 
     Returns:
-        0, 1 when some comparisons have no verdict, 2 when none has.
+        0; 1 if some comparisons have no verdict; 2 if no comparison has a verdict.
 
     Raises:
         NoPairsError: If no two agents have a task in common.
-        UnknownAgentError: If an agent is named that is not known.
-        UnknownPriceError: If there is a cap in dollars and a model's price is unknown.
+        UnknownAgentError: If an agent is unknown.
+        UnknownPriceError: If a cap in dollars is set and a model's price is unknown.
     """
     judge = project.own_judge
     if judge is None:

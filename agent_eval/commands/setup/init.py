@@ -62,8 +62,8 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
     """Create the project and print the next command. Existing files are kept.
 
     Raises:
-        NoSampleError: If the sample is requested and not installed.
-        NotAFolderError: If the folder cannot be created or written.
+        NoSampleError: If the sample is requested but not installed.
+        NotAFolderError: If the folder cannot be created or is not writable.
     """
     source = _sample() if with_sample else None
     is_new = not (folder / "agent_eval.toml").exists()
@@ -85,7 +85,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
 
 
 def _sample() -> Path:
-    """Return the folder of the sample: in the package if it was installed from a wheel, data/ in a checkout."""
+    """Return the folder of the sample: in the package if installed from a wheel, or data/ in a checkout."""
     for folder in (PACKAGE / "sample", PACKAGE.parent / "data"):
         if (folder / "sessions").is_dir():
             return folder
@@ -93,7 +93,7 @@ def _sample() -> Path:
 
 
 def _copy(source: Path, data: Path) -> None:
-    """Copy what belongs to the sample, files that exist apart."""
+    """Copy the files of the sample, except files that already exist."""
     for name in ("README.md", "agents.yaml", "ratings", "sessions", "verdicts"):
         files = [source / name] if (source / name).is_file() else sorted((source / name).rglob("*"))
         for file in files:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def init(project: Project, out: Console) -> None:
-    """Make the lake of the settings; making it twice changes nothing.
+    """Create the lake that is configured in the settings; if it exists, it is not changed.
 
     Raises:
         StoreError: If the catalog cannot be used, or the folder belongs to another lake.
@@ -29,7 +29,7 @@ def init(project: Project, out: Console) -> None:
 
 
 def check(project: Project, out: Console) -> int:
-    """Read the whole lake, print the number of rows and every problem; return the exit code.
+    """Read the whole lake, print the number of rows and all problems, and return the exit code.
 
     Raises:
         StoreError: If the lake cannot be opened.
@@ -60,10 +60,10 @@ def compact(project: Project, out: Console) -> None:
 
 
 def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
-    """Copy a store file into the lake, or the lake into a new store file, with unmerged answers and the ledger.
+    """Copy a store file into the lake, or the lake into a new store file, including unmerged answers and the ledger.
 
     Raises:
-        ConfigurationError: If not exactly one of source and target is given.
+        ConfigurationError: If neither or both of source and target are given.
         CopyError: If the copy would lose rows.
         StoreError: If one of the stores cannot be opened.
     """
@@ -86,7 +86,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
 
 
 def _lake(project: Project) -> "LakeStore":
-    """Return the lake of the settings.
+    """Return the lake that is configured in the settings.
 
     Raises:
         ConfigurationError: If the store is a file.

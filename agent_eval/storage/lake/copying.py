@@ -39,7 +39,10 @@ def copy_into_lake(file: Path, lake: LakeStore) -> dict[str, int]:
     source = Store.at(file)
     with source.exclusive_section("run"), source.session(read_only=True) as con:
         if stamped(con)[0] < SCHEMA_VERSION:
-            raise CopyError(lake.attach, f"{file} was written by an earlier release; migrate it with `agent-eval run` first")
+            raise CopyError(
+                lake.attach,
+                f"{file} was written by an earlier release; migrate it with `agent-eval run` first",
+            )
         tables = _present(con)
     rows = dict[str, int]()
 

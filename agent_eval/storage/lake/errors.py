@@ -30,7 +30,9 @@ class NotInitialisedError(StoreError):
     """Raised when the catalog's database does not contain a lake yet."""
 
     def __init__(self, attach: str, doing: str) -> None:
-        super().__init__(attach, doing, "its catalog does not contain a lake yet", "Run `agent-eval store init` once")
+        super().__init__(
+            attach, doing, "its catalog does not contain a lake yet", "Run `agent-eval store init` once"
+        )
 
 
 class DataFolderError(StoreError):

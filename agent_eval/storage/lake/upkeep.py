@@ -62,7 +62,9 @@ def _claim_folder(store: LakeStore, data: Path, marker: str, *, is_new: bool) ->
     if held == marker:
         return
     if not is_new:
-        raise DataFolderError(store.attach, "create", f"its data folder {store.data} does not contain its files")
+        raise DataFolderError(
+            store.attach, "create", f"its data folder {store.data} does not contain its files"
+        )
     try:
         store.data.mkdir(parents=True, exist_ok=True)
         file.write_text(marker + "\n")
