@@ -85,7 +85,7 @@ class ConversationInputError(InputError, ValueError):
 
     def __init__(self, number: int, problem: str) -> None:
         super().__init__(
-            f"Conversation {number}: {problem}. Give a dict with `conversation_id` and `messages`, each message with "
+            f"Conversation {number}: {problem}. Expected a dict with `conversation_id` and `messages`, each message with "
             "`role` and `content`, or a list of these, or a frame with these two columns."
         )
 
@@ -273,7 +273,9 @@ def judge_conversations(
     seen = set[str]()
     for number, conversation in enumerate(_read(conversations), start=1):
         if id_key(conversation.conversation_id) in seen:
-            raise ConversationInputError(number, f"another one has the id {conversation.conversation_id!r}")
+            raise ConversationInputError(
+                number, f"another conversation has the id {conversation.conversation_id!r}"
+            )
         seen.add(id_key(conversation.conversation_id))
         rows.add("agent", "session", None, conversation)
     held = table("conversations").conform(rows.conversations.frame())
@@ -345,7 +347,7 @@ def reliability_of(trials: pl.DataFrame, ks: Sequence[int] | None = None) -> pl.
     wanted = list(ks) if ks is not None else list(range(1, min((n for n, _ in counts), default=0) + 1))
     largest, most = max(wanted, default=1), max((n for n, _ in counts), default=0)
     if wanted and largest > most:
-        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials of known outcome")
+        raise TrialCountError(f"k is {largest}, but no task has more than {most} trials with a known outcome")
     enough = [(n, c) for n, c in counts if n >= largest]
     n_tasks = trials["task_id"].n_unique()
     return pl.DataFrame(
@@ -394,8 +396,8 @@ def _warn_of_misfits(judged: pl.DataFrame) -> None:
     if misfits.height:
         first = str(misfits["rationale"][0] or "")
         warnings.warn(
-            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function do not fit their "
-            f"metrics: {first[:200]}. Return a fitting answer for each metric, or choose other metrics with `metrics`.",
+            f"{misfits.height} of {judged.height} judgments are unscored, because answers of the function are invalid for their "
+            f"metrics: {first[:200]}. Return a valid answer for each metric, or choose other metrics with `metrics`.",
             stacklevel=3,
         )
 

@@ -103,4 +103,4 @@ def check_trials(trials: object) -> None:
     if values.dtype not in (pl.Boolean, pl.Null) and not (
         values.dtype.is_numeric() and values.cast(pl.Float64).is_in([0.0, 1.0]).all()
     ):
-        raise TrialFrameError(f"`is_correct` is {values.dtype} and holds other values than 0 and 1")
+        raise TrialFrameError(f"`is_correct` is {values.dtype} and has values other than 0 and 1")

@@ -35,7 +35,7 @@ def audit(project: Project, out: Console, err: Console, *, as_json: bool) -> int
         err.print(f"Nothing was audited: {done.skipped}.", markup=False, soft_wrap=True)
         return 2
     if done.n_lost:
-        err.print(f"{done.n_lost:,} answers were lost: {done.why_lost}.", markup=False, soft_wrap=True)
+        err.print(f"{done.n_lost:,} answers are missing: {done.why_lost}.", markup=False, soft_wrap=True)
     return 1 if done.n_lost else 0
 
 
@@ -51,7 +51,7 @@ def compare_foreign(
     """
     foreign, refusals = read_foreign(paths)
     for refusal in refusals:
-        err.print(sanitize(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     rows = project.store.read(
         table("turn_judgments"),
         pl.DataFrame({"metric": [POLICY_ADHERENCE.name], "is_effective": [True]}),
@@ -61,7 +61,9 @@ def compare_foreign(
     if as_json:
         print_json(found)
     else:
-        _print(out, f"Agreement of {POLICY_ADHERENCE.name} with foreign judges, by conversation", found)
+        _print(
+            out, f"Agreement of {POLICY_ADHERENCE.name} with judges of another tool, by conversation", found
+        )
     if not found["n"].sum():
         err.print(
             "No conversation was judged by both. Import the conversations that were judged, run with a judge model, and "

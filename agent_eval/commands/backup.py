@@ -17,7 +17,7 @@ def backup(project: Project, out: Console, target: Path, *, force: bool) -> None
     """
     made = back_up(project.store, target, force=force)
     out.print(
-        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB, and verified.",
+        f"{made.file}: {sum(made.rows.values()):,} rows of {len(made.rows)} tables, {made.n_bytes / 1e6:.1f} MB; the copy was verified.",
         markup=False,
         soft_wrap=True,
     )

@@ -161,7 +161,7 @@ def _trend(row: dict[str, object]) -> str:
         return "–"
     before, q_value = row["baseline_rate_per_100_turns"], row["q_value"]
     was = f", was {before:.1f}" if isinstance(before, float) else ""
-    doubt = ", may be chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
+    doubt = ", may be due to chance" if row["trend"] in ("new", "gone") and not row["is_significant"] else ""
     sure = f"\nq {q_value:.2g}{doubt}" if isinstance(q_value, float) else ""
     return f"{row['trend']}{was}{sure}"
 
@@ -174,7 +174,7 @@ def _cut(text: str, most: int) -> str:
 def _legend(rows: pl.DataFrame) -> str:
     n = rows["cluster_id"].n_unique()
     lines = [
-        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns judged by people or models; –: no turn was judged."
+        f"{n} cluster{'' if n == 1 else 's'}. per 100: turns with the error per 100 turns that people or models judged; –: no turns were judged."
     ]
     if rows["trend"].null_count() < rows.height:
         lines.append(
@@ -182,6 +182,6 @@ def _legend(rows: pl.DataFrame) -> str:
         )
     else:
         lines.append(
-            "No trend. Name a baseline in agents.yaml, compare with --since AGENT, or import another run of the agent."
+            "No trend. Set a baseline in agents.yaml, compare with --since AGENT, or import another run of the agent."
         )
     return " ".join(lines)

@@ -35,7 +35,7 @@ class UnusableJudgeError(JudgeError):
     """Raised before the first call if calls to a judge model cannot succeed."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__(f"{'; '.join(problems)}. Nothing was asked.")
+        super().__init__(f"{'; '.join(problems)}. No judge was called.")
 
 
 def refuse_unusable_judges(project: Project, agents: Sequence[str], versions: Sequence[str]) -> None:
@@ -86,7 +86,7 @@ def estimate_run(
         return
     for row in rows:
         out.print(_sentence(row), markup=False)
-    out.print("Nothing was asked. Caps: --max-calls N, --max-cost USD.", style="dim")
+    out.print("No judge was called. Caps: --max-calls N, --max-cost USD.", style="dim")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _sentence(row: Mapping[str, object]) -> str:
     if isinstance(full, float) and isinstance(cached, float):
         saved = f", ${cached:.4f} with prompts cached" if f"{cached:.4f}" != f"{full:.4f}" else ""
         cost = f"${full:.4f}{saved}"
-    in_part = f", {row['n_in_part']:,} answers on part of the evidence" if row["n_in_part"] else ""
+    in_part = f", {row['n_in_part']:,} answers based on part of the evidence" if row["n_in_part"] else ""
     return (
         f"{row['what']}: {row['n_calls']:,} calls for {row['n_answers']:,} answers, about {row['n_tokens_in']:,} "
         f"prompt and {row['n_tokens_out']:,} answer tokens, {cost}{in_part}{_attached(row)}"
@@ -167,8 +167,8 @@ def _attached(row: Mapping[str, object]) -> str:
     )
     uncounted = f", {row['n_uncounted']:,} audio clips and files not counted" if row["n_uncounted"] else ""
     unreadable = (
-        f", {row['n_unreadable']:,} answers not asked for: they depend on images, audio or files that the judge "
-        "cannot be sent (judge_multimodal; attachments given by URL are never fetched)"
+        f", {row['n_unreadable']:,} answers not requested, because they depend on images, audio or files that the judge "
+        "does not accept (judge_multimodal; attachments given by URL are never fetched)"
         if row["n_unreadable"]
         else ""
     )

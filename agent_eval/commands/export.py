@@ -26,7 +26,7 @@ def export(
     Return the exit code, which is 1 if a line of the session files is invalid.
     """
     if out is not None and out.exists() and not force:
-        raise UnknownExportError(f"{out} exists. Overwrite it with --force, or choose another file.")
+        raise UnknownExportError(f"{out} already exists. Overwrite it with --force, or choose another file.")
     lines: list[str] = []
     n_refused = 0
     for line in export_lines(format_name, project.home.existing_sessions() / agent_id, sessions):

@@ -73,7 +73,7 @@ def import_labels(
         err.print(one_line(f"{line}. Next: agent-eval run"), markup=False, soft_wrap=True)
     is_compared = bool(agreement["n"].sum())
     if not said and not is_compared:
-        err.print("No label was read.")
+        err.print("No labels were read.")
         return 2
     return 1 if refusals else 0
 
@@ -149,7 +149,7 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
         if own := label.cells.get("agent_id"):
             if own in known:
                 return own
-            raise ValueError(f"agent {own!r:.80} is not known; import its transcripts before")
+            raise ValueError(f"agent {own!r:.80} is unknown; import its transcripts first")
         if agent_id is not None:
             return agent_id
         name = label.cells.get("conversation_id") or ""
@@ -157,9 +157,11 @@ def _agents(project: Project, agent_id: str | None) -> Callable[[Label], str]:
         if len(found) == 1:
             return found[0]
         if found:
-            raise ValueError(f"conversation {name!r:.80} is one of {', '.join(found)}; name one with --agent")
+            raise ValueError(
+                f"conversation {name!r:.80} is one of {', '.join(found)}; specify one with --agent"
+            )
         raise ValueError(
-            f"conversation {name!r:.80} is not known; import it and run `agent-eval run` before, or name its agent "
+            f"conversation {name!r:.80} is unknown; import it and run `agent-eval run` first, or specify its agent "
             "with --agent"
         )
 
@@ -181,7 +183,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
         earlier = sorted(folder.glob("import-*.csv"))
         for file in earlier:
             if file.read_bytes() == stream.getvalue().encode():
-                return f"are in {file.name} already"
+                return f"are already in {file.name}"
         last = max((int(m[1]) for file in earlier if (m := _NUMBER.match(file.name))), default=0)
         new = folder / f"import-{last + 1:04d}-{_slug(path.name.split('.')[0]) or 'labels'}.csv"
         write_atomically(new, stream.getvalue())
@@ -189,7 +191,7 @@ def _stored(project: Project, path: Path, rows: pl.DataFrame) -> str:
 
 
 def _print(out: Console, rows: pl.DataFrame) -> None:
-    grid = FittingTable("Agreement of judges, over the labels of these files", rows.columns)
+    grid = FittingTable("Agreement of judges with the labels in these files", rows.columns)
     for row in rows.iter_rows():
         grid.add_row(*(Text(sanitize(_cell(value))) for value in row))
     out.print(grid)

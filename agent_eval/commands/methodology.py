@@ -119,9 +119,9 @@ def _frozen_state(registry: Registry, m: Methodology) -> str:
     if m.version in registry.recorded:
         return f"hash {m.content_hash}"
     return (
-        "draft, free to change"
+        "draft, may change"
         if m.status == "draft"
-        else "not frozen yet; validate --freeze records its hash"
+        else "not frozen yet; record its hash with validate --freeze"
     )
 
 
@@ -162,7 +162,7 @@ def _lines(m: Methodology) -> Iterator[str]:
     yield f"Composite = {m.weights.universal} · U + {m.weights.domain} · D. Content hash {m.content_hash}"
     yield "# Universal dimensions"
     for d in m.dimensions:
-        needs = f", needs the test {d.needs_test}" if d.needs_test else ""
+        needs = f", requires the test {d.needs_test}" if d.needs_test else ""
         yield f"## {d.id} {d.name} (anchors: {d.anchors_origin}{needs})"
         yield d.question
         yield from (f"  {rating}  {words}" for rating, words in d.anchors.by_rating().items())
@@ -172,7 +172,7 @@ def _lines(m: Methodology) -> Iterator[str]:
         yield from (f"Asked: {t.asked}", f"Wanted: {t.wanted}", f"Failure: {t.failure}")
     yield "# Disclosures and penalties"
     yield f"Required: {', '.join(m.required_disclosures) or 'none'}"
-    yield from (f"{p.points} points off when {p.disclosure} is {str(p.when).lower()}" for p in m.penalties)
+    yield from (f"{p.points} points deducted if {p.disclosure} is {str(p.when).lower()}" for p in m.penalties)
     for template in m.templates:
         yield from _template_lines(template)
     yield "# Rules"

@@ -91,7 +91,7 @@ class Subject:
         held = tuple(c for c in held if c.messages)
         if not held:
             raise NotAskedError(
-                f"Conversation {self.conversation.conversation_id!r} has no turns, so there is nothing to ask about it. "
+                f"Conversation {self.conversation.conversation_id!r} has no turns, so no judge is called for it. "
                 "Choose another one with --conversation, or omit --conversation for the example."
             )
         return Question(held, tuple(c.turns() for c in held), None, "", asked, _no_keys(asked))
@@ -115,7 +115,7 @@ class Subject:
             why = next(iter(reasons.values())) or why
         names = ", ".join(m.name for m in metrics)
         raise NotAskedError(
-            f"Conversation {self.conversation.conversation_id!r} cannot be asked about {names}: {why}. "
+            f"Conversation {self.conversation.conversation_id!r} cannot be judged for {names}: {why}. "
             "Choose another one with --conversation and --turn, or omit both for the example."
         )
 
@@ -129,7 +129,7 @@ class Subject:
             if why := why_not_sent(question, self.limits.kinds):
                 names = ", ".join(metric.name for metric in question.metrics)
                 raise NotAskedError(
-                    f"Of conversation {self.conversation.conversation_id!r} a model is not asked {names}: {why}."
+                    f"No model judges conversation {self.conversation.conversation_id!r} for {names}: {why}."
                 )
         found = list[Prompt]()
         for part in in_parts(questions, self.limits):
@@ -267,7 +267,7 @@ def prompts(out: Console, *, name: str | None, subject: Subject, as_json: bool) 
             title = f"{each}, {i} of {len(parts)}" if len(parts) > 1 else each if name is None else None
             _print(out, title, prompt)
     for reason in missing:
-        out.out(f"not asked here: {reason}", highlight=False)
+        out.out(f"not applicable here: {reason}", highlight=False)
 
 
 def _print(out: Console, title: str | None, prompt: Prompt) -> None:

@@ -216,7 +216,7 @@ def _warnings(project: Project) -> tuple[str, ...]:
             )
     undeclared = sorted(with_sessions - set(declared))
     found += [
-        f"Agent {a} has no entry in agents.yaml: without a category it has no template." for a in undeclared
+        f"Agent {a} has no entry in agents.yaml, so it has no category and no template." for a in undeclared
     ]
     found += [f"Ignoring unknown environment variable {name}." for name in unknown_variables()]
     return (
@@ -251,5 +251,5 @@ def _unnamed(project: Project) -> Iterator[str]:
     if problems:
         yield (
             f"{len(problems)} error clusters keep the name of the rule, because the judge model did not name them: {problems[0]} "
-            "The next run with the model asks again."
+            "The next run with the model requests names again."
         )

@@ -95,7 +95,7 @@ def test_places_that_cannot_take_a_copy_are_refused(store: Store, tmp_path: Path
         with pytest.raises(BackupError, match=why):
             back_up(store, target, force=True)
     assert own.read_bytes() == before
-    with pytest.raises(BackupError, match="no store yet"):
+    with pytest.raises(BackupError, match="does not exist yet"):
         back_up(Store.at(tmp_path / "never.duckdb"), tmp_path / "copy.duckdb")
 
 

@@ -98,7 +98,7 @@ def test_conversations_that_a_second_import_removes_are_reported(root: Path) -> 
     assert imported(root, "\n".join(chats)).returncode == 0
     again = imported(root, "\n".join(chats[:5]))
     assert again.returncode == 1
-    wanted = "15 of the 20 conversations that the session held before are not in this file and were removed."
+    wanted = "15 of the 20 earlier conversations of the session are not in this file and were removed."
     assert only_line(again) == wanted
     assert imported(root, "\n".join(chats[:5])).returncode == 0
 

@@ -135,7 +135,7 @@ def test_adding_keeps_the_mode_of_the_file(file: Path) -> None:
     ("text", "reason"),
     [
         ("- agent_id: [", "not YAML"),
-        ("- agent_id: a\n...\n", "no longer read"),
+        ("- agent_id: a\n...\n", "would become invalid"),
         ("- {agent_id: new, colour: red}\n", "its entry in line 1 is invalid: unknown key colour"),
     ],
 )

@@ -45,7 +45,9 @@ def show_changes(
     elif output_format == "md":
         print(markdown_table(readable_changes(changes)))  # noqa: T201
     elif changes.is_empty():
-        console.print(f"Nothing has changed on the board of {', '.join(versions)} since it was first made.")
+        console.print(
+            f"Nothing has changed on the board of {', '.join(versions)} since it was first created."
+        )
     else:
         console.print(_grid(f"Changes of the board · methodology {', '.join(versions)}", changes))
 

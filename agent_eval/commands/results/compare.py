@@ -96,7 +96,7 @@ def compare(project: Project, out: Console, *, version: str, agent: str, other: 
     if GOAL_METRIC not in set(rows["quantity"]) and found.says_goal:
         for same in {SUCCESS_RATE, comparing.PASS_AT_1} & set(rows["quantity"]):
             out.print(
-                f"{GOAL_METRIC} repeats the outcome that {same} compares: so it is not tested separately.",
+                f"{GOAL_METRIC} repeats the outcome that {same} compares, so it is not tested separately.",
                 markup=False,
             )
 
@@ -112,16 +112,16 @@ def _tested(rows: pl.DataFrame) -> list[str]:
         for row in family.iter_rows(named=True)
     ]
     unpaired = (
-        ["No common tasks: conversations are compared by their means; sessions are clusters, of a single session the tasks."]
+        ["No common tasks: conversations are compared by their means, clustered by session, or by task if there is a single session."]
         if CONVERSATIONS in rows["unit"] else []
     )  # fmt: skip
     return [
         *unpaired,
         "p: Welch's t over sessions, sign flips (t beyond 16) over common tasks. Verdicts are at 5 %.",
-        "Primary: none (no composite, no pass@1, no metric with a threshold in two units or more)."
+        "Primary: none (no composite, pass@1 or metric with a threshold has two units or more)."
         if primary is None
-        else f"Primary: {primary['quantity']}, chosen before the data by rule; its p is not corrected.",
-        f"Secondary, corrected together after Holm ({len(names)} tests): {', '.join(names) or 'none'}.",
+        else f"Primary: {primary['quantity']}, chosen by a fixed rule independent of the data; its p is not corrected.",
+        f"Secondary, corrected together with Holm's method ({len(names)} tests): {', '.join(names) or 'none'}.",
         "Detectable: the true difference that these data show with 80 % power at a two-sided 5 %, uncorrected; "
         "\"> 1\" if even the whole scale would not be shown.",
     ]  # fmt: skip

@@ -205,11 +205,11 @@ def with_standing(board: pl.DataFrame, registry: Registry) -> pl.DataFrame:
 def edited_notes(registry: Registry, version: str) -> Iterator[str]:
     """Yield a warning if the version was edited after it was frozen, or if a frozen file cannot be read."""
     for unreadable in registry.unreadable().values():
-        yield f"{unreadable.reason}. Until it can be read, the current version is not known."
+        yield f"{unreadable.reason}. Until it can be read, the current version is unknown."
     if (problem := registry.edited().get(version)) is not None:
         yield (
-            f"Edited after it was frozen: {problem.reason}. This board was made with the frozen content; "
-            "`agent-eval run` scores nothing with the edited file."
+            f"Edited after it was frozen: {problem.reason}. This board was computed with the frozen content; "
+            "`agent-eval run` does not use the edited file."
         )
 
 
@@ -248,7 +248,7 @@ def print_board(
     for note in standing_notes(registry, methodology.version) if registry else ():
         console.print(sanitize(note), style="yellow", markup=False, soft_wrap=True)
     if board.is_empty() and as_of is not None:
-        console.print(f"No board of {methodology.version} was recorded by {as_of}.", markup=False)
+        console.print(f"No board of {methodology.version} was stored by {as_of}.", markup=False)
     elif board.is_empty():
         console.print("The board has no rows yet. Next: agent-eval run", markup=False)
     on = "" if as_of is None else f" · as of {as_of}"

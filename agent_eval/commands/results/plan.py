@@ -59,14 +59,14 @@ def plan(
         return
     if rows.is_empty():
         out.print(
-            "Nothing to plan with: there is no score, task or judged conversation. Run `agent-eval run` first."
+            "No data to plan with: there are no scores, tasks or judged conversations. Run `agent-eval run` first."
         )
         return
     out.print(_table(rows, f"{agent} and {other}" if other else agent, version, points))
     design = (
-        "the two agents as they are compared"
+        "the two agents"
         if other
-        else "this agent and another one with as much data of the same spread, on the same tasks"
+        else "this agent and another one with the same amount of data and the same spread, on the same tasks"
     )
     out.print(
         sanitize(

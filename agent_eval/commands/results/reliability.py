@@ -30,7 +30,7 @@ class TooFewTrialsError(InputError):
     def __init__(self, k: int, largest: int) -> None:
         imports = "Import transcripts with outcomes, or judge goal completion, then run agent-eval run."
         super().__init__(
-            f"k = {k}: no task has that many trials of known outcome; the largest n is {largest}. "
+            f"k = {k}: no task has that many trials with a known outcome; the largest n is {largest}. "
             + (
                 f"How more than {largest} trials of a task go together is not identified. Ask for k ≤ {largest}, or for "
                 "--estimator plug_in or pooled, which assume that trials are independent."
@@ -258,7 +258,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     excluded = rows.filter(pl.col("excluded_tasks").list.len() > 0)
     apart = excluded.select("agent_id", "excluded_tasks").unique(maintain_order=True)
     for agent, names in apart.iter_rows():
-        more = f" and {len(names) - 10} more (--json names all)" if len(names) > 10 else ""
+        more = f" and {len(names) - 10} more (--json lists all)" if len(names) > 10 else ""
         notes.append(sanitize(f"{agent}: too few trials for the largest k of {', '.join(names[:10])}{more}."))
     return notes + [sanitize(line) for line in _shortfalls(rows)]
 

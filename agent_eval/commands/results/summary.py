@@ -63,7 +63,7 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
     for agent in pairs["agent_id"]:
         of_agent = rows.filter(agent_id=agent)
         if of_agent.is_empty():
-            out.print(f"{agent}: nothing is summarised yet. Run `agent-eval run`.", markup=False)
+            out.print(f"{agent}: there is no summary yet. Run `agent-eval run`.", markup=False)
             continue
         out.print(_table(f"{agent} · methodology {version}", of_agent))
         for line in refused_corrections(of_agent.select("quantity", REFUSED)):
@@ -71,10 +71,10 @@ def summary(project: Project, out: Console, *, version: str, agents: Sequence[st
         print_errors(out, errors.filter(agent_id=agent))
     shown = [CORRECTED_MEANS] if rows["corrected"].count() else []
     shown += [
-        "mean: over conversations. Interval: over new sessions; of a single session, over its tasks or conversations."
+        "mean: over conversations. Interval: over new sessions, or over tasks or conversations if there is a single session."
     ]
     if rows.filter(pl.col("n_unasked") > 0, pl.col("n_scored") == 0).height:
-        shown.append("no judge asked: only a judge model can answer; agent-eval run --judge MODEL.")
+        shown.append("no judge called: only a judge model can answer; agent-eval run --judge MODEL.")
     out.print(Text(" ".join(shown), style="dim"))
 
 

@@ -56,7 +56,7 @@ def show_tournament(
     source = folder or project.home.data / "pairwise"
     verdicts, refusals = read_pairwise(source)
     for refusal in refusals:
-        err.print(sanitize(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
+        err.print(sanitize(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"), markup=False)
     if agents:
         verdicts = verdicts.filter(pl.col(side).is_in(list(agents)) for side in ("first", "second"))
     if verdicts.is_empty():
@@ -149,9 +149,11 @@ def _notes(result: Tournament) -> list[str]:
         for cycle in result.cycles
     ]
     if not result.standings["wins"].sum():
-        notes.append("No pair was decided the same way both ways round: nothing is known of who is better.")
+        notes.append(
+            "No pair was decided the same way in both orders, so it is unknown which agent is better."
+        )
     if result.n_one_way:
-        notes.append(f"{result.n_one_way} verdicts were given one way round only and do not count.")
+        notes.append(f"{result.n_one_way} verdicts were given in one order only and do not count.")
     if result.n_unscored:
         notes.append(f"{result.n_unscored} verdicts could not be read; their pairs do not count.")
     return notes

@@ -53,9 +53,7 @@ class NotAFolderError(InputError):
     """Raised when a project cannot be created in the given folder."""
 
     def __init__(self, folder: Path, why: str) -> None:
-        super().__init__(
-            f"Cannot create a project in {str(folder)!r}: {why}. Choose a folder that can be written."
-        )
+        super().__init__(f"Cannot create a project in {str(folder)!r}: {why}. Choose a writable folder.")
 
 
 def init(out: Console, folder: Path, *, with_sample: bool) -> None:
@@ -77,7 +75,7 @@ def init(out: Console, folder: Path, *, with_sample: bool) -> None:
             _copy(source, folder / "data")
     except OSError as error:
         raise NotAFolderError(folder, error.strerror or str(error)) from error
-    made = "Project made" if is_new else "The project was there already, its files are kept"
+    made = "Project made" if is_new else "The project already exists; its files are kept"
     out.print(one_line(f"{made}: {folder.resolve()}"), markup=False, soft_wrap=True)
     then = "agent-eval run" if with_sample else "agent-eval import auto PATH… --agent ID"
     go = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "

@@ -56,7 +56,7 @@ def compact(project: Project, out: Console) -> None:
     from agent_eval.storage.lake.upkeep import compact as compact_lake
 
     before, after = compact_lake(lake)
-    _say(out, f"{before:,} files before, {after:,} after. A file that was replaced is removed an hour later.")
+    _say(out, f"{before:,} files before, {after:,} after. Replaced files are removed after an hour.")
 
 
 def copy(project: Project, out: Console, *, source: Path | None, target: Path | None) -> None:
@@ -72,7 +72,7 @@ def copy(project: Project, out: Console, *, source: Path | None, target: Path | 
 
     ours = project.beside_store
     if (source is None) == (target is None):
-        raise ConfigurationError("Give either --from FILE, to fill the lake, or --to FILE, to copy it out.")
+        raise ConfigurationError("Use either --from FILE to fill the lake or --to FILE to copy it.")
     if source is not None:
         other = FilesBesideStore(Store.at(source), source)
         other.merge()
@@ -93,7 +93,7 @@ def _lake(project: Project) -> "LakeStore":
     """
     if not isinstance(project.settings.store, LakeSettings):
         raise ConfigurationError(
-            f"The store is the file {project.store.attach}, which the first run makes; `agent-eval backup` copies it. For "
+            f"The store is the file {project.store.attach}, which the first run creates; `agent-eval backup` copies it. For "
             "several workers write a table [store] into agent_eval.toml: docs/howto/use-several-workers.md."
         )
     from agent_eval.storage.lake import LakeStore

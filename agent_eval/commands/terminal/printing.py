@@ -27,7 +27,7 @@ def print_run(
         err.print(one_line(f"Note: {warning}"), markup=False, soft_wrap=True)
     for refusal in report.refusals[:SHOWN]:
         err.print(
-            one_line(f"Refused: {refusal.file}:{refusal.line}: {refusal.reason}"),
+            one_line(f"Rejected: {refusal.file}:{refusal.line}: {refusal.reason}"),
             markup=False,
             soft_wrap=True,
         )
@@ -66,7 +66,7 @@ def print_run(
 def _print_audit(err: Console, found: pl.DataFrame) -> None:
     """Print how often separate calls per metric and one call for all metrics gave different answers."""
     if found.is_empty():
-        err.print("No question was answered in both modes yet: run with judge_mode one_call as well.")
+        err.print("No question was answered in both modes yet; also run with judge_mode one_call.")
     for judge, metric, n_both, n_equal, mean in found.iter_rows():
         off = "" if mean is None else f", per metric {mean:+.2f} on average"
         err.print(f"Audit of {judge}: {metric}: {n_equal} of {n_both} equal{off}.", markup=False)

@@ -73,4 +73,4 @@ def shown_progress(console: Console) -> Iterator[ProgressDisplay]:
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        yield ProgressDisplay(console, bars, bars.add_task("Reading what has changed …", total=None))
+        yield ProgressDisplay(console, bars, bars.add_task("Reading changes …", total=None))

@@ -91,7 +91,9 @@ def test_a_writer_whose_section_ended_with_the_catalog_has_its_commit_refused(
     lake.replace(STATE, state(("a", "1", "x")), pairs(("a", "1")), run_id="r")
     with lake.exclusive_section("run"):
         server.restart()
-        with pytest.raises(LostLockError, match=r"'run'.*another worker may hold it.*Run again"):
+        with pytest.raises(
+            LostLockError, match=r"'run'.*another worker may have acquired it.*Run the command again"
+        ):
             lake.replace(STATE, state(("a", "1", "late")), pairs(("a", "1")), run_id="late")
     assert lake.read(STATE)["spec"].to_list() == ["x"]
     lake.replace(STATE, state(("a", "1", "next")), pairs(("a", "1")), run_id="next")
@@ -221,9 +223,9 @@ def test_check_finds_double_keys_lost_fences_and_lost_files(lake: LakeStore) -> 
     with lake.session(read_only=False) as con:
         con.execute("INSERT INTO judge_state SELECT * FROM judge_state WHERE agent_id = '7'")
         con.execute("DELETE FROM fence")
-    assert [problem.split(":")[0] for problem in check(lake).problems] == [
-        "Table judge_state has 0 rows in `fence`, not one",
-        "Table judge_state holds 1 keys more than once",
+    assert [problem.split(";")[0] for problem in check(lake).problems] == [
+        "Table judge_state has 0 rows in `fence` instead of one",
+        "Table judge_state contains 1 duplicate keys",
     ]
     for file in lake.data.rglob("*.parquet"):
         file.unlink()
@@ -241,7 +243,7 @@ def test_a_clock_that_is_wrong_is_a_problem_with_the_fix(
     monkeypatch.setattr("agent_eval.storage.lake.upkeep.datetime", AnHourAhead)
     (problem,) = check(lake).problems
     assert re.fullmatch(
-        r"The clock of this machine is 3,\d+ s ahead of the catalog's: set both by NTP\.", problem
+        r"The clock of this machine is 3,\d+ s ahead of the catalog's: synchronise both with NTP\.", problem
     )
 
 

@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "AutoGen": (text([{"source": "user", "models_usage": None, "content": "Hi", "type": "TextMessage"}]), "autogen: not supported; export OpenTelemetry"),
     "CrewAI": (text([{"task_name": "t", "agent": "a", "output": "o"}]), "crewai log: "),
     "OpenHands": (text([{"id": 0, "source": "user", "action": "message", "args": {}}]), "openhands events: not supported; run the agent under Harbor"),
-    "Discord": (text({"guild": {}, "channel": {}, "messages": [{"content": "Hi", "author": {"name": "n"}}]}), "discord export: it does not say who is the agent"),
+    "Discord": (text({"guild": {}, "channel": {}, "messages": [{"content": "Hi", "author": {"name": "n"}}]}), "discord export: it does not identify the agent"),
     "Slack": (text([{"type": "message", "user": "U", "text": "Hi", "ts": "1.1"}]), "slack export: "),
     "Phoenix": (lines([{"name": "llm", "context.trace_id": "t"}]), "phoenix table of spans: "),
     "other CSV": (b"Datum;Kunde\n1;a\n", "it is not JSON; expected an object, an array or JSON lines, or CSV with the columns role and content"),
